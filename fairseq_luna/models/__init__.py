@@ -1,0 +1,5 @@
+"""The registered architectures."""
+
+from . import luna
+
+__all__ = ["luna"]

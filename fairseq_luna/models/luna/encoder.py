@@ -1,0 +1,122 @@
+"""Luna's encoder: fairseq's transformer encoder with a packed sequence beside the sequence."""
+
+from typing import Any
+
+import torch
+from fairseq.models.transformer import TransformerEncoderBase
+from fairseq.modules import FairseqDropout, LayerNorm, SinusoidalPositionalEmbedding
+from torch import Tensor, nn
+
+from ..word_dropout import WordDropout
+from ..wrapping import wrap_layer
+from .layers import LunaEncoderLayer
+
+EncoderOut = dict[str, list[Tensor]]
+
+
+class LunaEncoder(TransformerEncoderBase):
+    """Encodes a source into x, one vector a token, and p, ``cfg.projection_length`` vectors in all.
+
+    Args:
+        cfg: the nested config of :func:`.config.luna_config`.
+        dictionary: of the source.
+        embed_tokens: its embedding.
+    """
+
+    def __init__(self, cfg: Any, dictionary: Any, embed_tokens: nn.Embedding) -> None:
+        super().__init__(cfg, dictionary, embed_tokens)
+        size = embed_tokens.embedding_dim
+        self.word_dropout = WordDropout(cfg.word_dropout)
+        self.packed_dropout = FairseqDropout(cfg.dropout, module_name=type(self).__name__)
+        self.fix_projection_length: bool = cfg.fix_projection_length
+        self.packed_embeddings = nn.Parameter(torch.empty(cfg.projection_length, size))
+        nn.init.normal_(self.packed_embeddings, std=size**-0.5)
+        positions = None
+        if not (cfg.no_token_positional_embeddings or cfg.encoder.learned_pos):
+            positions = SinusoidalPositionalEmbedding.get_embedding(cfg.projection_length, size)
+        self.register_buffer("packed_positions", positions, persistent=False)
+        self.layernorm_packed_embedding = LayerNorm(size, export=cfg.export) if cfg.layernorm_embedding else None
+        self.packed_layer_norm = LayerNorm(size, export=cfg.export) if cfg.encoder.normalize_before else None
+
+    def build_encoder_layer(self, cfg: Any) -> nn.Module:
+        return wrap_layer(LunaEncoderLayer(cfg), cfg)
+
+    def forward_embedding(
+        self, src_tokens: Tensor, token_embedding: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        if token_embedding is None:
+            token_embedding = self.embed_tokens(src_tokens)
+        return super().forward_embedding(src_tokens, self.word_dropout(token_embedding))
+
+    def packed_input(self, src_tokens: Tensor) -> tuple[Tensor, Tensor | None]:
+        """The packed sequence before the first layer, ``(L, B, C)``, and which of its slots are padding.
+
+        A sentence uses as many slots as it has tokens, L at most, unless ``--fix-projection-length``; slots
+        that no sentence of the batch uses are left out.
+        """
+        batch, steps = src_tokens.shape
+        slots = self.packed_embeddings.shape[0]
+        padding_mask = None
+        if not self.fix_projection_length:
+            slots = min(slots, steps)
+            # A sentence of padding alone keeps one slot, so that reading it gives zeros and not NaN.
+            lengths = src_tokens.ne(self.padding_idx).sum(1).clamp(min=1)
+            padding_mask = torch.arange(slots, device=lengths.device) >= lengths[:, None]
+        packed = self.embed_scale * self.packed_embeddings[:slots]
+        if self.packed_positions is not None:
+            packed = packed + self.packed_positions[:slots]
+        if self.layernorm_packed_embedding is not None:
+            packed = self.layernorm_packed_embedding(packed)
+        return self.packed_dropout(packed[:, None].expand(-1, batch, -1)), padding_mask
+
+    def forward_scriptable(
+        self,
+        src_tokens: Tensor,
+        src_lengths: Tensor | None = None,
+        return_all_hiddens: bool = False,
+        token_embeddings: Tensor | None = None,
+    ) -> EncoderOut:
+        """Encode ``src_tokens (B, T)``.
+
+        Returns:
+            What fairseq's encoder returns, and ``packed_out`` ``(L, B, C)`` and ``packed_padding_mask``
+            ``(B, L)``, an empty list when no slot is padding.
+        """
+        padding_mask = src_tokens.eq(self.padding_idx)
+        layer_mask = padding_mask if padding_mask.any() else None
+        x, embedding = self.forward_embedding(src_tokens, token_embeddings)
+        x = x.transpose(0, 1)
+        packed, packed_padding_mask = self.packed_input(src_tokens)
+
+        states = [x] if return_all_hiddens else []
+        for layer in self.layers:
+            x, packed = layer(x, packed, layer_mask, packed_padding_mask)
+            if return_all_hiddens:
+                states.append(x)
+        if self.layer_norm is not None:
+            x, packed = self.layer_norm(x), self.packed_layer_norm(packed)
+
+        return {
+            "encoder_out": [x],
+            "encoder_padding_mask": [padding_mask],
+            "encoder_embedding": [embedding],
+            "encoder_states": states,
+            "fc_results": [],
+            "src_tokens": [],
+            "src_lengths": [src_tokens.ne(self.padding_idx).sum(1, dtype=torch.int32).reshape(-1, 1)],
+            "packed_out": [packed],
+            "packed_padding_mask": [] if packed_padding_mask is None else [packed_padding_mask],
+        }
+
+    def reorder_encoder_out(self, encoder_out: EncoderOut, new_order: Tensor) -> EncoderOut:
+        """Let row i of the batch be row ``new_order[i]``; ``encoder_out`` itself is left as it is."""
+        reordered = super().reorder_encoder_out(
+            {**encoder_out, "encoder_states": list(encoder_out["encoder_states"])}, new_order
+        )
+        for name, batch_dim in (("packed_out", 1), ("packed_padding_mask", 0)):
+            reordered[name] = [tensor.index_select(batch_dim, new_order) for tensor in encoder_out[name]]
+        return reordered
+
+    def upgrade_state_dict_named(self, state_dict: dict[str, Tensor], name: str) -> dict[str, Tensor]:
+        """Nothing: the old names that fairseq's encoder translates are older than any Luna checkpoint."""
+        return state_dict

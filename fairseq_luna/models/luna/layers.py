@@ -1,0 +1,144 @@
+"""Luna's encoder and decoder layer: each carries the pair of a sequence x and its packed sequence p."""
+
+from typing import Any
+
+from fairseq.modules import LayerNorm
+from torch import Tensor
+
+from ...modules import LunaAttention, LunaCausalAttention
+from ...modules.generation_state import IncrementalState
+from ..residual_layer import ResidualLayer
+
+
+def luna_attention(cfg: Any, side: Any) -> LunaAttention:
+    """The bidirectional attention of one side, by its flags."""
+    return LunaAttention(
+        embed_dim=side.embed_dim,
+        num_heads=side.attention_heads,
+        num_packed_heads=side.projected_attention_heads,
+        dropout=cfg.attention_dropout,
+        tie_kv=not cfg.untie_luna_kv,
+        q_noise=cfg.quant_noise.pq,
+        qn_block_size=cfg.quant_noise.pq_block_size,
+    )
+
+
+class LunaEncoderLayer(ResidualLayer):
+    """Luna attention over x, read through and written back to p; then the feed-forward network, of x alone."""
+
+    def __init__(self, cfg: Any) -> None:
+        super().__init__(cfg, cfg.encoder)
+        self.self_attn = luna_attention(cfg, cfg.encoder)
+        self.self_attn_layer_norm = LayerNorm(self.embed_dim, export=cfg.export)
+        self.self_attn_packed_layer_norm = LayerNorm(self.embed_dim, export=cfg.export)
+
+    def forward(
+        self, x: Tensor, packed: Tensor, padding_mask: Tensor | None, packed_padding_mask: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        """One layer further.
+
+        Args:
+            x: ``(T, B, C)``.
+            packed: ``(L, B, C)``.
+            padding_mask: ``(B, T)`` bool, True = padding.
+            packed_padding_mask: ``(B, L)`` bool, True = padding.
+
+        Returns:
+            x and p of the same shapes.
+        """
+        residual, packed_residual = x, packed
+        x = self.before(x, self.self_attn_layer_norm)
+        packed = self.before(packed, self.self_attn_packed_layer_norm)
+        x, packed_context, _ = self.self_attn(
+            x, packed, x, context_padding_mask=padding_mask, packed_padding_mask=packed_padding_mask
+        )
+        x = self.after(x, residual, self.self_attn_layer_norm)
+        packed = self.after(packed_context, packed_residual, self.self_attn_packed_layer_norm)
+        return self.feed_forward(x), packed
+
+
+class LunaDecoderLayer(ResidualLayer):
+    """Causal Luna attention over x, Luna attention over the encoder's output, the feed-forward network.
+
+    Args:
+        cfg: the nested config.
+        last: the top layer, whose packed sequence nobody reads: it has no norm for it.
+    """
+
+    def __init__(self, cfg: Any, *, last: bool) -> None:
+        super().__init__(cfg, cfg.decoder)
+        self.cross_self_attention: bool = cfg.cross_self_attention
+        self.self_attn = LunaCausalAttention(
+            embed_dim=self.embed_dim,
+            num_heads=cfg.decoder.attention_heads,
+            activation=str(cfg.luna_activation),
+            dropout=cfg.attention_dropout,
+            tie_kv=not cfg.untie_luna_kv,
+            q_noise=cfg.quant_noise.pq,
+            qn_block_size=cfg.quant_noise.pq_block_size,
+        )
+        self.self_attn_layer_norm = LayerNorm(self.embed_dim, export=cfg.export)
+        self.encoder_attn: LunaAttention | None = None
+        self.encoder_attn_packed_layer_norm = None
+        if not cfg.no_cross_attention:
+            self.encoder_attn = luna_attention(cfg, cfg.decoder)
+            self.encoder_attn_layer_norm = LayerNorm(self.embed_dim, export=cfg.export)
+            if self.normalize_before or not last:
+                self.encoder_attn_packed_layer_norm = LayerNorm(self.embed_dim, export=cfg.export)
+
+    def forward(
+        self,
+        x: Tensor,
+        packed: Tensor | None,
+        encoder_out: Tensor,
+        *,
+        encoder_padding_mask: Tensor | None = None,
+        packed_padding_mask: Tensor | None = None,
+        padding_mask: Tensor | None = None,
+        incremental_state: IncrementalState | None = None,
+        need_weights: bool = False,
+    ) -> tuple[Tensor, Tensor | None, Tensor | None]:
+        """One layer further.
+
+        Args:
+            x: ``(T, B, C)``; only the newest steps in generation.
+            packed: ``(L, B, C)``, or None from the second step of generation on.
+            encoder_out: ``(S, B, C)``.
+            encoder_padding_mask: ``(B, S)`` bool, True = padding.
+            packed_padding_mask: ``(B, L)`` bool, True = padding.
+            padding_mask: ``(B, T)`` bool, True = padding.
+            incremental_state: fairseq's generation state.
+            need_weights: also return the attention to the encoder's output.
+
+        Returns:
+            x and p of the same shapes, and the weights ``(H, B, T, S)`` or None.
+        """
+        residual = x
+        x, _ = self.self_attn(
+            self.before(x, self.self_attn_layer_norm),
+            packed,
+            padding_mask=padding_mask,
+            packed_padding_mask=packed_padding_mask,
+            memory=encoder_out if self.cross_self_attention else None,
+            memory_padding_mask=encoder_padding_mask if self.cross_self_attention else None,
+            incremental_state=incremental_state,
+        )
+        x = self.after(x, residual, self.self_attn_layer_norm)
+        weights = None
+        if self.encoder_attn is not None:
+            residual, packed_residual = x, packed
+            if packed is not None and self.encoder_attn_packed_layer_norm is not None:
+                packed = self.before(packed, self.encoder_attn_packed_layer_norm)
+            x, packed, weights = self.encoder_attn(
+                self.before(x, self.encoder_attn_layer_norm),
+                packed,
+                encoder_out,
+                context_padding_mask=encoder_padding_mask,
+                packed_padding_mask=packed_padding_mask,
+                incremental_state=incremental_state,
+                need_weights=need_weights,
+            )
+            x = self.after(x, residual, self.encoder_attn_layer_norm)
+            if packed is not None:
+                packed = self.after(packed, packed_residual, self.encoder_attn_packed_layer_norm)
+        return self.feed_forward(x), packed, weights

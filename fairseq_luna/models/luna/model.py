@@ -1,0 +1,52 @@
+"""The Luna encoder-decoder, registered with fairseq as ``luna``."""
+
+from argparse import ArgumentParser
+from typing import Any
+
+from fairseq.models import BaseFairseqModel, register_model
+from fairseq.models.transformer import TransformerModelBase
+from torch import Tensor, nn
+
+from .checkpoint_names import drop_last_packed_norm, match_position_buffers, translate
+from .config import LunaConfig, luna_config
+from .decoder import LunaDecoder
+from .encoder import LunaEncoder
+
+
+@register_model("luna", dataclass=LunaConfig)
+class LunaModel(TransformerModelBase):
+    """Luna (arXiv 2106.01540): fairseq's transformer with attention linear in the length.
+
+    Every flag of fairseq's transformer keeps its meaning or is refused; :mod:`.config` adds Luna's own.
+    """
+
+    @classmethod
+    def add_args(cls, parser: ArgumentParser) -> None:
+        # The transformer's own adds its nested config; the base class adds the flat one registered above.
+        BaseFairseqModel.add_args.__func__(cls, parser)
+
+    @classmethod
+    def build_model(cls, cfg: Any, task: Any) -> "LunaModel":
+        """Build from the flat config of the command line, of hydra or of a checkpoint."""
+        return super().build_model(luna_config(cfg), task)
+
+    @classmethod
+    def build_encoder(cls, cfg: Any, src_dict: Any, embed_tokens: nn.Embedding) -> LunaEncoder:
+        return LunaEncoder(cfg, src_dict, embed_tokens)
+
+    @classmethod
+    def build_decoder(cls, cfg: Any, tgt_dict: Any, embed_tokens: nn.Embedding) -> LunaDecoder:
+        return LunaDecoder(cfg, tgt_dict, embed_tokens, no_encoder_attn=cfg.no_cross_attention)
+
+    def upgrade_state_dict_named(self, state_dict: dict[str, Tensor], name: str) -> None:
+        """Make a checkpoint of the authors' code, or of another fairseq, one of this model's."""
+        translate(state_dict)
+        if not self.cfg.decoder.normalize_before:
+            drop_last_packed_norm(state_dict, self.last_decoder_layer())
+        super().upgrade_state_dict_named(state_dict, name)
+        match_position_buffers(state_dict, self.state_dict())
+
+    def last_decoder_layer(self) -> int:
+        """The number that the checkpoint gives the top decoder layer: with --decoder-layers-to-keep, a kept one."""
+        kept = self.cfg.decoder.layers_to_keep
+        return max(int(layer) for layer in kept.split(",")) if kept else self.cfg.decoder.layers - 1

@@ -1,0 +1,144 @@
+"""Luna's bidirectional attention: pack the context into the packed slots, read it back from them."""
+
+from fairseq.modules.fairseq_dropout import FairseqDropout
+from torch import Tensor
+
+from ..ops.softmax_attention.fused import softmax_attention
+from ..ops.softmax_attention.naive import softmax_attention as softmax_attention_with_weights
+from .generation_state import GenerationState, IncrementalState, ModuleState
+from .heads import merge_heads, split_heads
+from .projection import input_projection, output_projection
+
+
+class LunaAttention(GenerationState):
+    """Pack and unpack attention (arXiv 2106.01540, section 3.2; ``docs/design.md``, 3.1).
+
+        Y_P = softmax over the context of (q_p(P) k_p(C)^T / sqrt(D)) v_p(C)      pack
+        Y_X = softmax over the slots of (q(X) k(Y_P)^T / sqrt(D)) v(Y_P)          unpack
+
+    Time and memory are linear in the lengths of X and of C.
+
+    Args:
+        embed_dim: channels of X, P and C.
+        num_heads: heads of the unpack attention.
+        num_packed_heads: heads of the pack attention.
+        dropout: probability with which an attention weight is dropped.
+        tie_kv: keys and values are one projection (``k_p = v_p`` and ``k = v``), the paper's default.
+        bias: projections have a bias.
+        q_noise, qn_block_size: fairseq's quantisation noise on the projections.
+    """
+
+    def __init__(
+        self,
+        *,
+        embed_dim: int,
+        num_heads: int,
+        num_packed_heads: int,
+        dropout: float = 0.0,
+        tie_kv: bool = True,
+        bias: bool = True,
+        q_noise: float = 0.0,
+        qn_block_size: int = 8,
+    ) -> None:
+        super().__init__()
+        self.num_heads = num_heads
+        self.num_packed_heads = num_packed_heads
+        self.tie_kv = tie_kv
+        self.dropout_module = FairseqDropout(dropout, module_name=type(self).__name__)
+        options = {"bias": bias, "q_noise": q_noise, "qn_block_size": qn_block_size}
+        self.pq_proj = input_projection(embed_dim, **options)
+        self.q_proj = input_projection(embed_dim, **options)
+        if tie_kv:
+            self.pc_proj = input_projection(embed_dim, **options)
+            self.c_proj = input_projection(embed_dim, **options)
+        else:
+            self.pk_proj = input_projection(embed_dim, **options)
+            self.pv_proj = input_projection(embed_dim, **options)
+            self.k_proj = input_projection(embed_dim, **options)
+            self.v_proj = input_projection(embed_dim, **options)
+        self.out_proj = output_projection(embed_dim, **options)
+
+    def forward(
+        self,
+        query: Tensor,
+        packed: Tensor | None,
+        context: Tensor | None,
+        *,
+        context_padding_mask: Tensor | None = None,
+        packed_padding_mask: Tensor | None = None,
+        incremental_state: IncrementalState | None = None,
+        need_weights: bool = False,
+    ) -> tuple[Tensor, Tensor | None, Tensor | None]:
+        """Attend from ``query`` to ``context`` through the packed slots.
+
+        With ``incremental_state`` the context is packed at the first step and kept; later steps need neither
+        ``packed`` nor ``context``.
+
+        Args:
+            query: X, ``(T, B, C)``.
+            packed: P, ``(L, B, C)``.
+            context: C, ``(S, B, C)``; X itself for self-attention.
+            context_padding_mask: ``(B, S)`` bool, True = padding.
+            packed_padding_mask: ``(B, L)`` bool, True = padding: a slot that is not read.
+            incremental_state: fairseq's generation state.
+            need_weights: also return how much each query reads of each context step.
+
+        Returns:
+            ``out_proj(Y_X) (T, B, C)``; ``Y_P (L, B, C)``, or None from the second step of generation on; and
+            the weights ``(H, B, T, S)``, unpack weights times the pack weights averaged over their heads, or
+            None.
+        """
+        state = self.load_state(incremental_state)
+        packed_context = None
+        if state is None:
+            assert packed is not None and context is not None, "the first step needs the packed slots and the context"
+            packed_context, pack_weights = self.pack(packed, context, context_padding_mask, need_weights)
+            state = self.project_packed(packed_context)
+            if pack_weights is not None:
+                state["pack_weights"] = pack_weights
+            if incremental_state is not None:
+                self.save_state(incremental_state, state)
+        out, weights = self.unpack(query, state, packed_padding_mask, need_weights)
+        return out, packed_context, weights
+
+    def pack(
+        self, packed: Tensor, context: Tensor, padding_mask: Tensor | None, need_weights: bool
+    ) -> tuple[Tensor, Tensor | None]:
+        """Y_P ``(L, B, C)`` and, where wanted, its weights averaged over heads ``(B, L, S)``."""
+        q = split_heads(self.pq_proj(packed), self.num_packed_heads)
+        if self.tie_kv:
+            k = v = split_heads(self.pc_proj(context), self.num_packed_heads)
+        else:
+            k = split_heads(self.pk_proj(context), self.num_packed_heads)
+            v = split_heads(self.pv_proj(context), self.num_packed_heads)
+        out, weights = self.attend(q, k, v, padding_mask, need_weights)
+        return merge_heads(out), None if weights is None else weights.mean(1)
+
+    def project_packed(self, packed_context: Tensor) -> ModuleState:
+        """Keys and values of Y_P, each ``(B, H, L, D)``: all that later steps of generation need."""
+        if self.tie_kv:
+            key = value = split_heads(self.c_proj(packed_context), self.num_heads)
+        else:
+            key = split_heads(self.k_proj(packed_context), self.num_heads)
+            value = split_heads(self.v_proj(packed_context), self.num_heads)
+        return {"key": key, "value": value}
+
+    def unpack(
+        self, query: Tensor, state: ModuleState, padding_mask: Tensor | None, need_weights: bool
+    ) -> tuple[Tensor, Tensor | None]:
+        """``out_proj(Y_X) (T, B, C)`` and, where wanted, weights over the context ``(H, B, T, S)``."""
+        q = split_heads(self.q_proj(query), self.num_heads)
+        out, weights = self.attend(q, state["key"], state["value"], padding_mask, need_weights)
+        if weights is not None:
+            weights = (weights @ state["pack_weights"].unsqueeze(1)).transpose(0, 1)
+        return self.out_proj(merge_heads(out)), weights
+
+    def attend(
+        self, q: Tensor, k: Tensor, v: Tensor, padding_mask: Tensor | None, need_weights: bool
+    ) -> tuple[Tensor, Tensor | None]:
+        """Softmax attention ``(B, H, T, D)``, and its weights ``(B, H, T, S)`` where wanted."""
+        if need_weights:
+            return softmax_attention_with_weights(q, k, v, padding_mask=padding_mask, dropout=self.dropout_module)
+        dropout = self.dropout_module
+        dropout_p = dropout.p if dropout.training or dropout.apply_during_inference else 0.0
+        return softmax_attention(q, k, v, padding_mask=padding_mask, dropout_p=dropout_p), None

@@ -1,0 +1,182 @@
+"""Luna's causal attention: the decoder's self-attention, with a state of fixed size in generation."""
+
+import torch
+from fairseq.modules.fairseq_dropout import FairseqDropout
+from torch import Tensor
+
+from ..ops.luna_causal_attention import (
+    LunaCausalState,
+    initial_state,
+    luna_causal_attention,
+    luna_causal_attention_step,
+    state_after,
+)
+from .generation_state import GenerationState, IncrementalState
+from .heads import merge_heads, split_heads
+from .projection import input_projection, output_projection
+
+
+class LunaCausalAttention(GenerationState):
+    """Causal pack and unpack attention (arXiv 2106.01540, section 3.4; ``docs/design.md``, 3.2).
+
+    No step sees a later one; a padded step is not seen and not counted, wherever it stands.
+
+    Args:
+        embed_dim: channels of the sequence and of the packed slots.
+        num_heads: attention heads.
+        activation: positive function of the pack scores, "softplus" or "elu".
+        dropout: probability with which an attention weight is dropped.
+        tie_kv: keys and values of the sequence are one projection, the paper's default.
+        bias: projections have a bias.
+        q_noise, qn_block_size: fairseq's quantisation noise on the projections.
+    """
+
+    def __init__(
+        self,
+        *,
+        embed_dim: int,
+        num_heads: int,
+        activation: str = "softplus",
+        dropout: float = 0.0,
+        tie_kv: bool = True,
+        bias: bool = True,
+        q_noise: float = 0.0,
+        qn_block_size: int = 8,
+    ) -> None:
+        super().__init__()
+        self.num_heads = num_heads
+        self.activation = activation
+        self.tie_kv = tie_kv
+        self.dropout_module = FairseqDropout(dropout, module_name=type(self).__name__)
+        options = {"bias": bias, "q_noise": q_noise, "qn_block_size": qn_block_size}
+        self.pq_proj = input_projection(embed_dim, **options)
+        self.q_proj = input_projection(embed_dim, **options)
+        self.pc_proj = input_projection(embed_dim, **options)
+        if tie_kv:
+            self.c_proj = input_projection(embed_dim, **options)
+        else:
+            self.k_proj = input_projection(embed_dim, **options)
+            self.v_proj = input_projection(embed_dim, **options)
+        self.out_proj = output_projection(embed_dim, **options)
+
+    def forward(
+        self,
+        query: Tensor,
+        packed: Tensor | None,
+        *,
+        padding_mask: Tensor | None = None,
+        packed_padding_mask: Tensor | None = None,
+        memory: Tensor | None = None,
+        memory_padding_mask: Tensor | None = None,
+        incremental_state: IncrementalState | None = None,
+    ) -> tuple[Tensor, Tensor]:
+        """Attend from each step to itself and the steps before it, through the packed slots.
+
+        With ``incremental_state`` the query holds only the newest steps; what came before is in the state,
+        and from the second step on neither ``packed`` nor ``memory`` is looked at.
+
+        Args:
+            query: X, ``(T, B, C)``.
+            packed: P, ``(L, B, C)``.
+            padding_mask: ``(B, T)`` bool, True = padding.
+            packed_padding_mask: ``(B, L)`` bool, True = padding: a slot that is not read.
+            memory: ``(S, B, C)``, steps that stand before the first one (fairseq's cross+self attention).
+            memory_padding_mask: ``(B, S)`` bool, True = padding.
+            incremental_state: fairseq's generation state.
+
+        Returns:
+            ``(T, B, C)`` and the unpack weights ``(H, B, T, L)``.
+        """
+        if incremental_state is not None:
+            state = self.generation_state(packed, memory, memory_padding_mask, incremental_state)
+            y, weights, state = luna_causal_attention_step(
+                self.queries(query),
+                *self.keys_and_values(query),
+                state,
+                activation=self.activation,
+                padding_mask=padding_mask,
+                packed_padding_mask=packed_padding_mask,
+                dropout=self.dropout_module,
+            )
+            self.save_state(incremental_state, state._asdict())
+        else:
+            y, weights = self.whole_sequence(
+                query, packed, padding_mask, packed_padding_mask, memory, memory_padding_mask
+            )
+        return self.out_proj(merge_heads(y)), weights.transpose(0, 1)
+
+    def whole_sequence(
+        self,
+        query: Tensor,
+        packed: Tensor | None,
+        padding_mask: Tensor | None,
+        packed_padding_mask: Tensor | None,
+        memory: Tensor | None,
+        memory_padding_mask: Tensor | None,
+    ) -> tuple[Tensor, Tensor]:
+        """All steps at once: ``(B, H, T, D)`` and the unpack weights ``(B, H, T, L)``."""
+        assert packed is not None, "the packed slots are needed"
+        steps = query.shape[0]
+        if memory is not None:
+            padding_mask = joined_padding(memory, memory_padding_mask, query, padding_mask)
+            query = torch.cat([memory, query])
+        k, v, pk = self.keys_and_values(query)
+        y, weights = luna_causal_attention(
+            self.queries(query),
+            k,
+            v,
+            self.packed_queries(packed),
+            pk,
+            activation=self.activation,
+            padding_mask=padding_mask,
+            packed_padding_mask=packed_padding_mask,
+            dropout=self.dropout_module,
+        )
+        return y[:, :, -steps:], weights[:, :, -steps:]
+
+    def generation_state(
+        self,
+        packed: Tensor | None,
+        memory: Tensor | None,
+        memory_padding_mask: Tensor | None,
+        incremental_state: IncrementalState,
+    ) -> LunaCausalState:
+        """The state that the last step left, or the one before the first step."""
+        saved = self.load_state(incremental_state)
+        if saved is not None:
+            return LunaCausalState(**saved)
+        assert packed is not None, "the first step needs the packed slots"
+        pq = self.packed_queries(packed)
+        if memory is None:
+            return initial_state(pq)
+        k, v, pk = self.keys_and_values(memory)
+        return state_after(k, v, pq, pk, activation=self.activation, padding_mask=memory_padding_mask)
+
+    def queries(self, x: Tensor) -> Tensor:
+        return split_heads(self.q_proj(x), self.num_heads)
+
+    def packed_queries(self, packed: Tensor) -> Tensor:
+        return split_heads(self.pq_proj(packed), self.num_heads)
+
+    def keys_and_values(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Keys and values to be packed, and the keys that decide into which slot: each ``(B, H, T, D)``."""
+        pk = split_heads(self.pc_proj(x), self.num_heads)
+        if self.tie_kv:
+            k = v = split_heads(self.c_proj(x), self.num_heads)
+        else:
+            k = split_heads(self.k_proj(x), self.num_heads)
+            v = split_heads(self.v_proj(x), self.num_heads)
+        return k, v, pk
+
+
+def joined_padding(
+    memory: Tensor, memory_padding_mask: Tensor | None, query: Tensor, padding_mask: Tensor | None
+) -> Tensor | None:
+    """The padding of memory and query one after the other: ``(B, S + T)``, or None if neither is padded."""
+    if memory_padding_mask is None and padding_mask is None:
+        return None
+    masks = []
+    for x, mask in ((memory, memory_padding_mask), (query, padding_mask)):
+        steps, batch = x.shape[:2]
+        masks.append(mask if mask is not None else x.new_zeros(batch, steps, dtype=torch.bool))
+    return torch.cat(masks, dim=1)

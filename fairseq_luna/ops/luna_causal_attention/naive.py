@@ -1,0 +1,81 @@
+"""The specification: the equations, one step after the other."""
+
+import math
+
+import torch
+from torch import Tensor
+
+from ..dropout import Dropout, no_dropout
+from ..dtypes import accumulation_dtype
+
+
+def luna_causal_attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    pq: Tensor,
+    pk: Tensor,
+    *,
+    activation: str = "softplus",
+    padding_mask: Tensor | None = None,
+    packed_padding_mask: Tensor | None = None,
+    dropout: Dropout = no_dropout,
+) -> tuple[Tensor, Tensor]:
+    """Luna's causal attention (arXiv 2106.01540, section 3.4).
+
+        A_t = w(pq pk_t / sqrt(D))                              pack weights of step t, L of them
+        S_t = mean over real j <= t of k_j A_j^T                D x L
+        U_t = softmax over L of (q_t S_t / sqrt(D))             unpack weights
+        M_t = mean over real j <= t of A_j v_j^T                L x D
+        y_t = U_t M_t
+
+    Args:
+        q: ``(B, H, T, D)`` queries of the sequence.
+        k: ``(B, H, T, D)`` keys of the sequence, packed for the unpack attention.
+        v: ``(B, H, T, D)`` values of the sequence.
+        pq: ``(B, H, L, D)`` queries of the packed slots.
+        pk: ``(B, H, T, D)`` keys of the sequence for the pack attention.
+        activation: w, a name of :data:`..pack_activation.PACK_ACTIVATIONS`.
+        padding_mask: ``(B, T)`` bool, True = padding: the step adds nothing and is not counted.
+        packed_padding_mask: ``(B, L)`` bool, True = padding: the slot is not read.
+        dropout: applied to the pack weights and to the unpack weights.
+
+    Returns:
+        ``y (B, H, T, D)`` and the unpack weights ``U (B, H, T, L)`` before dropout, in the dtype of ``q``;
+        sums are kept in fp32 when ``q`` is half precision.
+    """
+    batch, heads, steps, size = q.shape
+    slots = pq.shape[2]
+    dtype = accumulation_dtype(q)
+    scale = 1 / math.sqrt(size)
+    pack = dropout(positive(activation, pk.to(dtype) @ pq.to(dtype).transpose(-1, -2) * scale))
+
+    mean_k, mean_v = pack.new_zeros(batch, heads, size, slots), pack.new_zeros(batch, heads, slots, size)
+    count = pack.new_zeros(batch, 1, 1, 1)
+    scores, means = [], []
+    for t in range(steps):
+        real = torch.ones_like(count)
+        if padding_mask is not None:
+            real = (~padding_mask[:, t]).to(dtype).view(batch, 1, 1, 1)
+        count = count + real
+        weight = real / count.clamp(min=1)
+        pack_t, k_t, v_t = (x[:, :, t].to(dtype) for x in (pack, k, v))
+        mean_k = mean_k + weight * (k_t[..., :, None] * pack_t[..., None, :] - mean_k)
+        mean_v = mean_v + weight * (pack_t[..., :, None] * v_t[..., None, :] - mean_v)
+        scores.append((q[:, :, t, None].to(dtype) @ mean_k)[:, :, 0] * scale)
+        means.append(mean_v)
+    score = torch.stack(scores, dim=2)
+    if packed_padding_mask is not None:
+        score = score.masked_fill(packed_padding_mask[:, None, None, :], -torch.inf)
+    unpack = score.softmax(-1)
+    y = (dropout(unpack)[:, :, :, None] @ torch.stack(means, dim=2))[:, :, :, 0]
+    return y.to(q.dtype), unpack.to(q.dtype)
+
+
+def positive(activation: str, scores: Tensor) -> Tensor:
+    """w(s): softplus with base 2, or elu + 1."""
+    if activation == "softplus":
+        return torch.logaddexp2(scores, torch.zeros_like(scores))
+    if activation == "elu":
+        return torch.where(scores > 0, scores + 1, scores.clamp(max=0).exp())
+    raise ValueError(f"--luna-activation {activation}: choose softplus or elu")

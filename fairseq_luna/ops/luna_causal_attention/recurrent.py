@@ -1,0 +1,80 @@
+"""The form that generates: O(L D) work and state for a step, whatever its number."""
+
+from typing import NamedTuple
+
+from torch import Tensor
+
+from ..dropout import Dropout, no_dropout
+from ..prefix_attention.recurrent import (
+    PrefixMean,
+    initial_prefix_mean,
+    prefix_attention_step,
+    prefix_mean_of,
+)
+from .chunked import pack_weights, unpack_weights
+
+
+class LunaCausalState(NamedTuple):
+    """What one step hands to the next."""
+
+    pq: Tensor  # (B, H, L, D), the projected packed slots: the same at every step
+    keys: Tensor  # (B, H, D, L), the running mean of k_j A_j^T
+    values: Tensor  # (B, H, L, D), the running mean of A_j v_j^T
+    count: Tensor  # (B,), how many real steps these means are over
+
+
+def initial_state(pq: Tensor) -> LunaCausalState:
+    """The state before the first step, for packed slots ``pq (B, H, L, D)``."""
+    slots_last = pq.transpose(-1, -2)
+    keys, count = initial_prefix_mean(pq, slots_last)
+    values = initial_prefix_mean(slots_last, pq).mean
+    return LunaCausalState(pq=pq, keys=keys, values=values, count=count)
+
+
+def state_after(
+    k: Tensor,
+    v: Tensor,
+    pq: Tensor,
+    pk: Tensor,
+    *,
+    activation: str = "softplus",
+    padding_mask: Tensor | None = None,
+) -> LunaCausalState:
+    """The state after a sequence whose own outputs nobody needs; shapes as in :mod:`.naive`."""
+    pack = pack_weights(pq, pk, activation)
+    keys, count = prefix_mean_of(k, pack, padding_mask=padding_mask)
+    values = prefix_mean_of(pack, v, padding_mask=padding_mask).mean
+    return LunaCausalState(pq=pq, keys=keys, values=values, count=count)
+
+
+def luna_causal_attention_step(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    pk: Tensor,
+    state: LunaCausalState,
+    *,
+    activation: str = "softplus",
+    padding_mask: Tensor | None = None,
+    packed_padding_mask: Tensor | None = None,
+    dropout: Dropout = no_dropout,
+) -> tuple[Tensor, Tensor, LunaCausalState]:
+    """Take the next step, or a few: :func:`.naive.luna_causal_attention` continued from ``state``.
+
+    Args:
+        q, k, v, pk: ``(B, H, T, D)``, usually T = 1.
+        state: what came before.
+        activation, padding_mask, packed_padding_mask, dropout: as in :mod:`.naive`.
+
+    Returns:
+        ``y (B, H, T, D)``, the unpack weights ``(B, H, T, L)``, and the state after these steps.
+    """
+    pack = dropout(pack_weights(state.pq, pk, activation))
+    scores, (keys, count) = prefix_attention_step(
+        q * q.shape[-1] ** -0.5, k, pack, PrefixMean(state.keys, state.count), padding_mask=padding_mask
+    )
+    unpack = unpack_weights(scores, packed_padding_mask)
+    y, (values, _) = prefix_attention_step(
+        dropout(unpack), pack, v, PrefixMean(state.values, state.count), padding_mask=padding_mask
+    )
+    return y, unpack, LunaCausalState(pq=state.pq, keys=keys, values=values, count=count)

@@ -1,0 +1,41 @@
+"""The specification: one step after the other."""
+
+import torch
+from torch import Tensor
+
+from ..dtypes import accumulation_dtype
+
+
+def prefix_attention(q: Tensor, k: Tensor, v: Tensor, *, padding_mask: Tensor | None = None) -> Tensor:
+    """Read the running mean of ``k_j v_j^T`` with ``q_t``, for every step ``t``.
+
+        F_t = (1/n_t) q_t (sum over real steps j <= t of k_j v_j^T)
+
+    where ``n_t`` counts the real steps up to ``t``. A padded step adds nothing and is not counted, wherever
+    it stands; before the first real step the output is zero. Source: the function f of Luna's causal
+    attention (arXiv 2106.01540, section 3.4).
+
+    Args:
+        q: ``(B, H, T, D)``.
+        k: ``(B, H, T, D)``.
+        v: ``(B, H, T, E)``.
+        padding_mask: ``(B, T)`` bool, True = padding; None = nothing is padded.
+
+    Returns:
+        ``(B, H, T, E)`` in the dtype of ``q``; summed in fp32 when ``q`` is half precision.
+    """
+    batch, heads, steps, _ = q.shape
+    dtype = accumulation_dtype(q)
+    mean = q.new_zeros(batch, heads, k.shape[-1], v.shape[-1], dtype=dtype)
+    count = q.new_zeros(batch, 1, 1, 1, dtype=dtype)
+    outputs = []
+    for t in range(steps):
+        if padding_mask is None:
+            real = torch.ones_like(count)
+        else:
+            real = (~padding_mask[:, t]).to(dtype).view(batch, 1, 1, 1)
+        count = count + real
+        product = k[:, :, t, :, None].to(dtype) * v[:, :, t, None, :].to(dtype)
+        mean = mean + real * (product - mean) / count.clamp(min=1)
+        outputs.append(q[:, :, t, None, :].to(dtype) @ mean)
+    return torch.cat(outputs, dim=2).to(q.dtype)

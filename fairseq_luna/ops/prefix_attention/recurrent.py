@@ -1,0 +1,76 @@
+"""The form that generates: one step from a state whose size does not depend on the step's number."""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from ..dtypes import accumulation_dtype
+
+
+class PrefixMean(NamedTuple):
+    """The mean of ``k_j v_j^T`` over the real steps so far."""
+
+    mean: Tensor  # (B, H, D, E), fp32 when the inputs are half precision
+    count: Tensor  # (B,), the same dtype: how many real steps the mean is over
+
+
+def initial_prefix_mean(k: Tensor, v: Tensor) -> PrefixMean:
+    """The state before the first step, for keys and values like ``k (B, H, ., D)`` and ``v (B, H, ., E)``."""
+    batch, heads = k.shape[:2]
+    dtype = accumulation_dtype(k)
+    return PrefixMean(
+        mean=k.new_zeros(batch, heads, k.shape[-1], v.shape[-1], dtype=dtype),
+        count=k.new_zeros(batch, dtype=dtype),
+    )
+
+
+def prefix_mean_of(k: Tensor, v: Tensor, *, padding_mask: Tensor | None = None) -> PrefixMean:
+    """The state after all of ``k (B, H, T, D)`` and ``v (B, H, T, E)``; ``padding_mask (B, T)``, True = padding."""
+    batch, _, steps, _ = k.shape
+    dtype = accumulation_dtype(k)
+    k, v = k.to(dtype), v.to(dtype)
+    if padding_mask is None:
+        count = k.new_full((batch,), steps)
+    else:
+        k = k.masked_fill(padding_mask[:, None, :, None], 0)
+        count = (~padding_mask).sum(1).to(dtype)
+    weight = count.clamp(min=1).reciprocal().view(batch, 1, 1, 1)
+    return PrefixMean(mean=(k * weight).transpose(-1, -2) @ v, count=count)
+
+
+def prefix_attention_step(
+    q: Tensor, k: Tensor, v: Tensor, state: PrefixMean, *, padding_mask: Tensor | None = None
+) -> tuple[Tensor, PrefixMean]:
+    """Take the next step, or a few: :func:`.naive.prefix_attention` continued from ``state``.
+
+    Args:
+        q: ``(B, H, T, D)``, usually T = 1.
+        k: ``(B, H, T, D)``.
+        v: ``(B, H, T, E)``.
+        state: what came before.
+        padding_mask: ``(B, T)`` bool, True = padding; None = nothing is padded.
+
+    Returns:
+        ``(B, H, T, E)`` in the dtype of ``q``, and the state after the last of these steps.
+    """
+    dtype = state.mean.dtype
+    outputs = []
+    for t in range(q.shape[2]):
+        padded = None if padding_mask is None else padding_mask[:, t]
+        state = advance(k[:, :, t : t + 1].to(dtype), v[:, :, t : t + 1].to(dtype), state, padded=padded)
+        outputs.append(q[:, :, t : t + 1].to(dtype) @ state.mean)
+    out = outputs[0] if len(outputs) == 1 else torch.cat(outputs, dim=2)
+    return out.to(q.dtype), state
+
+
+def advance(k: Tensor, v: Tensor, state: PrefixMean, *, padded: Tensor | None = None) -> PrefixMean:
+    """Take ``k (B, H, 1, D)`` and ``v (B, H, 1, E)`` into the mean, except where ``padded (B,)`` is True."""
+    mean, count = state
+    if padded is None:
+        count = count + 1
+        weight = count.reciprocal()
+    else:
+        count = count + (~padded).to(count.dtype)
+        weight = count.clamp(min=1).reciprocal().masked_fill(padded, 0)
+    return PrefixMean(mean=torch.lerp(mean, k.transpose(-1, -2) * v, weight.view(-1, 1, 1, 1)), count=count)
