@@ -16,11 +16,11 @@ class GenerationState(FairseqIncrementalState, nn.Module):
 
     def load_state(self, incremental_state: IncrementalState | None) -> ModuleState | None:
         """This module's tensors, or None before the first step and outside generation."""
-        return self.get_incremental_state(incremental_state, "state")
+        return FairseqIncrementalState.get_incremental_state(self, incremental_state, "state")
 
     def save_state(self, incremental_state: IncrementalState, state: ModuleState) -> None:
         """Keep ``state`` for the next step."""
-        self.set_incremental_state(incremental_state, "state", state)
+        FairseqIncrementalState.set_incremental_state(self, incremental_state, "state", state)
 
     def reorder_incremental_state(self, incremental_state: IncrementalState, new_order: Tensor) -> None:
         """Let row i of every tensor be row ``new_order[i]``: called when beams are chosen or finish."""

@@ -7,7 +7,7 @@ from ..ops.softmax_attention.fused import softmax_attention
 from ..ops.softmax_attention.naive import softmax_attention as softmax_attention_with_weights
 from .generation_state import GenerationState, IncrementalState, ModuleState
 from .heads import merge_heads, split_heads
-from .projection import input_projection, output_projection
+from .projection import Projections
 
 
 class LunaAttention(GenerationState):
@@ -45,18 +45,18 @@ class LunaAttention(GenerationState):
         self.num_packed_heads = num_packed_heads
         self.tie_kv = tie_kv
         self.dropout_module = FairseqDropout(dropout, module_name=type(self).__name__)
-        options = {"bias": bias, "q_noise": q_noise, "qn_block_size": qn_block_size}
-        self.pq_proj = input_projection(embed_dim, **options)
-        self.q_proj = input_projection(embed_dim, **options)
+        new = Projections(size=embed_dim, bias=bias, q_noise=q_noise, qn_block_size=qn_block_size)
+        self.pq_proj = new.input()
+        self.q_proj = new.input()
         if tie_kv:
-            self.pc_proj = input_projection(embed_dim, **options)
-            self.c_proj = input_projection(embed_dim, **options)
+            self.pc_proj = new.input()
+            self.c_proj = new.input()
         else:
-            self.pk_proj = input_projection(embed_dim, **options)
-            self.pv_proj = input_projection(embed_dim, **options)
-            self.k_proj = input_projection(embed_dim, **options)
-            self.v_proj = input_projection(embed_dim, **options)
-        self.out_proj = output_projection(embed_dim, **options)
+            self.pk_proj = new.input()
+            self.pv_proj = new.input()
+            self.k_proj = new.input()
+            self.v_proj = new.input()
+        self.out_proj = new.output()
 
     def forward(
         self,

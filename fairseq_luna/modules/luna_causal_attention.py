@@ -13,7 +13,7 @@ from ..ops.luna_causal_attention import (
 )
 from .generation_state import GenerationState, IncrementalState
 from .heads import merge_heads, split_heads
-from .projection import input_projection, output_projection
+from .projection import Projections
 
 
 class LunaCausalAttention(GenerationState):
@@ -48,16 +48,16 @@ class LunaCausalAttention(GenerationState):
         self.activation = activation
         self.tie_kv = tie_kv
         self.dropout_module = FairseqDropout(dropout, module_name=type(self).__name__)
-        options = {"bias": bias, "q_noise": q_noise, "qn_block_size": qn_block_size}
-        self.pq_proj = input_projection(embed_dim, **options)
-        self.q_proj = input_projection(embed_dim, **options)
-        self.pc_proj = input_projection(embed_dim, **options)
+        new = Projections(size=embed_dim, bias=bias, q_noise=q_noise, qn_block_size=qn_block_size)
+        self.pq_proj = new.input()
+        self.q_proj = new.input()
+        self.pc_proj = new.input()
         if tie_kv:
-            self.c_proj = input_projection(embed_dim, **options)
+            self.c_proj = new.input()
         else:
-            self.k_proj = input_projection(embed_dim, **options)
-            self.v_proj = input_projection(embed_dim, **options)
-        self.out_proj = output_projection(embed_dim, **options)
+            self.k_proj = new.input()
+            self.v_proj = new.input()
+        self.out_proj = new.output()
 
     def forward(
         self,

@@ -67,7 +67,8 @@ def check_refused(nested: Any) -> None:
     for name, (unused, reason) in REFUSED.items():
         value = getattr(nested, name, unused)
         if value not in (unused, None):
-            raise UsageError(f"--{name.replace('_', '-')} {value}: {reason}")
+            shown = "" if value is True else f" {value}"
+            raise UsageError(f"--{name.replace('_', '-')}{shown}: {reason}")
 
 
 def check_sizes(nested: Any) -> None:
@@ -88,6 +89,11 @@ def check_sizes(nested: Any) -> None:
                 raise UsageError(
                     f"--{name}-{flag} {heads}: must be 1 or more and divide --{name}-embed-dim {side.embed_dim}"
                 )
+    if decoder.input_dim != decoder.embed_dim:
+        raise UsageError(
+            f"--decoder-input-dim {decoder.input_dim}: translation models embed words in --decoder-embed-dim"
+            f" {decoder.embed_dim}; leave it out"
+        )
     if encoder.embed_dim != decoder.embed_dim:
         raise UsageError(
             f"--decoder-embed-dim {decoder.embed_dim}: the decoder goes on with the encoder's packed sequence,"

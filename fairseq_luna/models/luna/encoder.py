@@ -41,9 +41,7 @@ class LunaEncoder(TransformerEncoderBase):
     def build_encoder_layer(self, cfg: Any) -> nn.Module:
         return wrap_layer(LunaEncoderLayer(cfg), cfg)
 
-    def forward_embedding(
-        self, src_tokens: Tensor, token_embedding: Tensor | None = None
-    ) -> tuple[Tensor, Tensor]:
+    def forward_embedding(self, src_tokens: Tensor, token_embedding: Tensor | None = None) -> tuple[Tensor, Tensor]:
         if token_embedding is None:
             token_embedding = self.embed_tokens(src_tokens)
         return super().forward_embedding(src_tokens, self.word_dropout(token_embedding))
@@ -94,7 +92,9 @@ class LunaEncoder(TransformerEncoderBase):
             if return_all_hiddens:
                 states.append(x)
         if self.layer_norm is not None:
-            x, packed = self.layer_norm(x), self.packed_layer_norm(packed)
+            x = self.layer_norm(x)
+        if self.packed_layer_norm is not None:
+            packed = self.packed_layer_norm(packed)
 
         return {
             "encoder_out": [x],

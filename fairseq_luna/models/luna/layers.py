@@ -139,6 +139,6 @@ class LunaDecoderLayer(ResidualLayer):
                 need_weights=need_weights,
             )
             x = self.after(x, residual, self.encoder_attn_layer_norm)
-            if packed is not None:
+            if packed is not None and packed_residual is not None:
                 packed = self.after(packed, packed_residual, self.encoder_attn_packed_layer_norm)
         return self.feed_forward(x), packed, weights

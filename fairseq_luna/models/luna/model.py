@@ -28,7 +28,11 @@ class LunaModel(TransformerModelBase):
     @classmethod
     def build_model(cls, cfg: Any, task: Any) -> "LunaModel":
         """Build from the flat config of the command line, of hydra or of a checkpoint."""
-        return super().build_model(luna_config(cfg), task)
+        nested = luna_config(cfg)
+        model = super().build_model(nested, task)
+        # With --encoder-layers-to-keep there are fewer: what is saved must say how many.
+        cfg.encoder_layers, cfg.decoder_layers = nested.encoder.layers, nested.decoder.layers
+        return model
 
     @classmethod
     def build_encoder(cls, cfg: Any, src_dict: Any, embed_tokens: nn.Embedding) -> LunaEncoder:

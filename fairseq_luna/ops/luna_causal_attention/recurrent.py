@@ -20,15 +20,15 @@ class LunaCausalState(NamedTuple):
     pq: Tensor  # (B, H, L, D), the projected packed slots: the same at every step
     keys: Tensor  # (B, H, D, L), the running mean of k_j A_j^T
     values: Tensor  # (B, H, L, D), the running mean of A_j v_j^T
-    count: Tensor  # (B,), how many real steps these means are over
+    steps: Tensor  # (B,), how many real steps these means are over
 
 
 def initial_state(pq: Tensor) -> LunaCausalState:
     """The state before the first step, for packed slots ``pq (B, H, L, D)``."""
     slots_last = pq.transpose(-1, -2)
-    keys, count = initial_prefix_mean(pq, slots_last)
+    keys, steps = initial_prefix_mean(pq, slots_last)
     values = initial_prefix_mean(slots_last, pq).mean
-    return LunaCausalState(pq=pq, keys=keys, values=values, count=count)
+    return LunaCausalState(pq=pq, keys=keys, values=values, steps=steps)
 
 
 def state_after(
@@ -42,9 +42,9 @@ def state_after(
 ) -> LunaCausalState:
     """The state after a sequence whose own outputs nobody needs; shapes as in :mod:`.naive`."""
     pack = pack_weights(pq, pk, activation)
-    keys, count = prefix_mean_of(k, pack, padding_mask=padding_mask)
+    keys, steps = prefix_mean_of(k, pack, padding_mask=padding_mask)
     values = prefix_mean_of(pack, v, padding_mask=padding_mask).mean
-    return LunaCausalState(pq=pq, keys=keys, values=values, count=count)
+    return LunaCausalState(pq=pq, keys=keys, values=values, steps=steps)
 
 
 def luna_causal_attention_step(
@@ -70,11 +70,11 @@ def luna_causal_attention_step(
         ``y (B, H, T, D)``, the unpack weights ``(B, H, T, L)``, and the state after these steps.
     """
     pack = dropout(pack_weights(state.pq, pk, activation))
-    scores, (keys, count) = prefix_attention_step(
-        q * q.shape[-1] ** -0.5, k, pack, PrefixMean(state.keys, state.count), padding_mask=padding_mask
+    scores, (keys, steps) = prefix_attention_step(
+        q * q.shape[-1] ** -0.5, k, pack, PrefixMean(state.keys, state.steps), padding_mask=padding_mask
     )
     unpack = unpack_weights(scores, packed_padding_mask)
     y, (values, _) = prefix_attention_step(
-        dropout(unpack), pack, v, PrefixMean(state.values, state.count), padding_mask=padding_mask
+        dropout(unpack), pack, v, PrefixMean(state.values, state.steps), padding_mask=padding_mask
     )
-    return y, unpack, LunaCausalState(pq=state.pq, keys=keys, values=values, count=count)
+    return y, unpack, LunaCausalState(pq=state.pq, keys=keys, values=values, steps=steps)

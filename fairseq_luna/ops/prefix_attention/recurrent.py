@@ -12,7 +12,7 @@ class PrefixMean(NamedTuple):
     """The mean of ``k_j v_j^T`` over the real steps so far."""
 
     mean: Tensor  # (B, H, D, E), fp32 when the inputs are half precision
-    count: Tensor  # (B,), the same dtype: how many real steps the mean is over
+    steps: Tensor  # (B,), the same dtype: how many real steps the mean is over
 
 
 def initial_prefix_mean(k: Tensor, v: Tensor) -> PrefixMean:
@@ -21,7 +21,7 @@ def initial_prefix_mean(k: Tensor, v: Tensor) -> PrefixMean:
     dtype = accumulation_dtype(k)
     return PrefixMean(
         mean=k.new_zeros(batch, heads, k.shape[-1], v.shape[-1], dtype=dtype),
-        count=k.new_zeros(batch, dtype=dtype),
+        steps=k.new_zeros(batch, dtype=dtype),
     )
 
 
@@ -31,12 +31,12 @@ def prefix_mean_of(k: Tensor, v: Tensor, *, padding_mask: Tensor | None = None) 
     dtype = accumulation_dtype(k)
     k, v = k.to(dtype), v.to(dtype)
     if padding_mask is None:
-        count = k.new_full((batch,), steps)
+        real_steps = k.new_full((batch,), steps)
     else:
         k = k.masked_fill(padding_mask[:, None, :, None], 0)
-        count = (~padding_mask).sum(1).to(dtype)
-    weight = count.clamp(min=1).reciprocal().view(batch, 1, 1, 1)
-    return PrefixMean(mean=(k * weight).transpose(-1, -2) @ v, count=count)
+        real_steps = (~padding_mask).sum(1).to(dtype)
+    weight = real_steps.clamp(min=1).reciprocal().view(batch, 1, 1, 1)
+    return PrefixMean(mean=(k * weight).transpose(-1, -2) @ v, steps=real_steps)
 
 
 def prefix_attention_step(
@@ -66,11 +66,11 @@ def prefix_attention_step(
 
 def advance(k: Tensor, v: Tensor, state: PrefixMean, *, padded: Tensor | None = None) -> PrefixMean:
     """Take ``k (B, H, 1, D)`` and ``v (B, H, 1, E)`` into the mean, except where ``padded (B,)`` is True."""
-    mean, count = state
     if padded is None:
-        count = count + 1
-        weight = count.reciprocal()
+        steps = state.steps + 1
+        weight = steps.reciprocal()
     else:
-        count = count + (~padded).to(count.dtype)
-        weight = count.clamp(min=1).reciprocal().masked_fill(padded, 0)
-    return PrefixMean(mean=torch.lerp(mean, k.transpose(-1, -2) * v, weight.view(-1, 1, 1, 1)), count=count)
+        steps = state.steps + (~padded).to(state.steps.dtype)
+        weight = steps.clamp(min=1).reciprocal().masked_fill(padded, 0)
+    mean = torch.lerp(state.mean, k.transpose(-1, -2) * v, weight.view(-1, 1, 1, 1))
+    return PrefixMean(mean=mean, steps=steps)

@@ -1,0 +1,167 @@
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fairseq_luna.modules import LunaAttention
+from fairseq_luna.modules.heads import merge_heads, split_heads
+from fairseq_luna.ops.softmax_attention.naive import softmax_attention
+
+TIED = pytest.mark.parametrize("tie_kv", [True, False], ids=["tied", "untied"])
+HEADS = pytest.mark.parametrize(("heads", "packed_heads"), [(4, 4), (2, 8)], ids=["H4-PH4", "H2-PH8"])
+
+
+def build(size=16, heads=4, packed_heads=4, tie_kv=True, dropout=0.0, dtype=torch.float64):
+    torch.manual_seed(0)
+    module = LunaAttention(
+        embed_dim=size, num_heads=heads, num_packed_heads=packed_heads, tie_kv=tie_kv, dropout=dropout
+    )
+    return module.to(dtype)
+
+
+def inputs(steps=5, context=9, slots=3, batch=2, size=16, dtype=torch.float64):
+    generator = torch.Generator().manual_seed(1)
+    shapes = [(steps, batch, size), (slots, batch, size), (context, batch, size)]
+    return tuple(torch.randn(s, generator=generator, dtype=torch.float64).to(dtype).requires_grad_() for s in shapes)
+
+
+def naive(module, query, packed, context, context_padding_mask=None, packed_padding_mask=None):
+    """The equations, from the module's own projections."""
+
+    def attention(q, k, v, heads, mask):
+        out, weights = softmax_attention(*(split_heads(x, heads) for x in (q, k, v)), padding_mask=mask)
+        return merge_heads(out), weights
+
+    if module.tie_kv:
+        pack_key = pack_value = module.pc_proj(context)
+    else:
+        pack_key, pack_value = module.pk_proj(context), module.pv_proj(context)
+    packed_context, pack = attention(
+        module.pq_proj(packed), pack_key, pack_value, module.num_packed_heads, context_padding_mask
+    )
+    key, value = (
+        [module.c_proj(packed_context)] * 2
+        if module.tie_kv
+        else [
+            module.k_proj(packed_context),
+            module.v_proj(packed_context),
+        ]
+    )
+    out, unpack = attention(module.q_proj(query), key, value, module.num_heads, packed_padding_mask)
+    return module.out_proj(out), packed_context, unpack @ pack.mean(1, keepdim=True)
+
+
+def padding(batch, steps, *real):
+    return torch.arange(steps).expand(batch, steps) >= torch.tensor(real)[:, None]
+
+
+@TIED
+@HEADS
+@pytest.mark.parametrize("padded", [False, True], ids=["whole", "padded"])
+@pytest.mark.parametrize("need_weights", [False, True], ids=["", "weights"])
+def test_equals_the_equations(tie_kv, heads, packed_heads, padded, need_weights):
+    module = build(heads=heads, packed_heads=packed_heads, tie_kv=tie_kv)
+    args = inputs()
+    masks = {}
+    if padded:
+        masks = {"context_padding_mask": padding(2, 9, 9, 4), "packed_padding_mask": padding(2, 3, 3, 2)}
+    out, packed, weights = module(*args, need_weights=need_weights, **masks)
+    expected_out, expected_packed, expected_weights = naive(module, *args, **masks)
+    torch.testing.assert_close(out, expected_out)
+    torch.testing.assert_close(packed, expected_packed)
+    if need_weights:
+        torch.testing.assert_close(weights, expected_weights.transpose(0, 1))
+        torch.testing.assert_close(weights.sum(-1), torch.ones_like(weights[..., 0]))
+    wanted = [*args, *module.parameters()]
+    ours = torch.autograd.grad(out.square().sum() + packed.square().sum(), wanted)
+    theirs = torch.autograd.grad(expected_out.square().sum() + expected_packed.square().sum(), wanted)
+    torch.testing.assert_close(ours, theirs)
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    steps=st.integers(1, 20),
+    context=st.integers(1, 30),
+    slots=st.integers(1, 9),
+    extra=st.integers(1, 10),
+    tie_kv=st.booleans(),
+)
+def test_padding_of_the_context_and_of_the_slots_changes_nothing(steps, context, slots, extra, tie_kv):
+    module = build(tie_kv=tie_kv)
+    query, packed, memory = (x.detach() for x in inputs(steps, context, slots))
+    expected, expected_packed, _ = module(query, packed, memory)
+    longer = torch.cat([memory, memory.new_full((extra, 2, 16), 7.0)])
+    more = torch.cat([packed, packed.new_full((extra, 2, 16), -5.0)])
+    out, packed_context, _ = module(
+        query,
+        more,
+        longer,
+        context_padding_mask=padding(2, context + extra, context, context),
+        packed_padding_mask=padding(2, slots + extra, slots, slots),
+    )
+    torch.testing.assert_close(out, expected)
+    torch.testing.assert_close(packed_context[:slots], expected_packed)
+
+
+@TIED
+@pytest.mark.parametrize("need_weights", [False, True], ids=["", "weights"])
+def test_generation_packs_once_and_follows_the_beam(tie_kv, need_weights):
+    module = build(tie_kv=tie_kv)
+    query, packed, context = (x.detach() for x in inputs())
+    mask = padding(2, 9, 9, 4)
+    expected, _, expected_weights = module(query, packed, context, context_padding_mask=mask, need_weights=need_weights)
+    state = {}
+    first, packed_context, _ = module(
+        query[:1], packed, context, context_padding_mask=mask, incremental_state=state, need_weights=need_weights
+    )
+    assert packed_context is not None
+    torch.testing.assert_close(first, expected[:1])
+    order = torch.tensor([1, 0, 1])
+    module.reorder_incremental_state(state, order)
+    for t in range(1, 5):
+        out, packed_context, weights = module(
+            query[t : t + 1, order], None, None, incremental_state=state, need_weights=need_weights
+        )
+        assert packed_context is None
+        torch.testing.assert_close(out, expected[t : t + 1, order])
+        if need_weights:
+            torch.testing.assert_close(weights, expected_weights[:, order, t : t + 1])
+
+
+@TIED
+@pytest.mark.parametrize(("dtype", "bound"), [(torch.bfloat16, 3e-2), (torch.float16, 4e-3)], ids=["bf16", "fp16"])
+def test_half_precision_stays_near_fp32(tie_kv, dtype, bound):
+    module, half = build(tie_kv=tie_kv, dtype=torch.float32), build(tie_kv=tie_kv, dtype=dtype)
+    mask = padding(2, 40, 40, 11)
+    args = inputs(steps=30, context=40, dtype=torch.float32)
+    expected, expected_packed, _ = module(*args, context_padding_mask=mask)
+    out, packed, _ = half(*(x.to(dtype) for x in args), context_padding_mask=mask)
+    assert (out.float() - expected).abs().max() < bound * expected.abs().max()
+    assert (packed.float() - expected_packed).abs().max() < bound * expected_packed.abs().max()
+
+
+def test_every_parameter_gets_a_gradient():
+    module = build(tie_kv=False)
+    out, packed, _ = module(*inputs())
+    (out.square().sum() + packed.square().sum()).backward()
+    assert all(p.grad is not None for p in module.parameters())
+
+
+def test_dropout_acts_in_training_alone():
+    module = build(dropout=0.5)
+    args = inputs()
+    assert (module(*args)[0] - module(*args)[0]).abs().max() > 1e-3
+    module.eval()
+    torch.testing.assert_close(module(*args)[0], module(*args)[0])
+    module.dropout_module.apply_during_inference = True
+    assert (module(*args)[0] - module(*args)[0]).abs().max() > 1e-3
+
+
+def test_linear_in_the_length_of_both_sides():
+    from largest_tensor import LargestTensor
+
+    module = build(dtype=torch.float32)
+    args = inputs(steps=3000, context=3000, batch=1, dtype=torch.float32)
+    with LargestTensor() as largest:
+        module(*args)[0].sum().backward()
+    assert largest.elements <= 3000 * 16

@@ -1,0 +1,154 @@
+import pytest
+import torch
+
+from fairseq_luna.modules import LunaCausalAttention
+from fairseq_luna.modules.heads import merge_heads
+from fairseq_luna.ops.luna_causal_attention import naive
+from support import golden
+
+TIED = pytest.mark.parametrize("tie_kv", [True, False], ids=["tied", "untied"])
+ACTIVATION = pytest.mark.parametrize("activation", ["softplus", "elu"])
+
+
+def build(size=16, heads=4, dtype=torch.float64, seed=0, **options):
+    torch.manual_seed(seed)
+    return LunaCausalAttention(embed_dim=size, num_heads=heads, **options).to(dtype)
+
+
+def inputs(steps=40, slots=3, batch=2, size=16, dtype=torch.float64):
+    generator = torch.Generator().manual_seed(1)
+    shapes = [(steps, batch, size), (slots, batch, size)]
+    return tuple(torch.randn(s, generator=generator, dtype=torch.float64).to(dtype).requires_grad_() for s in shapes)
+
+
+def scattered_padding(batch, steps):
+    mask = torch.rand(batch, steps, generator=torch.Generator().manual_seed(2)) < 0.3
+    mask[0, :4] = True
+    return mask
+
+
+@pytest.mark.parametrize("name", ["causal_tied", "causal_untied"])
+def test_equals_the_authors_numbers(name):
+    recorded = golden(f"{name}.pt")
+    module = build(recorded["embed_dim"], recorded["num_heads"], torch.float32, tie_kv=recorded["tie_kv"])
+    module.load_state_dict(recorded["state_dict"])
+    query, packed = recorded["query"].clone().requires_grad_(), recorded["pquery"].clone().requires_grad_()
+    out, weights = module(query, packed)
+    gradients = torch.autograd.grad(out, (query, packed), recorded["grad_output"])
+    close = {"rtol": 1e-4, "atol": 1e-5}
+    torch.testing.assert_close(out, recorded["output"], **close)
+    torch.testing.assert_close(weights, recorded["attn_weights"], **close)
+    torch.testing.assert_close(gradients, (recorded["grad_query"], recorded["grad_pquery"]), **close)
+
+
+@TIED
+@ACTIVATION
+@pytest.mark.parametrize("padded", [False, True], ids=["whole", "padded"])
+def test_equals_the_naive_form(tie_kv, activation, padded):
+    module = build(tie_kv=tie_kv, activation=activation)
+    query, packed = inputs()
+    masks = {}
+    if padded:
+        slots = torch.tensor([[False, False, True], [False, False, False]])
+        masks = {"padding_mask": scattered_padding(2, 40), "packed_padding_mask": slots}
+    out, weights = module(query, packed, **masks)
+    k, v, pk = module.keys_and_values(query)
+    y, expected_weights = naive.luna_causal_attention(
+        module.queries(query), k, v, module.packed_queries(packed), pk, activation=activation, **masks
+    )
+    expected = module.out_proj(merge_heads(y))
+    torch.testing.assert_close(out, expected)
+    torch.testing.assert_close(weights, expected_weights.transpose(0, 1))
+    wanted = [query, packed, *module.parameters()]
+    torch.testing.assert_close(
+        torch.autograd.grad(out.square().sum(), wanted), torch.autograd.grad(expected.square().sum(), wanted)
+    )
+
+
+@TIED
+@pytest.mark.parametrize("memory_steps", [0, 7], ids=["alone", "memory"])
+def test_generation_equals_the_whole_pass_and_follows_the_beam(tie_kv, memory_steps):
+    module = build(tie_kv=tie_kv)
+    query, packed = (x.detach() for x in inputs())
+    mask = scattered_padding(2, 40)
+    slots = torch.tensor([[False, False, True], [False, False, False]])
+    options = {"packed_padding_mask": slots}
+    if memory_steps:
+        options["memory"] = torch.randn(memory_steps, 2, 16, dtype=torch.float64)
+        options["memory_padding_mask"] = torch.arange(memory_steps) >= torch.tensor([[5], [memory_steps]])
+    expected, _ = module(query, packed, padding_mask=mask, **options)
+    state, order = {}, torch.tensor([0, 1])
+    for t in range(40):
+        if t in (1, 17):  # a beam drops the first sentence's copy, and later doubles the second
+            chosen = torch.tensor([1, 0]) if t == 1 else torch.tensor([0, 0, 1])
+            module.reorder_incremental_state(state, chosen)
+            order = order[chosen]
+        out, _ = module(
+            query[t : t + 1, order],
+            packed[:, order] if t == 0 else None,
+            padding_mask=mask[order, t : t + 1],
+            packed_padding_mask=slots[order],
+            memory=options.get("memory") if t == 0 else None,
+            memory_padding_mask=options.get("memory_padding_mask") if t == 0 else None,
+            incremental_state=state,
+        )
+        torch.testing.assert_close(out, expected[t : t + 1, order])
+
+
+def test_the_generation_state_does_not_grow():
+    module = build()
+    query, packed = (x.detach() for x in inputs())
+    state, sizes = {}, set()
+    for t in range(40):
+        module(query[t : t + 1], packed if t == 0 else None, incremental_state=state)
+        sizes.add(sum(tensor.numel() for tensor in module.load_state(state).values()))
+    # Per sentence and head: projected slots L D, two means D L, and one step count per sentence.
+    assert sizes == {2 * (4 * 3 * (3 * 4) + 1)}
+
+
+@TIED
+def test_memory_is_seen_by_every_step_and_its_padding_by_none(tie_kv):
+    module = build(tie_kv=tie_kv)
+    query, packed = inputs(steps=6)
+    memory = torch.randn(4, 2, 16, dtype=torch.float64, requires_grad=True)
+    mask = torch.tensor([[False, False, True, True], [False] * 4])
+    out, _ = module(query, packed, memory=memory, memory_padding_mask=mask)
+    assert out.shape == query.shape
+    seen = torch.autograd.grad(out[0].square().sum(), memory)[0].abs().amax(-1)
+    assert (seen > 0).equal(~mask.t())
+    without_padding = module(query[:, :1], packed[:, :1], memory=memory[:2, :1])[0]
+    torch.testing.assert_close(out[:, :1], without_padding)
+
+
+@TIED
+def test_no_step_sees_a_later_one(tie_kv):
+    module = build(tie_kv=tie_kv)
+    query, packed = inputs(steps=100)
+    out, _ = module(query, packed)
+    (seen,) = torch.autograd.grad(out[60].square().sum(), query)
+    assert seen[61:].abs().max() == 0
+    assert (seen[:61].abs().amax((1, 2)) > 0).all()
+
+
+@TIED
+@pytest.mark.parametrize(("dtype", "bound"), [(torch.bfloat16, 4e-2), (torch.float16, 5e-3)], ids=["bf16", "fp16"])
+def test_half_precision_stays_near_fp32(tie_kv, dtype, bound):
+    module, half = build(tie_kv=tie_kv, dtype=torch.float32), build(tie_kv=tie_kv, dtype=dtype)
+    query, packed = (x.detach() for x in inputs(steps=300, dtype=torch.float32))
+    expected, _ = module(query, packed)
+    out, _ = half(query.to(dtype), packed.to(dtype))
+    assert (out.float() - expected).abs().max() < bound * expected.abs().max()
+    state, steps = {}, []
+    for t in range(50):
+        step, _ = half(query[t : t + 1].to(dtype), packed.to(dtype), incremental_state=state)
+        steps.append(step.float())
+    assert (torch.cat(steps) - expected[:50]).abs().max() < bound * expected.abs().max()
+    kept = {name: tensor.dtype for name, tensor in half.load_state(state).items()}
+    assert kept == {"pq": dtype, "keys": torch.float32, "values": torch.float32, "steps": torch.float32}
+
+
+@TIED
+def test_every_parameter_gets_a_gradient(tie_kv):
+    module = build(tie_kv=tie_kv)
+    module(*inputs())[0].square().sum().backward()
+    assert all(p.grad is not None and p.grad.abs().max() > 0 for p in module.parameters())

@@ -1,0 +1,174 @@
+import pytest
+import torch
+import torch.nn.functional as F
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fairseq_luna.ops.luna_causal_attention import chunked, naive, recurrent
+from largest_tensor import LargestTensor
+from numeric import DTYPE_IDS, TOLERANCE, gradients, randn, random_padding
+
+SHAPES = [(1, 1, 1, 1, 1), (2, 3, 7, 4, 5), (2, 3, 65, 16, 4), (1, 2, 150, 8, 8)]
+SHAPE_IDS = [f"B{b}-H{h}-T{t}-D{d}-L{length}" for b, h, t, d, length in SHAPES]
+ACTIVATIONS = ["softplus", "elu"]
+
+
+def inputs(shape, dtype=torch.float64, seed=0):
+    """q, k, v, pq, pk of random numbers."""
+    batch, heads, steps, size, slots = shape
+    sizes = [steps, steps, steps, slots, steps]
+    return tuple(randn(batch, heads, n, size, dtype=dtype, seed=seed + i) for i, n in enumerate(sizes))
+
+
+def masks(shape, seed=0, share=0.3):
+    """Padding of steps, anywhere, and of slots, the last ones; at least one slot is real."""
+    batch, _, steps, _, slots = shape
+    real_slots = torch.randint(1, slots + 1, (batch, 1), generator=torch.Generator().manual_seed(seed))
+    return {
+        "padding_mask": random_padding(batch, steps, share=share, seed=seed),
+        "packed_padding_mask": torch.arange(slots) >= real_slots,
+    }
+
+
+@pytest.mark.parametrize("padded", [False, True], ids=["whole", "padded"])
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+@pytest.mark.parametrize("dtype", DTYPE_IDS, ids=DTYPE_IDS.values())
+@pytest.mark.parametrize("shape", SHAPES, ids=SHAPE_IDS)
+def test_chunked_equals_naive(shape, dtype, activation, padded):
+    args = inputs(shape, dtype)
+    options = {"activation": activation, **(masks(shape) if padded else {})}
+    expected, expected_weights = naive.luna_causal_attention(*args, **options)
+    actual, weights = chunked.luna_causal_attention(*args, **options)
+    assert actual.dtype == weights.dtype == dtype
+    torch.testing.assert_close(weights, expected_weights, **TOLERANCE[dtype])
+    torch.testing.assert_close(actual, expected, **TOLERANCE[dtype])
+    for ours, theirs in zip(gradients(actual, *args), gradients(expected, *args), strict=True):
+        scale = theirs.abs().max().clamp(min=1).item()
+        torch.testing.assert_close(ours / scale, theirs / scale, **TOLERANCE[dtype])
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    shape=st.tuples(*(st.integers(1, high) for high in (3, 2, 60, 8, 6))),
+    activation=st.sampled_from(ACTIVATIONS),
+    share=st.sampled_from([0.0, 0.3, 1.0]),
+    seed=st.integers(0, 1000),
+)
+def test_all_forms_agree(shape, activation, share, seed):
+    q, k, v, pq, pk = inputs(shape, seed=seed)
+    padding = masks(shape, seed, share)
+    expected = naive.luna_causal_attention(q, k, v, pq, pk, activation=activation, **padding)
+    torch.testing.assert_close(
+        chunked.luna_causal_attention(q, k, v, pq, pk, activation=activation, **padding), expected
+    )
+    y, weights, state = recurrent.luna_causal_attention_step(
+        q, k, v, pk, recurrent.initial_state(pq), activation=activation, **padding
+    )
+    torch.testing.assert_close((y, weights), expected)
+    whole = recurrent.state_after(k, v, pq, pk, activation=activation, padding_mask=padding["padding_mask"])
+    torch.testing.assert_close(tuple(whole), tuple(state))
+
+
+@pytest.mark.parametrize("dtype", DTYPE_IDS, ids=DTYPE_IDS.values())
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+def test_recurrent_equals_naive_one_step_at_a_time(activation, dtype):
+    shape = (2, 3, 40, 8, 5)
+    q, k, v, pq, pk = inputs(shape, dtype)
+    padding = masks(shape)
+    state = recurrent.initial_state(pq)
+    sizes = {name: tensor.shape for name, tensor in state._asdict().items()}
+    outputs = []
+    for t in range(40):
+        step = slice(t, t + 1)
+        y, _, state = recurrent.luna_causal_attention_step(
+            q[:, :, step],
+            k[:, :, step],
+            v[:, :, step],
+            pk[:, :, step],
+            state,
+            activation=activation,
+            padding_mask=padding["padding_mask"][:, step],
+            packed_padding_mask=padding["packed_padding_mask"],
+        )
+        outputs.append(y)
+    expected, _ = naive.luna_causal_attention(q, k, v, pq, pk, activation=activation, **padding)
+    torch.testing.assert_close(torch.cat(outputs, dim=2), expected, **TOLERANCE[dtype])
+    assert {name: tensor.shape for name, tensor in state._asdict().items()} == sizes
+
+
+@pytest.mark.parametrize("attention", [naive, chunked], ids=["naive", "chunked"])
+def test_no_step_sees_a_later_one(attention):
+    q, k, v, pq, pk = inputs((1, 2, 150, 4, 3))
+    y, weights = attention.luna_causal_attention(q, k, v, pq, pk)
+    for output in (y, weights):
+        for gradient in torch.autograd.grad(output[:, :, 70].square().sum(), (q, k, pk), retain_graph=True):
+            assert gradient[:, :, 71:].abs().max() == 0
+            assert gradient[:, :, 70].abs().max() > 0
+
+
+@pytest.mark.parametrize("attention", [naive, chunked], ids=["naive", "chunked"])
+def test_a_padded_step_is_as_if_it_were_not_there(attention):
+    q, k, v, pq, pk = inputs((1, 2, 90, 4, 3))
+    mask = random_padding(1, 90, share=0.4)
+    mask[0, :5] = True
+    real = ~mask[0]
+    expected, _ = attention.luna_causal_attention(*(x[:, :, real] for x in (q, k, v)), pq, pk[:, :, real])
+    actual, _ = attention.luna_causal_attention(q, k, v, pq, pk, padding_mask=mask)
+    torch.testing.assert_close(actual[:, :, real], expected)
+
+
+def test_a_padded_slot_is_as_if_it_were_not_there():
+    q, k, v, pq, pk = inputs((2, 2, 50, 4, 6))
+    mask = torch.arange(6).expand(2, 6) >= 4
+    expected, _ = chunked.luna_causal_attention(q, k, v, pq[:, :, :4], pk)
+    actual, weights = chunked.luna_causal_attention(q, k, v, pq, pk, packed_padding_mask=mask)
+    torch.testing.assert_close(actual, expected)
+    assert weights[..., 4:].abs().max() == 0
+
+
+def test_dropout_drops_pack_and_unpack_weights_alike_in_both_forms():
+    args = inputs((2, 2, 60, 4, 3))
+    results = []
+    for form in (naive, chunked):
+        torch.manual_seed(5)
+        results.append(form.luna_causal_attention(*args, dropout=lambda x: F.dropout(x, 0.5)))
+    torch.testing.assert_close(*results)
+    undropped = chunked.luna_causal_attention(*args)
+    assert (results[1][0] - undropped[0]).abs().max() > 0.01
+
+
+def test_memory_holds_no_state_per_step():
+    steps, size, slots = 2048, 64, 32
+    args = inputs((1, 1, steps, size, slots), torch.float32)
+    with LargestTensor() as largest:
+        chunked.luna_causal_attention(*args)[0].sum().backward()
+    assert largest.elements <= steps * 64
+
+
+@pytest.mark.parametrize("scale", [1e-4, 1.0, 1e4])
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+def test_finite_whatever_the_scale(activation, scale):
+    args = [x.detach() * scale for x in inputs((1, 2, 300, 8, 4), torch.float32)]
+    args = [x.requires_grad_() for x in args]
+    y, weights = chunked.luna_causal_attention(*args, activation=activation)
+    assert torch.isfinite(y).all() and torch.isfinite(weights).all()
+    assert all(torch.isfinite(gradient).all() for gradient in torch.autograd.grad(y.sum(), args))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=["fp32", "bf16", "fp16"])
+def test_precision_at_100000_steps(dtype):
+    args = [x.detach() for x in inputs((1, 1, 100_000, 8, 4), dtype)]
+    expected, _ = chunked.luna_causal_attention(*(x.double() for x in args))
+    actual, _ = chunked.luna_causal_attention(*args)
+    error = (actual.double() - expected).abs().max() / expected.abs().max()
+    assert error < {torch.float32: 1e-5, torch.bfloat16: 2e-2, torch.float16: 2e-3}[dtype]
+    q, k, v, pq, pk = args
+    before = recurrent.state_after(k[:, :, :-1], v[:, :, :-1], pq, pk[:, :, :-1])
+    last, _, _ = recurrent.luna_causal_attention_step(*(x[:, :, -1:] for x in (q, k, v, pk)), before)
+    torch.testing.assert_close(last.double(), expected[:, :, -1:], **TOLERANCE[dtype])
+
+
+@pytest.mark.parametrize("form", [naive, chunked], ids=["naive", "chunked"])
+def test_an_unknown_activation_is_named(form):
+    with pytest.raises(ValueError, match="--luna-activation relu: choose"):
+        form.luna_causal_attention(*inputs((1, 1, 2, 2, 2)), activation="relu")

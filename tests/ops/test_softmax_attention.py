@@ -1,0 +1,70 @@
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fairseq_luna.ops.softmax_attention import fused, naive
+from numeric import DTYPE_IDS, TOLERANCE, gradients, randn, random_padding
+
+SHAPES = [(1, 1, 1, 1, 1), (2, 3, 7, 9, 4), (2, 4, 16, 65, 8)]
+SHAPE_IDS = [f"B{b}-H{h}-T{t}-S{s}-D{d}" for b, h, t, s, d in SHAPES]
+
+
+def inputs(shape, dtype=torch.float64, seed=0):
+    batch, heads, steps, keys, size = shape
+    return (
+        randn(batch, heads, steps, size, dtype=dtype, seed=seed),
+        randn(batch, heads, keys, size, dtype=dtype, seed=seed + 1),
+        randn(batch, heads, keys, size, dtype=dtype, seed=seed + 2),
+    )
+
+
+@pytest.mark.parametrize("padded", [False, True], ids=["whole", "padded"])
+@pytest.mark.parametrize("dtype", DTYPE_IDS, ids=DTYPE_IDS.values())
+@pytest.mark.parametrize("shape", SHAPES, ids=SHAPE_IDS)
+def test_fused_equals_naive(shape, dtype, padded):
+    q, k, v = inputs(shape, dtype)
+    mask = random_padding(shape[0], shape[3], share=0.4) if padded else None
+    expected, _ = naive.softmax_attention(q, k, v, padding_mask=mask)
+    actual = fused.softmax_attention(q, k, v, padding_mask=mask)
+    torch.testing.assert_close(actual, expected, **TOLERANCE[dtype])
+    for ours, theirs in zip(gradients(actual, q, k, v), gradients(expected, q, k, v), strict=True):
+        torch.testing.assert_close(ours, theirs, **TOLERANCE[dtype])
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    shape=st.tuples(*(st.integers(1, high) for high in (3, 3, 9, 30, 8))),
+    share=st.sampled_from([0.0, 0.5, 1.0]),
+    seed=st.integers(0, 1000),
+)
+def test_any_shape_and_padding(shape, share, seed):
+    q, k, v = inputs(shape, seed=seed)
+    mask = random_padding(shape[0], shape[3], share=share, seed=seed)
+    expected, weights = naive.softmax_attention(q, k, v, padding_mask=mask)
+    torch.testing.assert_close(fused.softmax_attention(q, k, v, padding_mask=mask), expected)
+    assert weights.masked_select(mask[:, None, None].expand_as(weights)).eq(0).all()
+
+
+@pytest.mark.parametrize("dtype", DTYPE_IDS, ids=DTYPE_IDS.values())
+def test_where_all_is_padding_the_output_is_zero_and_so_are_the_gradients(dtype):
+    q, k, v = inputs((2, 2, 3, 5, 4), dtype)
+    mask = torch.zeros(2, 5, dtype=torch.bool)
+    mask[1] = True
+    for out in (
+        fused.softmax_attention(q, k, v, padding_mask=mask),
+        naive.softmax_attention(q, k, v, padding_mask=mask)[0],
+    ):
+        assert out[1].abs().max() == 0
+        assert out[0].abs().max() > 0
+        for gradient in gradients(out, q, k, v):
+            assert torch.isfinite(gradient).all()
+            assert gradient[1].abs().max() == 0
+
+
+def test_dropout_drops_and_rescales():
+    q, k, v = inputs((1, 1, 1, 20_000, 4))
+    torch.manual_seed(0)
+    whole, dropped = fused.softmax_attention(q, k, v), fused.softmax_attention(q, k, v, dropout_p=0.5)
+    assert (whole - dropped).abs().max() > 1e-3
+    torch.testing.assert_close(whole, dropped, rtol=0, atol=0.1)

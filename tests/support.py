@@ -1,0 +1,75 @@
+"""What several tests build: dictionaries, tiny models, batches, golden files."""
+
+from argparse import Namespace
+from pathlib import Path
+from typing import Any
+
+import torch
+from fairseq.data import Dictionary
+from torch import Tensor
+
+GOLDEN = Path(__file__).parent / "golden"
+PAD = 1
+EOS = 2
+
+TINY = {
+    "encoder_embed_dim": 32,
+    "encoder_ffn_embed_dim": 64,
+    "encoder_layers": 2,
+    "decoder_layers": 2,
+    "encoder_attention_heads": 4,
+    "decoder_attention_heads": 4,
+    "projection_length": 6,
+    "share_all_embeddings": True,
+    "dropout": 0.0,
+}
+
+
+def golden(name: str) -> Any:
+    """A recorded file of the authors' implementation."""
+    return torch.load(GOLDEN / name, weights_only=True)
+
+
+def translation_task(words: int = 40) -> Namespace:
+    """As much of a fairseq task as building a model needs."""
+    dictionary = Dictionary()
+    for index in range(words):
+        dictionary.add_symbol(f"w{index}")
+    return Namespace(source_dictionary=dictionary, target_dictionary=dictionary)
+
+
+def build_luna(words: int = 40, seed: int = 0, **flags: Any) -> Any:
+    """A small Luna model with ``flags`` over TINY."""
+    from fairseq_luna.models.luna import LunaModel
+
+    torch.manual_seed(seed)
+    return LunaModel.build_model(Namespace(**{**TINY, **flags}), translation_task(words))
+
+
+def sentences(*lengths: int, words: int = 40, seed: int = 1, left: bool = False) -> Tensor:
+    """A batch of random sentences of these lengths, each ending in EOS, padded right or left."""
+    generator = torch.Generator().manual_seed(seed)
+    batch = torch.full((len(lengths), max(lengths)), PAD)
+    for row, length in enumerate(lengths):
+        tokens = torch.randint(4, words + 4, (length,), generator=generator)
+        tokens[-1] = EOS
+        start = batch.shape[1] - length if left else 0
+        batch[row, start : start + length] = tokens
+    return batch
+
+
+def as_prefix(target: Tensor) -> Tensor:
+    """What the decoder is fed for a right-padded ``target``: EOS first, the target's own EOS left out."""
+    rolled = target.roll(1, dims=1)
+    rolled[:, 0] = EOS
+    return rolled.masked_fill(target.eq(PAD), PAD)
+
+
+def step_by_step(model: Any, prefix: Tensor, encoder_out: Any) -> Tensor:
+    """Logits ``(B, T, V)`` from generation's own path: one token at a time, through the state."""
+    state: dict[str, Any] = {}
+    steps = [
+        model.decoder(prefix[:, : t + 1], encoder_out=encoder_out, incremental_state=state)[0]
+        for t in range(prefix.shape[1])
+    ]
+    return torch.cat(steps, dim=1)

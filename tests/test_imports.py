@@ -1,0 +1,43 @@
+"""The house's rule: imports go down only."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parent.parent / "fairseq_luna"
+FILES = sorted(PACKAGE.rglob("*.py"))
+
+# What the files of each part may import of the package itself; a part always may import itself.
+ALLOWED = {"ops": set(), "modules": {"ops"}, "models": {"modules", "ops"}, "optim": set()}
+# Parts that know nothing of fairseq.
+PLAIN_TORCH = ("ops/", "optim/apollo.py")
+OUTSIDE = ("examples", "scripts", "tests")
+
+
+def imported(path):
+    """The absolute names of the modules that a file imports."""
+    package = ["fairseq_luna", *path.relative_to(PACKAGE).parent.parts]
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else []
+            module = ".".join([*base, *filter(None, [node.module])])
+            yield module
+            yield from (f"{module}.{alias.name}" for alias in node.names)
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_imports_go_down_only(path):
+    name = path.relative_to(PACKAGE).as_posix()
+    part = name.split("/")[0]
+    for module in imported(path):
+        top, *rest = module.split(".")
+        assert top not in OUTSIDE
+        if name.startswith(PLAIN_TORCH):
+            assert top not in ("fairseq", "omegaconf", "hydra")
+        if top == "fairseq_luna" and rest and part in ALLOWED:
+            assert rest[0] in ALLOWED[part] | {part}, f"{name} imports {module}"
+        if part == "modules":
+            assert not module.startswith("fairseq.models"), f"{name} imports {module}"
