@@ -57,15 +57,16 @@ def _sum_by_blocks(q: Tensor, k: Tensor, v: Tensor, block_length: int) -> Tensor
     batch, heads, steps, _ = q.shape
     blocks = -(-steps // block_length)
     q, k, v = (_cut(x, blocks, block_length) for x in (q, k, v))
+    states = (k.transpose(-1, -2) @ v).unflatten(0, (batch * heads, blocks))
     # Scaled by 1/T, the state is never larger than a mean of k v^T: long sequences cannot overflow it.
-    states = ((k / steps).transpose(-1, -2) @ v).cumsum(2)
-    earlier = F.pad(states[:, :, :-1], (0, 0, 0, 0, 1, 0))
-    total = _sum_in_one_block(q, k, v) + (q @ earlier) * steps
+    earlier = F.pad((states[:, :-1] / steps).cumsum(1), (0, 0, 0, 0, 1, 0)).flatten(0, 1)
+    total = torch.baddbmm(_sum_in_one_block(q, k, v), q, earlier, alpha=steps)
     return total.view(batch, heads, blocks * block_length, -1)[:, :, :steps]
 
 
 def _cut(x: Tensor, blocks: int, block_length: int) -> Tensor:
-    """``(B, H, T, D)`` to ``(B, H, blocks, block_length, D)``; the last block is filled up with zeros."""
-    batch, heads, steps, size = x.shape
-    x = F.pad(x, (0, 0, 0, blocks * block_length - steps))
-    return x.view(batch, heads, blocks, block_length, size)
+    """``(B, H, T, D)`` to ``(B H blocks, block_length, D)``; the last block is filled up with zeros."""
+    missing = blocks * block_length - x.shape[2]
+    if missing:
+        x = F.pad(x, (0, 0, 0, missing))
+    return x.reshape(-1, block_length, x.shape[-1])
