@@ -1,6 +1,6 @@
 """Measure the attentions side by side, in one process, in turn.
 
-    python scripts/benchmark.py op            Luna's causal attention: naive, cumulative sum, chunked
+python scripts/benchmark.py op            Luna's causal attention: naive, cumulative sum, chunked
 """
 
 import argparse
@@ -139,7 +139,9 @@ def main() -> None:
     args = parser.parse_args()
 
     torch.set_num_threads(args.threads)
-    print(f"Forward and backward, fp32, {HEADS} heads, D = {SIZE}, L = {SLOTS}; {machine()}, {args.threads} thread(s)\n")
+    print(
+        f"Forward and backward, fp32, {HEADS} heads, D = {SIZE}, L = {SLOTS}; {machine()}, {args.threads} thread(s)\n"
+    )
     print("| T | form | ms, median (min to max) | time / chunked | peak MiB |\n| --- | --- | --- | --- | --- |")
     rows = measure_op(args.lengths, args.repeats)
     if args.json:

@@ -5,8 +5,8 @@ from typing import Any
 from fairseq.dataclass import ChoiceEnum
 
 from ...ops.pack_activation import PACK_ACTIVATIONS
+from ...usage_error import UsageError
 from ..flat_config import FOLLOWS, flat_config, nested_config, option
-from ..usage_error import UsageError
 
 LUNA_FOLLOWS = {
     **FOLLOWS,

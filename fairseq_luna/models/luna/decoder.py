@@ -6,7 +6,7 @@ from fairseq.models.transformer import TransformerDecoderBase
 from torch import Tensor, nn
 
 from ...modules.generation_state import IncrementalState
-from ..usage_error import UsageError
+from ...usage_error import UsageError
 from ..word_dropout import WordDropout
 from ..wrapping import wrap_layer
 from .encoder import EncoderOut

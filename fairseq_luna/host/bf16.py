@@ -1,0 +1,36 @@
+"""``--bf16`` on the command line also switches on ``--tpu``, and so ends at once on every other machine."""
+
+import functools
+from argparse import ArgumentParser
+from collections.abc import Callable
+from importlib.util import find_spec
+from typing import Any
+
+from fairseq import options
+from fairseq.distributed import utils as distributed_utils
+
+from fairseq_luna.host.mend import Mend
+
+
+def probe() -> bool:
+    """Whether --bf16 asks for a TPU where the library for TPUs is not installed."""
+    parser = ArgumentParser()
+    for flag in ("--bf16", "--fp16", "--batch-size"):
+        parser.add_argument(flag, nargs="?", const=True)
+    parsed = options.parse_args_and_arch(parser, ["--bf16"])
+    return bool(parsed.tpu) and find_spec("torch_xla") is None
+
+
+def mend() -> None:
+    host_call_main = distributed_utils.call_main
+
+    @functools.wraps(host_call_main)
+    def call_main(cfg: Any, main: Callable[..., Any], **kwargs: Any) -> Any:
+        if cfg.common.bf16:
+            cfg.common.tpu = False
+        return host_call_main(cfg, main, **kwargs)
+
+    distributed_utils.call_main = call_main
+
+
+MEND = Mend("bf16", probe, mend, "--bf16 asked for a TPU, and none can be used here; it trains on what there is")

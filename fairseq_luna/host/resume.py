@@ -1,0 +1,100 @@
+"""Later versions of fairseq draw a run's batches with the epoch in which its iterator was made.
+
+A run that is resumed in epoch 3 then trains on other batches than one that was not stopped. Drawing them anew
+for each epoch, which the host can do but asks a task's config for, makes the two the same again.
+"""
+
+import contextlib
+import functools
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+import numpy
+from fairseq.data import FairseqDataset
+from fairseq.tasks import FairseqTask, fairseq_task
+from fairseq.trainer import Trainer
+
+from fairseq_luna.host.mend import Mend
+
+
+class _Shuffled(FairseqDataset):
+    """Sixteen items of one token, in a random order; only the probe batches them."""
+
+    def __len__(self) -> int:
+        return 16
+
+    def num_tokens_vec(self, indices: numpy.ndarray) -> numpy.ndarray:
+        return numpy.ones_like(indices)
+
+    def ordered_indices(self) -> numpy.ndarray:
+        return numpy.random.permutation(len(self))
+
+    def collater(self, samples: list[Any]) -> list[Any]:
+        return samples
+
+
+@contextlib.contextmanager
+def _quiet(logger: logging.Logger) -> Iterator[None]:
+    disabled = logger.disabled
+    logger.disabled = True
+    try:
+        yield
+    finally:
+        logger.disabled = disabled
+
+
+def probe() -> bool:
+    """Whether the batches depend on the epoch of their making and are yet made only once."""
+    with _quiet(fairseq_task.logger):
+        first, second = (
+            FairseqTask(None).get_batch_iterator(_Shuffled(), max_sentences=4, epoch=epoch) for epoch in (1, 2)
+        )
+        differ = not numpy.array_equal(first.frozen_batches, second.frozen_batches)
+    return differ and not callable(first.batch_sampler)
+
+
+class _Rebuilding:
+    """A task's config with ``rebuild_batches`` set, which most tasks' configs have no field for."""
+
+    rebuild_batches = True
+
+    def __init__(self, cfg: Any) -> None:
+        self._cfg = cfg
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._cfg, name)
+
+
+@contextlib.contextmanager
+def _rebuilding(task: FairseqTask) -> Iterator[None]:
+    """While open, the iterators that the task makes draw their batches anew for each epoch."""
+    host_get = task.get_batch_iterator
+
+    def get_batch_iterator(*args: Any, **kwargs: Any) -> Any:
+        cfg, task.cfg = task.cfg, _Rebuilding(task.cfg)
+        try:
+            return host_get(*args, **kwargs)
+        finally:
+            task.cfg = cfg
+
+    task.get_batch_iterator = get_batch_iterator
+    try:
+        yield
+    finally:
+        del task.get_batch_iterator
+
+
+def mend() -> None:
+    # Not in the task itself: validation shares its method, and wants the same batches every time.
+    host_get = Trainer.get_train_iterator
+
+    @functools.wraps(host_get)
+    def get_train_iterator(self: Trainer, *args: Any, **kwargs: Any) -> Any:
+        with _rebuilding(self.task):
+            return host_get(self, *args, **kwargs)
+
+    Trainer.get_train_iterator = get_train_iterator
+
+
+MEND = Mend("resume", probe, mend, "batches hung on the epoch of the last resume; they are drawn anew for each epoch")

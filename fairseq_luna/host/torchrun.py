@@ -1,0 +1,88 @@
+"""``torchrun fairseq-train`` without a GPU per process: join the processes, or refuse to train them apart.
+
+fairseq decides by the number of visible GPUs whether a run is distributed, before it looks for torchrun; on a
+CPU some versions then train WORLD_SIZE unrelated copies without a word, and others ask for NCCL.
+"""
+
+import functools
+import os
+from collections.abc import Callable
+from typing import Any
+from unittest.mock import patch
+
+import torch
+from fairseq.dataclass.configs import DistributedTrainingConfig
+from fairseq.distributed import utils as distributed_utils
+from fairseq.trainer import Trainer
+
+from fairseq_luna.host.mend import Mend
+
+# Each process of torchrun runs this, as in `torchrun ... --no-python bash -c 'exec fairseq-hydra-train ...'`.
+_BY_HAND = " ".join(
+    f"distributed_training.{setting}"
+    for setting in (
+        "distributed_world_size=$WORLD_SIZE",
+        "distributed_rank=$RANK",
+        "distributed_init_method=env://",
+        "distributed_no_spawn=true",
+        "distributed_backend=gloo",
+        "ddp_backend=legacy_ddp",
+    )
+)
+
+
+def probe() -> bool:
+    """Whether the host, on a machine without GPUs, would not join torchrun's processes over gloo."""
+    cfg = DistributedTrainingConfig(distributed_world_size=1)
+    env = {"MASTER_ADDR": "localhost", "MASTER_PORT": "1", "WORLD_SIZE": "2", "RANK": "0"}
+    with patch.dict(os.environ, env):
+        distributed_utils.infer_init_method(cfg)
+    return cfg.distributed_init_method is None or cfg.distributed_backend != "gloo"
+
+
+def under_torchrun() -> bool:
+    named = all(key in os.environ for key in ("MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "RANK"))
+    return named and int(os.environ["WORLD_SIZE"]) > 1
+
+
+def join(cfg: Any) -> None:
+    """Write torchrun's processes into the config; on GPUs the host does the rest by itself."""
+    distributed = cfg.distributed_training
+    distributed.distributed_world_size = int(os.environ["WORLD_SIZE"])
+    if torch.cuda.is_available() and not cfg.common.cpu:
+        return
+    distributed.distributed_init_method = "env://"
+    distributed.distributed_rank = int(os.environ["RANK"])
+    distributed.distributed_no_spawn = True
+    distributed.distributed_backend = "gloo"
+    if distributed.ddp_backend in ("c10d", "pytorch_ddp"):  # the host hands torch's DDP a GPU's number
+        distributed.ddp_backend = "legacy_ddp"
+
+
+def mend() -> None:
+    host_call_main = distributed_utils.call_main
+    host_init = Trainer.__init__
+
+    @functools.wraps(host_call_main)
+    def call_main(cfg: Any, main: Callable[..., Any], **kwargs: Any) -> Any:
+        by_hand = cfg.distributed_training.distributed_init_method is not None
+        if under_torchrun() and not by_hand and not cfg.common.tpu:
+            join(cfg)
+        return host_call_main(cfg, main, **kwargs)
+
+    @functools.wraps(host_init)
+    def __init__(self: Trainer, cfg: Any, *args: Any, **kwargs: Any) -> None:
+        # fairseq-hydra-train imports a user directory only after call_main, too late to join.
+        if under_torchrun() and not torch.distributed.is_initialized() and not cfg.common.tpu:
+            raise SystemExit(
+                f"torchrun started {os.environ['WORLD_SIZE']} processes, and each would train a copy of its "
+                f"own; use fairseq-train, or: torchrun --nproc_per_node {os.environ['WORLD_SIZE']} "
+                f"--no-python bash -c 'exec fairseq-hydra-train ARGS common.cpu=true {_BY_HAND}'"
+            )
+        host_init(self, cfg, *args, **kwargs)
+
+    distributed_utils.call_main = call_main
+    Trainer.__init__ = __init__
+
+
+MEND = Mend("torchrun", probe, mend, "torchrun's processes on CPU are joined over gloo, never trained apart")

@@ -1,0 +1,182 @@
+"""Apollo as fairseq's ``--optimizer apollo``."""
+
+import functools
+import logging
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, List, Optional  # noqa: UP035 (fairseq's parser knows no other spelling)
+
+import torch
+from fairseq.dataclass import FairseqDataclass
+from fairseq.dataclass.constants import StrEnum
+from fairseq.optim import FairseqOptimizer, register_optimizer
+from fairseq.trainer import Trainer
+from omegaconf import II, DictConfig, OmegaConf
+from torch import Tensor
+
+from fairseq_luna.optim.apollo import Apollo
+from fairseq_luna.usage_error import UsageError
+
+logger = logging.getLogger(__name__)
+
+SHORTEST_WARMUP = 100
+
+# Options of fairseq under which Apollo would compute something else: {place in the config: (value, reason)}.
+REFUSED = {
+    "distributed_training.ddp_backend": (
+        "fully_sharded",
+        "--ddp-backend fully_sharded splits tensors, and Apollo's norms need them whole: use legacy_ddp or "
+        "pytorch_ddp (with --zero-sharding os to save memory: its workers hold whole tensors)",
+    ),
+    "common.amp": (
+        True,
+        "--amp: fairseq divides the gradients by the loss scale twice, which Adam hardly notices but Apollo "
+        "does: use --bf16, or --fp16 --fp16-no-flatten-grads",
+    ),
+}
+
+
+class Rebound(StrEnum):
+    constant = "constant"
+    belief = "belief"
+
+
+class ClipMode(StrEnum):
+    total = "total"
+    each = "each"
+
+
+class WeightDecayType(StrEnum):
+    L2 = "L2"
+    decoupled = "decoupled"
+    stable = "stable"
+
+
+@dataclass
+class FairseqApolloConfig(FairseqDataclass):
+    apollo_beta: float = field(default=0.9, metadata={"help": "decay of the average gradient, in [0, 1)"})
+    apollo_eps: float = field(default=1e-4, metadata={"help": "keeps the norm of the last direction off zero"})
+    apollo_rebound: Rebound = field(
+        default=Rebound("constant"),
+        metadata={"help": "what keeps the curvature off zero: a constant, or the tensor's largest surprise"},
+    )
+    apollo_clip_mode: ClipMode = field(
+        default=ClipMode("total"),
+        metadata={"help": "clip the norm of all gradients together to --clip-norm, or each parameter's own"},
+    )
+    weight_decay: float = field(default=0.0, metadata={"help": "weight decay"})
+    weight_decay_type: Optional[WeightDecayType] = field(  # noqa: UP045 (as above)
+        default=None,
+        metadata={
+            "help": "add the decay to the gradient (L2), to the direction (decoupled), or to the direction in "
+            "units of mean curvature (stable); default: L2 with the constant rebound, decoupled with belief"
+        },
+    )
+    clip_norm: float = II("optimization.clip_norm")
+    lr: List[float] = II("optimization.lr")  # noqa: UP006, RUF009 (a string, despite its looks)
+
+
+class _HostedApollo(Apollo):
+    # fairseq's memory-efficient wrapper would put the checkpoint's own tensors, which are on the CPU, in place
+    # of the loaded state, to undo a cast that Apollo.load_state_dict does not make.
+    disable_mem_eff_fp16_loading_hack = True
+
+
+@register_optimizer("apollo", dataclass=FairseqApolloConfig)
+class FairseqApollo(FairseqOptimizer):
+    """fairseq's wrapper of :class:`Apollo`, for fp32, ``--fp16``, ``--bf16`` and their memory-efficient kinds.
+
+    Raises:
+        UsageError: if an option is out of its range, or fairseq is told to do what Apollo cannot bear
+            (see ``REFUSED``). fairseq itself refuses ``--fp16`` without ``--fp16-no-flatten-grads``.
+    """
+
+    def __init__(self, cfg: DictConfig, params: Iterable[Any]) -> None:
+        super().__init__(cfg)
+        if isinstance(cfg, DictConfig):
+            _check_host(cfg._get_root())
+        self.clips_each = cfg.apollo_clip_mode == ClipMode.each
+        if self.clips_each and not cfg.clip_norm > 0:
+            raise UsageError(f"--apollo-clip-mode each with --clip-norm {cfg.clip_norm}: give a norm, such as 0.1")
+        try:
+            self._optimizer = _HostedApollo(params, **self.optimizer_config)
+        except ValueError as error:
+            raise UsageError(f"--optimizer apollo: {error}") from error
+
+    @property
+    def optimizer_config(self) -> dict[str, Any]:
+        """Keyword arguments of the torch optimizer."""
+        cfg = self.cfg
+        return {
+            "lr": cfg.lr[0] if isinstance(cfg.lr, Sequence) else cfg.lr,
+            "beta": cfg.apollo_beta,
+            "eps": cfg.apollo_eps,
+            "rebound": str(cfg.apollo_rebound),
+            "weight_decay": cfg.weight_decay,
+            "weight_decay_type": None if cfg.weight_decay_type is None else str(cfg.weight_decay_type),
+        }
+
+    @property
+    def supports_memory_efficient_fp16(self) -> bool:
+        return True
+
+    @property
+    def supports_flat_params(self) -> bool:
+        return False
+
+    def step(
+        self,
+        closure: Callable[[], float] | None = None,
+        scale: float = 1.0,
+        groups: Collection[str] | None = None,
+    ) -> None:
+        """Clip each parameter's gradient, with ``--apollo-clip-mode each``, and update.
+
+        That waits until here because ``clip_grad_norm`` sees gradients that fairseq's half-precision
+        wrappers have not yet divided by the loss scale and the number of tokens; in ``step`` all of that
+        has been done, in every precision.
+        """
+        if scale != 1.0:
+            self.multiply_grads(1.0 / scale)
+        if self.clips_each:
+            clip_each([p.grad for p in self.params if p.grad is not None], self.cfg.clip_norm)
+        super().step(closure, groups=groups)
+
+
+def clip_each(grads: list[Tensor], max_norm: float) -> None:
+    """Scale each dense gradient, in place, to a 2-norm of at most ``max_norm``; norms are taken in fp32."""
+    if not grads:
+        return
+    norms = torch._foreach_norm(grads, 2, dtype=torch.promote_types(grads[0].dtype, torch.float32))
+    for grad, norm in zip(grads, norms, strict=True):
+        grad.mul_((max_norm / (norm + 1e-6)).clamp_(max=1))
+
+
+def _check_host(root: DictConfig) -> None:
+    """Look at the whole of fairseq's config, where the optimizer's is a part of it."""
+    for place, (value, reason) in REFUSED.items():
+        if OmegaConf.select(root, place) == value:
+            raise UsageError(f"--optimizer apollo does not go with {reason}")
+    schedule = OmegaConf.select(root, "lr_scheduler")
+    warmup = getattr(schedule, "warmup_updates", None)
+    if warmup is not None and warmup < SHORTEST_WARMUP:
+        logger.warning(
+            "--warmup-updates %s is too few for Apollo, which tends to diverge below %s: use 1000 or so",
+            warmup,
+            SHORTEST_WARMUP,
+        )
+
+
+def _leave_clipping_each_to_apollo() -> None:
+    """Let fairseq's trainer measure the total norm, but not clip by it, with ``--apollo-clip-mode each``."""
+    host_clip = Trainer.clip_grad_norm
+
+    @functools.wraps(host_clip)
+    def clip_grad_norm(self: Trainer, clip_norm: float) -> Tensor:
+        each = getattr(self.cfg.optimizer, "apollo_clip_mode", None) == ClipMode.each
+        return host_clip(self, 0.0 if each else clip_norm)
+
+    Trainer.clip_grad_norm = clip_grad_norm
+
+
+_leave_clipping_each_to_apollo()

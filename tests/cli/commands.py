@@ -1,0 +1,56 @@
+"""fairseq's commands, in this process and through their real parsers."""
+
+import importlib
+import sys
+from pathlib import Path
+
+import pytest
+from fairseq import checkpoint_utils
+from fairseq.logging import metrics
+
+USER_DIR = str(Path(__file__).parents[2] / "fairseq_luna")
+
+SIZES = (
+    *("--encoder-layers=2", "--encoder-embed-dim=16", "--encoder-ffn-embed-dim=16", "--encoder-attention-heads=2"),
+    *("--decoder-layers=2", "--decoder-attention-heads=2", "--share-all-embeddings"),
+)
+# One architecture of each family, small enough to train in a second.
+FAMILIES = {
+    "luna": ("--arch=luna_tiny", "--projection-length=4", *SIZES),
+    "luna-untied-prenorm": (
+        *("--arch=luna_base_untied", "--projection-length=4", "--luna-activation=elu"),
+        *("--encoder-normalize-before", "--decoder-normalize-before", *SIZES),
+    ),
+}
+APOLLO = (
+    "--criterion=label_smoothed_cross_entropy",
+    *("--optimizer=apollo", "--lr=0.01", "--weight-decay=1e-8"),
+    *("--lr-scheduler=milestone", "--milestones=14,18", "--warmup-updates=6", "--warmup-init-lr=1e-5"),
+)
+
+
+def run(command: str, *arguments: str) -> None:
+    """Call the command line ``command`` with ``arguments``, as a fresh process would."""
+    metrics.reset()
+    vars(checkpoint_utils.save_checkpoint).pop("best", None)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", [f"fairseq-{command}", *arguments])
+        importlib.import_module(f"fairseq_cli.{command.replace('-', '_')}").cli_main()
+
+
+def train(data: str, save_dir: Path, *arguments: str) -> Path:
+    """Train and return the last checkpoint."""
+    run(
+        "train",
+        *(data, f"--user-dir={USER_DIR}", f"--save-dir={save_dir}", "--cpu", "--num-workers=0", "--batch-size=8"),
+        *("--no-epoch-checkpoints", "--log-format=simple", "--log-interval=1000", "--data-buffer-size=0", *arguments),
+    )
+    return save_dir / "checkpoint_last.pt"
+
+
+def generate(data: str, checkpoints: str, *arguments: str) -> None:
+    run(
+        "generate",
+        *(data, f"--user-dir={USER_DIR}", f"--path={checkpoints}", "--cpu", "--gen-subset=valid"),
+        *("--num-workers=0", "--max-len-b=8", *arguments),
+    )

@@ -1,0 +1,170 @@
+"""Each family trains, resumes, validates, translates and is scored by fairseq's own commands."""
+
+import logging
+import math
+import re
+from types import SimpleNamespace
+
+import pytest
+import torch
+from commands import APOLLO, FAMILIES, USER_DIR, generate, run, train
+
+from tiny_training import trained_weights
+
+
+@pytest.fixture(scope="module", params=FAMILIES.values(), ids=FAMILIES.keys())
+def trained(request, tiny_data, tmp_path_factory):
+    """Two models of a family, of different seeds, after three epochs of Apollo."""
+    folder = tmp_path_factory.mktemp("trained")
+    paths = [
+        train(tiny_data, folder / str(seed), *request.param, *APOLLO, "--max-epoch=3", f"--seed={seed}")
+        for seed in (1, 2)
+    ]
+    return SimpleNamespace(data=tiny_data, flags=request.param, path=str(paths[0]), both=":".join(map(str, paths)))
+
+
+def lines(output, kind):
+    """The lines of fairseq-generate that begin with ``kind-``, by sentence number."""
+    return {int(number): rest for number, rest in re.findall(rf"^{kind}-(\d+)\t(.*)$", output, flags=re.M)}
+
+
+def translations(output):
+    """Each sentence's best hypothesis."""
+    return {number: rest.split("\t")[1] for number, rest in lines(output, "H").items()}
+
+
+def test_training_lowers_the_loss_and_keeps_no_pickled_class(trained):
+    state = torch.load(trained.path, weights_only=True)
+    assert state["optimizer_history"][-1]["num_updates"] == 24
+    assert state["cfg"]["model"]["_name"].startswith("luna")
+    assert all(torch.isfinite(tensor).all() for tensor in state["model"].values())
+
+
+def test_resuming_is_bit_identical(trained, tmp_path):
+    train(trained.data, tmp_path, *trained.flags, *APOLLO, "--max-epoch=3", "--max-update=5")
+    path = train(trained.data, tmp_path, *trained.flags, *APOLLO, "--max-epoch=3")
+    expected, resumed = trained_weights(trained.path), trained_weights(path)
+    assert [name for name in expected if not expected[name].equal(resumed[name])] == []
+
+
+def test_validate(trained):
+    records = []
+    handler = logging.Handler()
+    handler.emit = records.append
+    progress = logging.getLogger("fairseq.logging.progress_bar")
+    progress.addHandler(handler)
+    run(
+        "validate",
+        *(trained.data, f"--user-dir={USER_DIR}", f"--path={trained.path}", "--cpu", "--task=translation"),
+        *("--valid-subset=valid", "--num-workers=0", "--batch-size=4", "--log-format=simple"),
+    )
+    progress.removeHandler(handler)
+    (summary,) = (record.getMessage() for record in records)
+    assert 0 < float(re.search(r"\| loss ([\d.]+)", summary)[1]) < 2 * math.log2(28)
+    assert "bsz 7" in summary
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        ("--beam=1",),
+        ("--beam=5", "--batch-size=3"),
+        ("--sampling", "--sampling-topk=5", "--beam=2", "--nbest=2"),
+        ("--prefix-size=2", "--beam=3"),
+        ("--retain-dropout", "--beam=2"),
+        ("--diverse-beam-groups=2", "--beam=4"),
+    ],
+    ids=["greedy", "beam", "sampling", "prefix", "dropout", "diverse"],
+)
+def test_generate_translates_every_sentence(trained, capsys, flags):
+    generate(trained.data, trained.path, *flags)
+    assert sorted(translations(capsys.readouterr().out)) == list(range(7))
+
+
+def test_generate_by_batch_or_one_by_one_gives_the_same(trained, capsys):
+    generate(trained.data, trained.path, "--beam=4", "--batch-size=1")
+    one_by_one = translations(capsys.readouterr().out)
+    generate(trained.data, trained.path, "--beam=4", "--batch-size=7")
+    assert translations(capsys.readouterr().out) == one_by_one
+
+
+def test_prefix_tokens_are_kept(trained, capsys):
+    generate(trained.data, trained.path, "--prefix-size=2", "--beam=3")
+    output = capsys.readouterr().out
+    targets = lines(output, "T")
+    for number, hypothesis in translations(output).items():
+        assert hypothesis.split()[:2] == targets[number].split()[:2]
+
+
+def test_ensemble_of_two_models_scores_between_them(trained, capsys):
+    scores = []
+    for checkpoints in (*trained.both.split(":"), trained.both):
+        generate(trained.data, checkpoints, "--score-reference")
+        found = lines(capsys.readouterr().out, "H")
+        scores.append(sum(float(rest.split("\t")[0]) for rest in found.values()))
+    first, second, ensemble = scores
+    assert first != second
+    assert min(first, second) <= ensemble + 1e-6
+    assert ensemble <= max(first, second) + 0.7 * 7
+
+
+@pytest.mark.parametrize("kind", ["hard", "soft"])
+def test_print_alignment_aligns_every_target_word_to_source_words(trained, capsys, kind):
+    generate(trained.data, trained.path, f"--print-alignment={kind}", "--beam=2")
+    output = capsys.readouterr().out
+    sources, alignments = lines(output, "S"), lines(output, "A")
+    assert sorted(alignments) == list(range(7))
+    for number, alignment in alignments.items():
+        source_length = len(sources[number].split()) + 1
+        if kind == "hard":
+            assert all(int(pair.split("-")[0]) < source_length for pair in alignment.split())
+        else:
+            for row in alignment.split(" "):
+                shares = [float(share) for share in row.split(",")]
+                assert len(shares) == source_length
+                assert sum(shares) == pytest.approx(1.0, abs=1e-3)
+
+
+def test_interactive(trained, capsys, tmp_path):
+    source = tmp_path / "source.txt"
+    source.write_text("w1 w2 w3\nw4\nw5 w6 w7 w8 w9\n")
+    run(
+        "interactive",
+        *(trained.data, f"--user-dir={USER_DIR}", f"--path={trained.path}", "--cpu", f"--input={source}"),
+        *("--source-lang=a", "--target-lang=b", "--beam=2", "--buffer-size=3", "--max-tokens=100", "--max-len-b=8"),
+    )
+    assert sorted(translations(capsys.readouterr().out)) == [0, 1, 2]
+
+
+def test_eval_lm_imports_the_plugin_and_refuses_a_translation_model_itself(trained, tmp_path):
+    from fairseq import options
+
+    parser = options.get_eval_lm_parser()
+    args = options.parse_args_and_arch(parser, [trained.data, f"--user-dir={USER_DIR}", f"--path={trained.path}"])
+    assert args.user_dir == USER_DIR
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        ("--bf16",),
+        ("--memory-efficient-bf16",),
+        ("--checkpoint-activations", "--untie-luna-kv"),
+        ("--encoder-layerdrop=0.3", "--decoder-layerdrop=0.3"),
+        ("--apollo-clip-mode=each", "--clip-norm=0.1"),
+        ("--update-freq=2",),
+        ("--eval-bleu", "--best-checkpoint-metric=bleu", "--maximize-best-checkpoint-metric"),
+    ],
+    ids=lambda flags: flags[0].strip("-"),
+)
+def test_trains_with(tiny_data, tmp_path, flags):
+    path = train(tiny_data, tmp_path, *FAMILIES["luna"], *APOLLO, "--max-epoch=1", *flags)
+    assert all(torch.isfinite(tensor).all() for tensor in trained_weights(path).values())
+
+
+def test_adaptive_softmax(tiny_data, tmp_path):
+    flags = [flag for flag in FAMILIES["luna"] if flag != "--share-all-embeddings"]
+    train(
+        *(tiny_data, tmp_path, *flags, "--optimizer=apollo", "--lr=0.01", "--max-epoch=1"),
+        *("--adaptive-softmax-cutoff=8,16", "--criterion=adaptive_loss", "--ddp-backend=legacy_ddp"),
+    )

@@ -1,0 +1,9 @@
+import pytest
+
+
+@pytest.fixture(scope="session")
+def tiny_data(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A data-bin of a few dozen sentences, made once."""
+    import tiny_training  # imports fairseq, which the tests of the operations do without
+
+    return tiny_training.make_data(tmp_path_factory.mktemp("tiny-data"))

@@ -1,0 +1,59 @@
+"""Apollo as fairseq's trainer builds and drives it, without a model."""
+
+import torch
+from fairseq import optim, options
+from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+from torch import nn
+
+import fairseq_luna.optim.fairseq_apollo
+import fairseq_luna.optim.milestone_lr  # noqa: F401 (both register themselves)
+
+WRAPPERS = {
+    "fp32": (None, []),
+    "bf16": (optim.FP16Optimizer, ["--bf16"]),
+    "fp16": (optim.FP16Optimizer, ["--fp16", "--fp16-no-flatten-grads"]),
+    "memory_efficient_bf16": (optim.MemoryEfficientFP16Optimizer, ["--memory-efficient-bf16"]),
+    "memory_efficient_fp16": (optim.MemoryEfficientFP16Optimizer, ["--memory-efficient-fp16"]),
+}
+DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+
+
+def config(*flags):
+    """fairseq's config from a command line, as fairseq-train makes it."""
+    fixed = ["data", "--arch", "transformer_tiny", "--optimizer", "apollo", "--lr", "0.01"]
+    fixed += ["--lr-scheduler", "milestone", "--warmup-updates", "1000"]
+    args = options.parse_args_and_arch(options.get_training_parser(), [*fixed, *flags])
+    return convert_namespace_to_omegaconf(args)
+
+
+def build(precision, *flags):
+    """Parameters in the precision's dtype, and the optimizer that fairseq's trainer would build for them."""
+    wrapper, own_flags = WRAPPERS[precision]
+    cfg = config(*own_flags, *flags)
+    generator = torch.Generator().manual_seed(1)
+    dtype = DTYPES[precision.split("_")[-1]]
+    params = [nn.Parameter(torch.randn(s, generator=generator).to(dtype)) for s in [(6, 4), (4,), (5, 3)]]
+    if wrapper is None:
+        return params, optim.build_optimizer(cfg.optimizer, params)
+    return params, wrapper.build_optimizer(cfg, params)
+
+
+def train(optimizer, params, steps, clip_norm=0.0, size=8.0):
+    """Steps of fairseq's trainer on the quadratic ``sum p ** 2``, summed over ``size`` tokens; their norms."""
+    norms = []
+    for _ in range(steps):
+        optimizer.zero_grad()
+        optimizer.backward(size * sum((p.float() ** 2).sum() for p in params))
+        optimizer.multiply_grads(1 / size)
+        norms.append(float(optimizer.clip_grad_norm(clip_norm)))
+        optimizer.step()
+    return norms
+
+
+def spy_on_steps(optimizer):
+    """Record the norm of each gradient at the moment the torch optimizer uses it."""
+    seen, inner = [], optimizer.optimizer
+    inner.register_step_pre_hook(
+        lambda *_: seen.append([p.grad.float().norm().item() for g in inner.param_groups for p in g["params"]])
+    )
+    return seen

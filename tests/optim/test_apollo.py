@@ -1,0 +1,151 @@
+import copy
+import warnings
+
+import pytest
+import torch
+from torch import nn
+
+from fairseq_luna.optim.apollo import Apollo
+from optim.apollo_runs import SHAPES, assert_same, random_problem, run, trajectory
+
+
+@pytest.mark.parametrize("rebound", ["constant", "belief"])
+@pytest.mark.parametrize("kind", ["L2", "decoupled", "stable"])
+def test_never_waits_for_the_device(rebound, kind):
+    """Meta tensors have no values, so reading one, as a branch or ``.item()`` would, raises."""
+    params = [nn.Parameter(torch.empty(s, device="meta")) for s in SHAPES]
+    optimizer = Apollo(params, lr=0.1, rebound=rebound, weight_decay=0.1, weight_decay_type=kind)
+    for _ in range(3):
+        for p in params:
+            p.grad = torch.empty_like(p)
+        optimizer.step()
+    assert optimizer.state[params[0]]["step"] == 3
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["fp32", "bf16"])
+@pytest.mark.parametrize("rebound", ["constant", "belief"])
+def test_resumes_bit_for_bit(dtype, rebound, tmp_path):
+    init, grads = random_problem(dtype=dtype)
+    straight = run(init, grads, lr=0.02, rebound=rebound)
+
+    params = [nn.Parameter(p.clone()) for p in init]
+    first = Apollo(params, lr=0.02, rebound=rebound)
+    trajectory(first, params, grads[:3])
+    torch.save(first.state_dict(), tmp_path / "state.pt")
+
+    params = [nn.Parameter(p.detach().clone()) for p in params]
+    second = Apollo(params, lr=0.5)  # the loaded options win
+    second.load_state_dict(torch.load(tmp_path / "state.pt", weights_only=True))
+    assert_same(trajectory(second, params, grads[3:]), straight[3:], rtol=0, atol=0)
+
+
+def test_groups_keep_their_own_options():
+    init, grads = random_problem(shapes=[(4, 3), (6,)])
+    own = [{"lr": 0.02, "rebound": "belief", "weight_decay": 0.1}, {"lr": 0.05, "beta": 0.5}]
+    params = [nn.Parameter(p.clone()) for p in init]
+    groups = [{"params": [p], **options} for p, options in zip(params, own, strict=True)]
+    ours = trajectory(Apollo(groups, lr=0.3), params, grads)
+    for i, options in enumerate(own):
+        alone = run([init[i]], [[g[i]] for g in grads], **options)
+        assert_same([[s[i]] for s in ours], alone, rtol=0, atol=0)
+
+
+def test_parameters_without_gradient_wait_at_their_own_step():
+    """A parameter that joins late starts at step 1 then, while the others go on."""
+    init, grads = random_problem(shapes=[(4, 3), (6,)])
+    params = [nn.Parameter(p.clone()) for p in init]
+    optimizer = Apollo(params, lr=0.02)
+    ours = []
+    for t, (g0, g1) in enumerate(grads):
+        params[0].grad, params[1].grad = g0.clone(), g1.clone() if t >= 3 else None
+        optimizer.step()
+        ours.append([p.detach().clone() for p in params])
+    assert_same([[s[0]] for s in ours], run([init[0]], [[g[0]] for g in grads], lr=0.02), rtol=0, atol=0)
+    late = run([init[1]], [[g[1]] for g in grads[3:]], lr=0.02)
+    assert_same([[s[1]] for s in ours], [[init[1]]] * 3 + late, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("rebound", ["constant", "belief"])
+def test_empty_tensors_are_harmless(rebound):
+    init, grads = random_problem(shapes=[(4, 3), (0, 3)])
+    ours = run(init, grads, lr=0.02, rebound=rebound)
+    alone = run(init[:1], [g[:1] for g in grads], lr=0.02, rebound=rebound)
+    assert_same([s[:1] for s in ours], alone, rtol=0, atol=0)
+
+
+def test_closure_is_called_with_gradients_on():
+    p = nn.Parameter(torch.tensor([2.0]))
+    optimizer = Apollo([p], lr=0.001)
+
+    def closure():
+        optimizer.zero_grad()
+        loss = (p**2).sum()
+        loss.backward()
+        return loss
+
+    before = optimizer.step(closure)
+    assert before.item() == 4.0
+    assert optimizer.step(closure) < before
+
+
+@pytest.mark.parametrize("kind", ["sparse", "complex"])
+def test_sparse_and_complex_gradients_are_refused_untouched(kind):
+    dense = nn.Parameter(torch.ones(3))
+    dense.grad = torch.ones(3)
+    if kind == "sparse":
+        other = nn.Embedding(5, 3, sparse=True)
+        other(torch.tensor([1])).sum().backward()
+        params = [dense, other.weight]
+    else:
+        other = nn.Parameter(torch.ones(3, dtype=torch.complex64))
+        other.grad = torch.ones_like(other)
+        params = [dense, other]
+    optimizer = Apollo(params, lr=0.1)
+    with pytest.raises(RuntimeError, match="dense and real"):
+        optimizer.step()
+    assert torch.equal(dense, torch.ones(3)) and not optimizer.state
+
+
+@pytest.mark.parametrize(
+    "name,value",
+    [
+        ("lr", -0.1),
+        ("lr", float("nan")),
+        ("lr", torch.tensor(0.1)),
+        ("beta", 1.0),
+        ("beta", -0.1),
+        ("eps", 0.0),
+        ("eps", float("inf")),
+        ("weight_decay", -1e-8),
+        ("rebound", "trust"),
+        ("weight_decay_type", "l2"),
+    ],
+)
+@pytest.mark.parametrize("where", ["argument", "group"])
+def test_bad_options_are_named(name, value, where):
+    p = nn.Parameter(torch.ones(2))
+    with pytest.raises(ValueError, match=f"^Apollo: {name}=.* must be") as error:
+        if where == "argument":
+            Apollo([p], **{"lr": 0.1, name: value})
+        else:
+            Apollo([{"params": [p], name: value}], lr=0.1)
+    assert "\n" not in str(error.value)
+
+
+def test_warns_once_of_a_rate_for_another_bound():
+    p = nn.Parameter(torch.ones(2))
+    with pytest.warns(UserWarning, match="lr=10 is likely to diverge") as record:
+        Apollo([p], lr=10)
+    assert len(record) == 1
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        Apollo([p], lr=1.0)
+
+
+def test_another_optimizers_state_is_refused():
+    p = nn.Parameter(torch.ones(2))
+    p.grad = torch.ones(2)
+    other = torch.optim.Adam([p], lr=0.1)
+    other.step()
+    with pytest.raises(ValueError, match="another optimizer wrote it"):
+        Apollo([p], lr=0.1).load_state_dict(copy.deepcopy(other.state_dict()))

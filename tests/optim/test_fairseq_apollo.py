@@ -1,0 +1,145 @@
+import logging
+
+import pytest
+import torch
+from torch import nn
+
+pytest.importorskip("fairseq")
+
+from fairseq import optim
+from fairseq.optim.lr_scheduler import build_lr_scheduler
+from omegaconf import OmegaConf
+
+from fairseq_luna.optim import fairseq_apollo
+from fairseq_luna.optim.apollo import Apollo
+from fairseq_luna.optim.fairseq_apollo import FairseqApollo
+from fairseq_luna.optim.milestone_lr import MilestoneLRSchedule
+from optim.fairseq_apollo_runs import config, spy_on_steps
+
+
+def test_command_line_builds_the_right_objects():
+    cfg = config(
+        "--apollo-beta", "0.8", "--apollo-eps", "1e-3", "--apollo-rebound", "belief",
+        "--apollo-clip-mode", "each", "--clip-norm", "0.1",
+        "--weight-decay", "0.5", "--weight-decay-type", "stable", "--milestones", "2000,3000",
+        "--lr-decay-rate", "0.5",
+    )  # fmt: skip
+    optimizer = optim.build_optimizer(cfg.optimizer, [nn.Parameter(torch.ones(3))])
+    scheduler = build_lr_scheduler(cfg.lr_scheduler, optimizer)
+    assert isinstance(optimizer, FairseqApollo) and isinstance(optimizer.optimizer, Apollo)
+    group = {k: v for k, v in optimizer.param_groups[0].items() if k != "params"}
+    assert group == {"lr": pytest.approx(1e-5), "beta": 0.8, "eps": 1e-3, "rebound": "belief"} | {
+        "weight_decay": 0.5,
+        "weight_decay_type": "stable",
+    }
+    assert optimizer.clips_each and optimizer.cfg.clip_norm == 0.1
+    assert isinstance(scheduler, MilestoneLRSchedule)
+    rates = [scheduler.step_update(u) for u in (1000, 1999, 2000, 3000)]
+    assert rates == pytest.approx([0.01, 0.01, 0.005, 0.0025])
+
+
+def test_command_line_defaults_are_the_optimizers():
+    cfg = config()
+    wrapped = optim.build_optimizer(cfg.optimizer, [nn.Parameter(torch.ones(3))])
+    plain = Apollo([nn.Parameter(torch.ones(3))], lr=0.01)
+    assert wrapped.optimizer.defaults == plain.defaults
+    assert build_lr_scheduler(cfg.lr_scheduler, wrapped).milestones == []
+
+
+def test_hydra_config():
+    cfg = OmegaConf.create(
+        {"optimization": {"lr": [0.02]}, "optimizer": {"_name": "apollo", "weight_decay_type": "decoupled"}}
+    )
+    optimizer = optim.build_optimizer(cfg.optimizer, [nn.Parameter(torch.ones(3))])
+    assert optimizer.optimizer_config["weight_decay_type"] == "decoupled"
+    assert optimizer.get_lr() == 0.02
+
+
+@pytest.mark.parametrize("flag,value", [("--apollo-rebound", "trust"), ("--weight-decay-type", "l2")])
+def test_unknown_choices_stop_the_parser(flag, value, capsys):
+    with pytest.raises(SystemExit):
+        config(flag, value)
+    assert f"argument {flag}: invalid choice: '{value}'" in capsys.readouterr().err
+
+
+def test_flattened_gradients_are_refused_by_flag(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
+    params = [nn.Parameter(torch.ones(3).half())]
+    with pytest.raises(RuntimeError, match="--fp16-no-flatten-grads"):
+        optim.FP16Optimizer.build_optimizer(config("--fp16"), params)
+
+
+@pytest.mark.parametrize(
+    "flags,named",
+    [
+        pytest.param(["--ddp-backend", "fully_sharded"], "--ddp-backend fully_sharded", id="sharded"),
+        pytest.param(["--amp"], "--amp", id="amp"),
+    ],
+)
+def test_what_apollo_cannot_bear_is_refused(flags, named):
+    with pytest.raises(ValueError, match=f"^--optimizer apollo does not go with {named}.*: use") as error:
+        optim.build_optimizer(config(*flags).optimizer, [nn.Parameter(torch.ones(3))])
+    assert "\n" not in str(error.value)
+
+
+def test_whole_tensor_sharding_is_allowed():
+    cfg = config("--zero-sharding", "os", "--ddp-backend", "legacy_ddp")
+    assert optim.build_optimizer(cfg.optimizer, [nn.Parameter(torch.ones(3))])
+
+
+def test_fairseqs_amp_divides_twice():
+    """The reason for refusing --amp: when this fails, fairseq has mended it and --amp can be allowed."""
+    cfg = config("--fp16-init-scale", "8")
+    param = nn.Parameter(torch.ones(3))
+    optimizer = optim.AMPOptimizer(cfg, [param], optim.build_optimizer(cfg.optimizer, [param]))
+    optimizer._grad_scaler = torch.amp.GradScaler("cpu", init_scale=8.0)
+    seen = spy_on_steps(optimizer)
+    optimizer.backward(param.sum())
+    assert optimizer.clip_grad_norm(0.0).item() == pytest.approx(3**0.5)
+    optimizer.step()
+    assert seen[0] == pytest.approx([3**0.5 / 8])
+
+
+@pytest.mark.parametrize("value", ["-1", "0", "nan"])
+def test_bad_clip_is_named(value):
+    cfg = config("--apollo-clip-mode", "each", f"--clip-norm={value}")
+    with pytest.raises(ValueError, match=r"^--apollo-clip-mode each with --clip-norm .*: give a norm"):
+        optim.build_optimizer(cfg.optimizer, [nn.Parameter(torch.ones(3))])
+
+
+@pytest.mark.parametrize("scheduler", ["milestone", "inverse_sqrt", "fixed"])
+@pytest.mark.parametrize("warmup,warns", [(1, True), (99, True), (100, False), (4000, False)])
+def test_short_warm_up_warns(scheduler, warmup, warns, caplog):
+    cfg = config("--lr-scheduler", scheduler, "--warmup-updates", str(warmup))
+    with caplog.at_level(logging.WARNING, logger=fairseq_apollo.__name__):
+        optim.build_optimizer(cfg.optimizer, [nn.Parameter(torch.ones(3))])
+    assert [r.getMessage().startswith(f"--warmup-updates {warmup} is too few") for r in caplog.records] == (
+        [True] if warns else []
+    )
+
+
+def test_stands_without_the_rest_of_the_config():
+    cfg = OmegaConf.structured(fairseq_apollo.FairseqApolloConfig(lr=[0.1]))
+    optimizer = FairseqApollo(cfg, [nn.Parameter(torch.ones(3))])
+    assert optimizer.get_lr() == 0.1 and not optimizer.supports_flat_params
+
+
+def test_clipping_each_is_left_to_apollo_by_the_trainer(tiny_data, tmp_path, monkeypatch):
+    from fairseq_luna.optim import fairseq_apollo
+    from tiny_training import train_here
+
+    told, clipped = [], []
+    host = fairseq_apollo.FairseqApollo.clip_grad_norm
+
+    def spy(self, max_norm, aggregate_norm_fn=None):
+        told.append(max_norm)
+        return host(self, max_norm, aggregate_norm_fn)
+
+    monkeypatch.setattr(fairseq_apollo.FairseqApollo, "clip_grad_norm", spy)
+    monkeypatch.setattr(fairseq_apollo, "clip_each", lambda grads, norm: clipped.append(norm))
+    flags = ("--optimizer=apollo", "--max-update=2", "--clip-norm=0.25")
+    train_here(tiny_data, tmp_path / "each", *flags, "--apollo-clip-mode=each")
+    assert (told, clipped) == ([0.0, 0.0], [0.25, 0.25])
+    told.clear()
+    train_here(tiny_data, tmp_path / "total", *flags)
+    assert (told, clipped) == ([0.25, 0.25], [0.25, 0.25])

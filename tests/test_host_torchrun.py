@@ -1,0 +1,88 @@
+"""torchrun's processes train one model together, or not at all."""
+
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+from fairseq.trainer import Trainer
+
+import tiny_training
+from fairseq_luna.host import torchrun
+
+ENVIRONMENT = {"MASTER_ADDR": "localhost", "MASTER_PORT": "29511", "WORLD_SIZE": "2", "RANK": "1"}
+
+
+@pytest.fixture
+def under_torchrun(monkeypatch):
+    for name, value in ENVIRONMENT.items():
+        monkeypatch.setenv(name, value)
+
+
+def config(cpu=False, ddp_backend="pytorch_ddp"):
+    distributed = SimpleNamespace(
+        distributed_world_size=1,
+        distributed_init_method=None,
+        distributed_rank=0,
+        distributed_no_spawn=False,
+        distributed_backend="nccl",
+        ddp_backend=ddp_backend,
+    )
+    return SimpleNamespace(common=SimpleNamespace(cpu=cpu, tpu=False), distributed_training=distributed)
+
+
+@pytest.mark.parametrize("gpus, cpu", [(False, False), (False, True), (True, True)])
+def test_processes_without_gpus_join_over_gloo(gpus, cpu, under_torchrun, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: gpus)
+    cfg = config(cpu=cpu)
+    torchrun.join(cfg)
+    assert vars(cfg.distributed_training) == {
+        "distributed_world_size": 2,
+        "distributed_init_method": "env://",
+        "distributed_rank": 1,
+        "distributed_no_spawn": True,
+        "distributed_backend": "gloo",
+        "ddp_backend": "legacy_ddp",
+    }
+
+
+def test_on_gpus_only_the_number_of_processes_is_told(under_torchrun, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    cfg, untouched = config(), config()
+    untouched.distributed_training.distributed_world_size = 2
+    torchrun.join(cfg)
+    assert cfg == untouched
+
+
+def test_a_chosen_ddp_backend_is_kept(under_torchrun):
+    cfg = config(cpu=True, ddp_backend="no_c10d")
+    torchrun.join(cfg)
+    assert cfg.distributed_training.ddp_backend == "no_c10d"
+
+
+def test_unjoined_processes_are_refused_in_one_line(under_torchrun):
+    with pytest.raises(SystemExit, match="torchrun --nproc_per_node 2") as refusal:
+        Trainer(config(), None, None, None)
+    assert "\n" not in str(refusal.value)
+
+
+@pytest.mark.slow
+def test_two_processes_equal_one_of_double_batches_also_after_a_resume(tiny_data, tmp_path):
+    def train_on_two(updates: int) -> None:
+        more = ("--dropout=0", "--disable-validation", f"--max-update={updates}")
+        arguments = tiny_training.arguments(tiny_data, tmp_path / "two", *more)
+        launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2"]
+        train = [str(Path(sys.executable).with_name("fairseq-train")), *arguments]
+        subprocess.run([*launch, "--no-python", *train], check=True, capture_output=True, timeout=300)
+
+    more = ("--dropout=0", "--disable-validation", "--max-update=6", "--update-freq=2")
+    alone = tiny_training.train_here(tiny_data, tmp_path / "one", *more)
+    train_on_two(5)
+    train_on_two(6)
+
+    expected = tiny_training.trained_weights(alone)
+    weights = tiny_training.trained_weights(tmp_path / "two" / "checkpoint_last.pt")
+    for name, weight in weights.items():
+        torch.testing.assert_close(weight, expected[name], rtol=0, atol=1e-6)
