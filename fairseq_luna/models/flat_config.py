@@ -53,11 +53,21 @@ def flat_config(name: str, extra: Mapping[str, tuple[Any, Any]], follows: Mappin
     return dataclasses.make_dataclass(name, list(fields.values()), bases=(FairseqDataclass,))
 
 
-def nested_config(cfg: Any, follows: Mapping[str, str]) -> Any:
-    """The TransformerConfig of a flat config (a dataclass, namespace or DictConfig), every size filled in."""
-    values = {key: cfg[key] for key in cfg} if isinstance(cfg, Mapping) else dict(vars(cfg))
+def nested_config(flat: type, cfg: Any, follows: Mapping[str, str]) -> Any:
+    """The TransformerConfig of a flat config, every size filled in.
+
+    Args:
+        flat: the dataclass that :func:`flat_config` made.
+        cfg: one of them, or a namespace or DictConfig with its fields. A field that it lacks gets its default, so
+            that a checkpoint written before a flag existed can be built.
+        follows: as given to :func:`flat_config`.
+    """
+    values = vars(flat())
+    for key in values:
+        if (key in cfg) if hasattr(cfg, "__contains__") else hasattr(cfg, key):
+            values[key] = getattr(cfg, key)
     for key, source in follows.items():
-        if values.get(key) is None:
+        if values[key] is None:
             values[key] = values[source]
     return TransformerConfig.from_namespace(Namespace(**values))
 

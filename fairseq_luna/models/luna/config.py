@@ -6,6 +6,7 @@ from fairseq.dataclass import ChoiceEnum
 
 from ...ops.pack_activation import PACK_ACTIVATIONS
 from ...usage_error import UsageError
+from ..checks import REFUSED, check_heads, check_refused, check_sizes
 from ..flat_config import FOLLOWS, flat_config, nested_config, option
 
 LUNA_FOLLOWS = {
@@ -28,72 +29,33 @@ LUNA_OPTIONS = {
 
 LunaConfig = flat_config("LunaConfig", LUNA_OPTIONS, LUNA_FOLLOWS)
 
-# What fairseq's transformer config offers and Luna cannot do, with the value that means "not asked for".
-REFUSED: dict[str, tuple[Any, str]] = {
-    "adaptive_input": (False, "adaptive input belongs to fairseq's language models; leave it out"),
-    "char_inputs": (False, "character inputs are not supported; leave it out"),
-    "base_layers": (0, "BASE layers cannot carry the packed sequence; leave it out"),
-    "encoder_xformers_att_config": (None, "Luna's attention is not one of xFormers'; leave it out"),
-    "decoder_xformers_att_config": (None, "Luna's attention is not one of xFormers'; leave it out"),
-}
-
 
 def luna_config(cfg: Any) -> Any:
     """The nested config of a flat one, checked.
 
     Args:
-        cfg: a LunaConfig, or a namespace or DictConfig with its fields; fields that it lacks get their defaults.
+        cfg: a LunaConfig, or a namespace or DictConfig with its fields; those that it lacks get their defaults.
 
     Raises:
         UsageError: naming the flag, its value and the mend.
     """
-    nested = nested_config(with_defaults(cfg), LUNA_FOLLOWS)
-    check_refused(nested)
+    nested = nested_config(LunaConfig, cfg, LUNA_FOLLOWS)
+    check_refused(nested, REFUSED)
     check_sizes(nested)
+    check_packed_sequence(nested)
     return nested
 
 
-def with_defaults(cfg: Any) -> Any:
-    """``cfg`` as a LunaConfig, so that a checkpoint written before a flag existed can be built."""
-    values = LunaConfig()
-    for key in vars(values):
-        if (key in cfg) if hasattr(cfg, "__contains__") else hasattr(cfg, key):
-            setattr(values, key, getattr(cfg, key))
-    return values
-
-
-def check_refused(nested: Any) -> None:
-    """Refuse what would otherwise be ignored."""
-    for name, (unused, reason) in REFUSED.items():
-        value = getattr(nested, name, unused)
-        if value not in (unused, None):
-            shown = "" if value is True else f" {value}"
-            raise UsageError(f"--{name.replace('_', '-')}{shown}: {reason}")
-
-
-def check_sizes(nested: Any) -> None:
-    """Refuse sizes that do not fit together."""
+def check_packed_sequence(nested: Any) -> None:
+    """Refuse a packed sequence that cannot be: UsageError."""
     encoder, decoder = nested.encoder, nested.decoder
     if nested.projection_length < 1:
         raise UsageError(f"--projection-length {nested.projection_length}: must be 1 or more")
     if not 0 <= nested.word_dropout < 1:
         raise UsageError(f"--word-dropout {nested.word_dropout}: must be at least 0 and less than 1")
     for name, side in (("encoder", encoder), ("decoder", decoder)):
-        if side.layers < 1:
-            raise UsageError(f"--{name}-layers {side.layers}: must be 1 or more")
-        for flag, heads in (
-            ("attention-heads", side.attention_heads),
-            ("projected-attention-heads", side.projected_attention_heads),
-        ):
-            if heads < 1 or side.embed_dim % heads:
-                raise UsageError(
-                    f"--{name}-{flag} {heads}: must be 1 or more and divide --{name}-embed-dim {side.embed_dim}"
-                )
-    if decoder.input_dim != decoder.embed_dim:
-        raise UsageError(
-            f"--decoder-input-dim {decoder.input_dim}: translation models embed words in --decoder-embed-dim"
-            f" {decoder.embed_dim}; leave it out"
-        )
+        heads = side.projected_attention_heads
+        check_heads(f"{name}_projected_attention_heads", heads, f"{name}_embed_dim", side.embed_dim)
     if encoder.embed_dim != decoder.embed_dim:
         raise UsageError(
             f"--decoder-embed-dim {decoder.embed_dim}: the decoder goes on with the encoder's packed sequence,"

@@ -1,12 +1,11 @@
 """The Luna encoder-decoder, registered with fairseq as ``luna``."""
 
-from argparse import ArgumentParser
 from typing import Any
 
-from fairseq.models import BaseFairseqModel, register_model
-from fairseq.models.transformer import TransformerModelBase
+from fairseq.models import register_model
 from torch import Tensor, nn
 
+from ..flat_model import FlatConfigModel
 from .checkpoint_names import drop_last_packed_norm, match_position_buffers, translate
 from .config import LunaConfig, luna_config
 from .decoder import LunaDecoder
@@ -14,25 +13,15 @@ from .encoder import LunaEncoder
 
 
 @register_model("luna", dataclass=LunaConfig)
-class LunaModel(TransformerModelBase):
+class LunaModel(FlatConfigModel):
     """Luna (arXiv 2106.01540): fairseq's transformer with attention linear in the length.
 
     Every flag of fairseq's transformer keeps its meaning or is refused; :mod:`.config` adds Luna's own.
     """
 
-    @classmethod
-    def add_args(cls, parser: ArgumentParser) -> None:
-        # The transformer's own adds its nested config; the base class adds the flat one registered above.
-        BaseFairseqModel.add_args.__func__(cls, parser)
-
-    @classmethod
-    def build_model(cls, cfg: Any, task: Any) -> "LunaModel":
-        """Build from the flat config of the command line, of hydra or of a checkpoint."""
-        nested = luna_config(cfg)
-        model = super().build_model(nested, task)
-        # With --encoder-layers-to-keep there are fewer: what is saved must say how many.
-        cfg.encoder_layers, cfg.decoder_layers = nested.encoder.layers, nested.decoder.layers
-        return model
+    @staticmethod
+    def nested_config(cfg: Any) -> Any:
+        return luna_config(cfg)
 
     @classmethod
     def build_encoder(cls, cfg: Any, src_dict: Any, embed_tokens: nn.Embedding) -> LunaEncoder:

@@ -1,0 +1,117 @@
+"""Print how far this code is from the numbers recorded of the authors' implementations, in fp32.
+
+    python scripts/golden_errors.py
+"""
+
+from argparse import Namespace
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from fairseq.data import Dictionary
+from torch import Tensor
+
+from fairseq_luna.models.luna import LunaModel
+from fairseq_luna.models.luna.checkpoint_names import translate
+from fairseq_luna.modules import LunaCausalAttention
+from fairseq_luna.optim import Apollo
+
+GOLDEN = Path(__file__).parents[1] / "tests" / "golden"
+PAD = 1
+
+Row = tuple[str, str, float]
+
+
+def worst(ours: Tensor, theirs: Tensor) -> float:
+    return (ours - theirs).abs().max().item()
+
+
+def causal(name: str) -> Iterator[Row]:
+    """Luna's causal attention alone."""
+    recorded = torch.load(GOLDEN / f"{name}.pt", weights_only=True)
+    module = LunaCausalAttention(
+        embed_dim=recorded["embed_dim"], num_heads=recorded["num_heads"], tie_kv=recorded["tie_kv"]
+    )
+    module.load_state_dict(recorded["state_dict"])
+    query, packed = recorded["query"].clone().requires_grad_(), recorded["pquery"].clone().requires_grad_()
+    out, weights = module(query, packed)
+    gradients = torch.autograd.grad(out, (query, packed), recorded["grad_output"])
+    yield name, "output", worst(out, recorded["output"])
+    yield name, "attention weights", worst(weights, recorded["attn_weights"])
+    expected = (recorded["grad_query"], recorded["grad_pquery"])
+    yield name, "gradients of the inputs", max(map(worst, gradients, expected))
+
+
+def whole_model(name: str) -> Iterator[Row]:
+    """A Luna encoder-decoder, from the authors' checkpoint."""
+    recorded = torch.load(GOLDEN / f"{name}.pt", weights_only=True)
+    model = LunaModel.build_model(Namespace(**recorded["config"]), task(recorded["vocab"])).eval()
+    model.load_state_dict(dict(recorded["state_dict"]), strict=True)
+    encoder_out = model.encoder(recorded["src_tokens"])
+    prefix = recorded["prev_output_tokens"]
+    logits, _ = model.decoder(prefix, encoder_out=encoder_out)
+    F.cross_entropy(logits.flatten(0, 1), recorded["target"].flatten(), ignore_index=PAD).backward()
+
+    source_words, words = recorded["src_tokens"].ne(PAD).t(), prefix.ne(PAD)
+    yield (
+        name,
+        "encoder output",
+        worst(encoder_out["encoder_out"][0][source_words], recorded["encoder_out"][source_words]),
+    )
+    yield name, "logits", worst(logits[words], recorded["logits"][words])
+    gradients = dict(recorded["grads"])
+    translate(gradients)
+    ours = dict(model.named_parameters())
+    yield name, "gradients of the parameters", max(worst(ours[key].grad, value) for key, value in gradients.items())
+    stepped = step_by_step(model, prefix, encoder_out)
+    yield name, "logits, generated step by step", worst(stepped[words], recorded["incremental_logits"][words])
+
+
+def task(words: int) -> Namespace:
+    """As much of a fairseq task as building a model needs."""
+    dictionary = Dictionary()
+    for index in range(words):
+        dictionary.add_symbol(f"w{index}")
+    return Namespace(source_dictionary=dictionary, target_dictionary=dictionary)
+
+
+@torch.no_grad()
+def step_by_step(model: Any, prefix: Tensor, encoder_out: Any) -> Tensor:
+    state: dict[str, Any] = {}
+    steps = range(1, prefix.shape[1] + 1)
+    return torch.cat([model.decoder(prefix[:, :t], encoder_out, state)[0] for t in steps], dim=1)
+
+
+def apollo() -> Iterator[Row]:
+    """Parameters after each of thirty steps, relative to the largest in their tensor."""
+    for run in torch.load(GOLDEN / "apollo.pt", weights_only=True):
+        params = [torch.nn.Parameter(value.clone()) for value in run["init"]]
+        optimizer = Apollo(params, **run["kwargs"])
+        error = 0.0
+        for gradients, expected in zip(run["grads"], run["trajectory"], strict=True):
+            for param, gradient in zip(params, gradients, strict=True):
+                param.grad = gradient.clone()
+            optimizer.step()
+            error = max(error, *(worst(p, e) / e.abs().max().item() for p, e in zip(params, expected, strict=True)))
+        options = ", ".join(f"{key} {value}" for key, value in run["kwargs"].items())
+        yield "apollo", f"30 steps, {options} (relative)", error
+
+
+def rows() -> Iterator[Row]:
+    for name in ("causal_tied", "causal_untied"):
+        yield from causal(name)
+    for name in ("luna_tied", "luna_untied_prenorm_fixed", "luna_learned_pos_lnemb"):
+        yield from whole_model(name)
+    yield from apollo()
+
+
+def main() -> None:
+    print("| recorded | what | largest error |\n| --- | --- | --- |")
+    for name, what, error in rows():
+        print(f"| {name} | {what} | {error:.1e} |")
+
+
+if __name__ == "__main__":
+    main()
