@@ -1,12 +1,16 @@
 """What several tests build: dictionaries, tiny models, batches, golden files."""
 
 from argparse import Namespace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 from fairseq.data import Dictionary
+from fairseq.models import MODEL_REGISTRY
 from torch import Tensor
+
+import fairseq_luna  # noqa: F401 (registers the models)
 
 GOLDEN = Path(__file__).parent / "golden"
 PAD = 1
@@ -38,12 +42,13 @@ def translation_task(words: int = 40) -> Namespace:
     return Namespace(source_dictionary=dictionary, target_dictionary=dictionary)
 
 
-def build_luna(words: int = 40, seed: int = 0, **flags: Any) -> Any:
-    """A small Luna model with ``flags`` over TINY."""
-    from fairseq_luna.models.luna import LunaModel
-
+def build_model(family: str, words: int = 40, seed: int = 0, **flags: Any) -> Any:
+    """A small model of the registered ``family`` with ``flags`` over TINY."""
     torch.manual_seed(seed)
-    return LunaModel.build_model(Namespace(**{**TINY, **flags}), translation_task(words))
+    return MODEL_REGISTRY[family].build_model(Namespace(**{**TINY, **flags}), translation_task(words))
+
+
+build_luna = partial(build_model, "luna")
 
 
 def sentences(*lengths: int, words: int = 40, seed: int = 1, left: bool = False) -> Tensor:

@@ -1,5 +1,5 @@
 """The registered architectures."""
 
-from . import luna
+from . import block, fastformer, luna
 
-__all__ = ["luna"]
+__all__ = ["block", "fastformer", "luna"]

@@ -1,6 +1,17 @@
 """Attentions as ``nn.Module``: they own the projections and the generation state, and call the ops."""
 
+from .block_attention import BlockAttention
+from .block_causal_attention import BlockCausalAttention
+from .fastformer_attention import FastformerAttention
+from .fastformer_causal_attention import FastformerCausalAttention
 from .luna_attention import LunaAttention
 from .luna_causal_attention import LunaCausalAttention
 
-__all__ = ["LunaAttention", "LunaCausalAttention"]
+__all__ = [
+    "BlockAttention",
+    "BlockCausalAttention",
+    "FastformerAttention",
+    "FastformerCausalAttention",
+    "LunaAttention",
+    "LunaCausalAttention",
+]

@@ -30,9 +30,9 @@ class Projections:
         nn.init.xavier_uniform_(linear.weight, gain=INPUT_GAIN)
         return quant_noise(linear, self.q_noise, self.qn_block_size)
 
-    def output(self) -> nn.Module:
-        """A map for what the attention returns: Xavier uniform, bias 0."""
-        linear = nn.Linear(self.size, self.size, bias=self.bias)
+    def output(self, *, inputs: int = 1) -> nn.Module:
+        """A map for what the attention returns, ``inputs`` vectors one after the other: Xavier uniform, bias 0."""
+        linear = nn.Linear(inputs * self.size, self.size, bias=self.bias)
         nn.init.xavier_uniform_(linear.weight)
         if self.bias:
             nn.init.zeros_(linear.bias)

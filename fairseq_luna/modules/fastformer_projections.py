@@ -1,0 +1,118 @@
+"""What Fastformer's bidirectional and causal attention have in common: choices, parameters, learned maps."""
+
+import torch
+from fairseq.modules.fairseq_dropout import FairseqDropout
+from fairseq.modules.quant_noise import quant_noise
+from torch import Tensor, nn
+
+from ..ops.fastformer_attention import FastformerMaps
+from ..usage_error import UsageError
+from .heads import merge_heads, split_heads
+from .projection import INPUT_GAIN, Projections
+
+COMBINE_CHOICES = ("product", "sum", "concat")
+RESIDUAL_CHOICES = ("query", "global-query")
+SHARE_CHOICES = ("none", "query-value", "query-key-value")
+
+
+class FastformerProjections(nn.Module):
+    """The parameters of Fastformer's attention (arXiv 2108.09084; ``docs/fastformer.md``).
+
+    The scores have no bias: a softmax over time takes it out again.
+
+    Args:
+        embed_dim: channels of the sequence, C.
+        num_heads: attention heads.
+        combine: how the global query meets a key, and the global key a value: "product", elementwise; "sum"; or
+            "concat", a learned 2C to C map of both vectors one after the other, a map for each of the two meetings.
+        residual: what is added to the transformed result: "query", of the step, or "global-query".
+        share: which of queries, keys and values are one projection: "none", "query-value" (the paper's), or
+            "query-key-value".
+        dropout: probability with which an attention weight is dropped.
+        bias: projections have a bias.
+        q_noise, qn_block_size: fairseq's quantisation noise on the projections.
+
+    Raises:
+        UsageError: if a choice is unknown, or ``num_heads`` does not divide ``embed_dim``.
+    """
+
+    def __init__(
+        self,
+        *,
+        embed_dim: int,
+        num_heads: int,
+        combine: str = "product",
+        residual: str = "query",
+        share: str = "query-value",
+        dropout: float = 0.0,
+        bias: bool = True,
+        q_noise: float = 0.0,
+        qn_block_size: int = 8,
+    ) -> None:
+        super().__init__()
+        check_choice("combine", combine, COMBINE_CHOICES)
+        check_choice("residual", residual, RESIDUAL_CHOICES)
+        check_choice("share", share, SHARE_CHOICES)
+        if num_heads < 1 or embed_dim % num_heads:
+            raise UsageError(f"--*-attention-heads {num_heads}: must be 1 or more and divide --*-embed-dim {embed_dim}")
+        self.num_heads = num_heads
+        self.combine = combine
+        self.residual = residual
+        self.share = share
+        self.dropout_module = FairseqDropout(dropout, module_name=type(self).__name__)
+
+        def new_map(inputs: int, outputs: int, bias: bool) -> nn.Module:
+            linear = nn.Linear(inputs, outputs, bias=bias)
+            nn.init.xavier_uniform_(linear.weight, gain=INPUT_GAIN)
+            return quant_noise(linear, q_noise, qn_block_size)
+
+        new = Projections(size=embed_dim, bias=bias, q_noise=q_noise, qn_block_size=qn_block_size)
+        self.q_proj = new.input()
+        if share != "query-key-value":
+            self.k_proj = new.input()
+        if share == "none":
+            self.v_proj = new.input()
+        self.query_score = new_map(embed_dim, num_heads, bias=False)
+        self.key_score = new_map(embed_dim, num_heads, bias=False)
+        concat = combine == "concat"
+        self.query_key_proj = new_map(2 * embed_dim, embed_dim, bias=bias) if concat else None
+        self.key_value_proj = new_map(2 * embed_dim, embed_dim, bias=bias) if concat else None
+        self.out_proj = new.output()
+
+    def queries_keys_values(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """The projections of ``x (T, B, C)``, each ``(B, H, T, D)``; those that are shared are one tensor."""
+        q = split_heads(self.q_proj(x), self.num_heads)
+        k = q if self.share == "query-key-value" else split_heads(self.k_proj(x), self.num_heads)
+        v = split_heads(self.v_proj(x), self.num_heads) if self.share == "none" else q
+        return q, k, v
+
+    def maps(self) -> FastformerMaps:
+        """What the ops need of the parameters."""
+        return FastformerMaps(
+            query_score=lambda q: self.scores(self.query_score, q),
+            key_score=lambda p: self.scores(self.key_score, p),
+            combine_key=lambda global_query, k: self.combined(self.query_key_proj, global_query, k),
+            combine_value=lambda global_key, v: self.combined(self.key_value_proj, global_key, v),
+        )
+
+    def scores(self, score: nn.Module, x: Tensor) -> Tensor:
+        """One score per head from all channels of each step: ``(B, H, T, D)`` to ``(B, H, T)``."""
+        return score(merge_heads(x)).permute(1, 2, 0)
+
+    def combined(self, concat_proj: nn.Module | None, pooled: Tensor, x: Tensor) -> Tensor:
+        """``pooled (B, H, T or 1, D)`` and ``x (B, H, T, D)`` to one vector: ``(B, H, T, D)``."""
+        if concat_proj is not None:
+            both = torch.cat([merge_heads(pooled.expand_as(x)), merge_heads(x)], dim=-1)
+            return split_heads(concat_proj(both), self.num_heads)
+        return pooled * x if self.combine == "product" else pooled + x
+
+    def output(self, u: Tensor, q: Tensor, global_query: Tensor) -> Tensor:
+        """``u`` transformed, with what the residual adds: ``(T, B, C)`` from ``(B, H, T, D)``."""
+        added = q if self.residual == "query" else global_query
+        return self.out_proj(merge_heads(u)) + merge_heads(added)
+
+
+def check_choice(flag: str, value: str, choices: tuple[str, ...]) -> None:
+    """UsageError if ``value`` is none of ``choices``."""
+    if value not in choices:
+        raise UsageError(f"--fastformer-{flag} {value}: choose {', '.join(choices[:-1])} or {choices[-1]}")

@@ -1,0 +1,42 @@
+"""The specification: one softmax after the other, each over one step more."""
+
+import torch
+from torch import Tensor
+
+from ..dtypes import accumulation_dtype
+
+
+def prefix_softmax(scores: Tensor, v: Tensor, *, padding_mask: Tensor | None = None) -> Tensor:
+    """Mean of the values so far, weighted by the softmax of the scores so far, for every step ``t``.
+
+        o_t = sum over real j <= t of a_tj v_j,    a_t = softmax over real j <= t of s_j
+
+    A padded step has no weight, wherever it stands; before the first real step the output is zero. Source: the
+    additive attention of Fastformer (arXiv 2108.09084, equations 3 and 4), over the steps up to t only.
+
+    Args:
+        scores: ``(B, H, T)``; may be of a wider dtype than ``v``.
+        v: ``(B, H, T, D)``.
+        padding_mask: ``(B, T)`` bool, True = padding; None = nothing is padded.
+
+    Returns:
+        ``(B, H, T, D)`` in the dtype of ``v``; softmax and sum are taken in fp32 when ``v`` is half precision.
+    """
+    outputs = []
+    for end in range(1, v.shape[2] + 1):
+        padded = None if padding_mask is None else padding_mask[:, :end]
+        outputs.append(softmax_mean(scores[:, :, :end], v[:, :, :end], padding_mask=padded))
+    return torch.cat(outputs, dim=2)
+
+
+def softmax_mean(scores: Tensor, v: Tensor, *, padding_mask: Tensor | None = None) -> Tensor:
+    """``sum over j of softmax(s)_j v_j`` over all real steps: ``(B, H, 1, D)``, zero where none is real."""
+    dtype = accumulation_dtype(v)
+    scores = scores.to(dtype)
+    if padding_mask is None:
+        weights = scores.softmax(-1)
+    else:
+        nothing = padding_mask.all(dim=1)[:, None, None]
+        scores = scores.masked_fill(padding_mask[:, None, :], -torch.inf)
+        weights = scores.masked_fill(nothing, 0).softmax(-1).masked_fill(nothing, 0)
+    return (weights[..., None] * v.to(dtype)).sum(2, keepdim=True).to(v.dtype)

@@ -1,0 +1,170 @@
+import pytest
+import torch
+from torch.utils.checkpoint import checkpoint
+
+from fairseq_luna.modules.block_attention import BlockAttention
+from fairseq_luna.modules.heads import merge_heads
+from fairseq_luna.ops.block_attention import naive
+from fairseq_luna.ops.block_partition import cut_by_number
+
+UNORDERED = pytest.mark.parametrize("unordered", ["none", "mean", "sum"], ids=["ordered", "mean", "sum"])
+SHARED = pytest.mark.parametrize("share_levels", [False, True], ids=["apart", "shared"])
+SIZE = 16
+
+
+def build(dtype=torch.float64, seed=0, **options):
+    torch.manual_seed(seed)
+    return BlockAttention(embed_dim=SIZE, num_heads=4, **options).to(dtype)
+
+
+def inputs(steps=30, batch=3, dtype=torch.float64):
+    generator = torch.Generator().manual_seed(1)
+    return torch.randn(steps, batch, SIZE, generator=generator, dtype=torch.float64).to(dtype).requires_grad_()
+
+
+def mixed_padding(steps=30):
+    """Left, right, and scattered."""
+    mask = torch.zeros(3, steps, dtype=torch.bool)
+    mask[0, :13] = mask[1, -5:] = True
+    mask[2] = torch.rand(steps, generator=torch.Generator().manual_seed(2)) < 0.4
+    return mask
+
+
+def by_the_equations(module, x, mask):
+    """The naive form, from the module's own projections."""
+    blocks = cut_by_number(mask, module.num_blocks)
+    if module.unordered == "none":
+        y, z = naive.block_attention(*module.queries_keys_values(x), module.project_summaries, blocks)
+    else:
+        v = module.block_values(x)
+        y, z = naive.unordered_block_attention(v, module.project_summaries, blocks, reduce=module.unordered)
+    return module.out_proj(torch.cat([merge_heads(y), merge_heads(z)], dim=-1))
+
+
+@SHARED
+@UNORDERED
+@pytest.mark.parametrize("num_blocks", [0, 1, 4, 1000])
+@pytest.mark.parametrize("padded", [False, True], ids=["whole", "padded"])
+def test_equals_the_naive_form(share_levels, unordered, num_blocks, padded):
+    module = build(share_levels=share_levels, unordered=unordered, num_blocks=num_blocks)
+    x = inputs()
+    mask = mixed_padding() if padded else None
+    out = module(x, padding_mask=mask)
+    expected = by_the_equations(module, x, torch.zeros(3, 30, dtype=torch.bool) if mask is None else mask)
+    torch.testing.assert_close(out, expected)
+    wanted = [x, *module.parameters()]
+    torch.testing.assert_close(
+        torch.autograd.grad(out.square().sum(), wanted), torch.autograd.grad(expected.square().sum(), wanted)
+    )
+
+
+@SHARED
+@UNORDERED
+def test_every_parameter_gets_a_gradient(share_levels, unordered):
+    module = build(share_levels=share_levels, unordered=unordered)
+    x = inputs()
+    (module(x) * torch.randn(x.shape, dtype=x.dtype)).sum().backward()
+    for name, parameter in module.named_parameters():
+        assert parameter.grad is not None and parameter.grad.abs().max() > 0, name
+
+
+def test_parameters_are_those_that_are_used():
+    def names(**options):
+        return {name.split(".")[0] for name, _ in build(**options).named_parameters()}
+
+    level_one, level_two = {"q_proj", "k_proj", "v_proj"}, {"block_q_proj", "block_k_proj", "block_v_proj"}
+    assert names() == level_one | level_two | {"out_proj"}
+    assert names(share_levels=True) == level_one | {"out_proj"}
+    assert names(unordered="mean") == {"v_proj"} | level_two | {"out_proj"}
+    assert names(unordered="sum", share_levels=True) == level_one | {"out_proj"}
+    assert build(bias=False).out_proj.bias is None
+
+
+@UNORDERED
+@pytest.mark.parametrize("num_blocks", [0, 4])
+def test_a_sentence_comes_out_alike_alone_and_in_a_batch(unordered, num_blocks):
+    module = build(unordered=unordered, num_blocks=num_blocks)
+    x, mask = inputs().detach(), mixed_padding()
+    out = module(x, padding_mask=mask)
+    assert torch.isfinite(out).all()
+    for row in range(3):
+        real = ~mask[row]
+        torch.testing.assert_close(out[real, row : row + 1], module(x[real, row : row + 1]))
+
+
+@UNORDERED
+def test_what_stands_at_padding_is_not_seen(unordered):
+    module = build(unordered=unordered)
+    x, mask = inputs(), mixed_padding()
+    (seen,) = torch.autograd.grad(module(x, padding_mask=mask)[~mask.t()].square().sum(), x)
+    assert (seen.abs().amax(-1) > 0).equal(~mask.t())
+
+
+def test_every_token_reaches_every_other():
+    module = build()
+    x = inputs(batch=1)
+    for t in (0, 29):
+        (seen,) = torch.autograd.grad(module(x)[t].square().sum(), x)
+        assert (seen.abs().amax(-1) > 0).all()
+
+
+def test_random_blocks_are_for_training_alone_and_follow_the_seed():
+    module, equal = build(random_blocks=True), build()
+    x = inputs().detach()
+    torch.manual_seed(3)
+    first, second = module(x), module(x)
+    torch.manual_seed(3)
+    torch.testing.assert_close(module(x), first, rtol=0, atol=0)
+    assert (first - second).abs().max() > 1e-3
+    torch.testing.assert_close(module.eval()(x), equal(x), rtol=0, atol=0)
+    torch.testing.assert_close(module(x), module(x), rtol=0, atol=0)
+
+
+def test_a_checkpointed_pass_draws_its_blocks_again_alike():
+    module = build(random_blocks=True)
+    x = inputs()
+    gradients = []
+    for run in (lambda: module(x), lambda: checkpoint(module, x, use_reentrant=True)):
+        torch.manual_seed(3)
+        gradients.append(backward_of(run(), x, module))
+    torch.testing.assert_close(*gradients)
+
+
+def backward_of(out, x, module):
+    """Every gradient; a reentrant checkpoint knows only backward()."""
+    x.grad = None
+    module.zero_grad()
+    out.square().sum().backward()
+    return [x.grad.clone(), *(parameter.grad.clone() for parameter in module.parameters())]
+
+
+def test_dropout_is_for_training_alone():
+    module, undropped = build(dropout=0.5), build()
+    x = inputs().detach()
+    assert (module(x) - undropped(x)).abs().max() > 1e-3
+    torch.testing.assert_close(module.eval()(x), undropped(x))
+    module.dropout_module.apply_during_inference = True
+    assert (module(x) - undropped(x)).abs().max() > 1e-3
+
+
+@UNORDERED
+@pytest.mark.parametrize(("dtype", "bound"), [(torch.bfloat16, 4e-2), (torch.float16, 5e-3)], ids=["bf16", "fp16"])
+def test_half_precision_stays_near_fp32(unordered, dtype, bound):
+    module, half = build(torch.float32, unordered=unordered), build(dtype, unordered=unordered)
+    x = inputs(steps=3000, batch=1, dtype=torch.float32).detach()
+    expected, out = module(x), half(x.to(dtype))
+    assert out.dtype == dtype
+    assert (out.float() - expected).abs().max() < bound * expected.abs().max()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"num_blocks": -1}, "--num-blocks -1: must be"),
+        ({"unordered": "max"}, "--unordered-blocks max: choose one of none, mean, sum"),
+    ],
+    ids=["num-blocks", "unordered-blocks"],
+)
+def test_what_cannot_work_is_named(options, message):
+    with pytest.raises(ValueError, match=message):
+        build(**options)

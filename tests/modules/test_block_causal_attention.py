@@ -1,0 +1,190 @@
+import itertools
+
+import pytest
+import torch
+
+from fairseq_luna.modules.block_causal_attention import BlockCausalAttention
+from fairseq_luna.modules.heads import merge_heads
+from fairseq_luna.ops.block_attention import naive
+from fairseq_luna.ops.block_partition import cut_by_size
+
+UNORDERED = pytest.mark.parametrize("unordered", ["none", "mean", "sum"], ids=["ordered", "mean", "sum"])
+SHARED = pytest.mark.parametrize("share_levels", [False, True], ids=["apart", "shared"])
+SIZE = 16
+
+
+def build(dtype=torch.float64, seed=0, block_size=5, **options):
+    torch.manual_seed(seed)
+    return BlockCausalAttention(embed_dim=SIZE, num_heads=4, block_size=block_size, **options).to(dtype)
+
+
+def inputs(steps=40, batch=3, dtype=torch.float64):
+    generator = torch.Generator().manual_seed(1)
+    return torch.randn(steps, batch, SIZE, generator=generator, dtype=torch.float64).to(dtype).requires_grad_()
+
+
+def mixed_padding(steps=40):
+    """Left, right, and scattered: the rows close their blocks at different steps."""
+    mask = torch.zeros(3, steps, dtype=torch.bool)
+    mask[0, :13] = mask[1, -5:] = True
+    mask[2] = torch.rand(steps, generator=torch.Generator().manual_seed(2)) < 0.4
+    return mask
+
+
+def by_the_equations(module, x, mask):
+    """The naive form, from the module's own projections."""
+    blocks = cut_by_size(mask, module.block_size)
+    if module.unordered == "none":
+        qkv = module.queries_keys_values(x)
+        y, z = naive.block_attention(*qkv, module.project_summaries, blocks, causal=True)
+    else:
+        v = module.block_values(x)
+        y, z = naive.unordered_block_attention(
+            v, module.project_summaries, blocks, reduce=module.unordered, causal=True
+        )
+    return module.out_proj(torch.cat([merge_heads(y), merge_heads(z)], dim=-1))
+
+
+@SHARED
+@UNORDERED
+@pytest.mark.parametrize("block_size", [1, 5, 64])
+@pytest.mark.parametrize("padded", [False, True], ids=["whole", "padded"])
+def test_equals_the_naive_form(share_levels, unordered, block_size, padded):
+    module = build(share_levels=share_levels, unordered=unordered, block_size=block_size)
+    x = inputs()
+    mask = mixed_padding() if padded else None
+    out = module(x, padding_mask=mask)
+    expected = by_the_equations(module, x, torch.zeros(3, 40, dtype=torch.bool) if mask is None else mask)
+    torch.testing.assert_close(out, expected)
+    wanted = [x, *module.parameters()]
+    torch.testing.assert_close(
+        torch.autograd.grad(out.square().sum(), wanted), torch.autograd.grad(expected.square().sum(), wanted)
+    )
+
+
+@SHARED
+@UNORDERED
+@pytest.mark.parametrize("few", [1, 4], ids=["one", "four"])
+def test_generation_equals_the_whole_pass_and_follows_the_beam(share_levels, unordered, few):
+    module = build(share_levels=share_levels, unordered=unordered)
+    x, mask = inputs().detach(), mixed_padding()
+    expected = module(x, padding_mask=mask)
+    state, order = {}, torch.arange(3)
+    for t in range(0, 40, few):
+        step = slice(t, t + few)
+        if t in (4, 20, 32):  # rows change places, one is doubled while its block is open, and the furthest is dropped
+            chosen = {4: torch.tensor([2, 0, 1]), 20: torch.tensor([0, 0, 1, 2]), 32: torch.tensor([0, 2])}[t]
+            module.reorder_incremental_state(state, chosen)
+            order = order[chosen]
+        out = module(x[step, order], padding_mask=mask[order, step], incremental_state=state)
+        assert torch.isfinite(out).all()
+        real = ~mask[order, step].t()
+        torch.testing.assert_close(out[real], expected[step, order][real])
+
+
+@UNORDERED
+def test_generation_without_padding_equals_the_whole_pass(unordered):
+    module = build(unordered=unordered)
+    x = inputs().detach()
+    state = {}
+    steps = [module(x[t : t + 1], incremental_state=state) for t in range(40)]
+    torch.testing.assert_close(torch.cat(steps), module(x))
+
+
+@UNORDERED
+def test_the_state_grows_by_a_summary_where_a_block_closes(unordered):
+    module = build(unordered=unordered)
+    x = inputs(batch=1).detach()
+    state, sizes = {}, []
+    for t in range(40):
+        module(x[t : t + 1], incremental_state=state)
+        sizes.append(sum(tensor.numel() for tensor in module.load_state(state).values()))
+    grown = [after - before for before, after in itertools.pairwise(sizes)]
+    assert grown == [2 * SIZE if (t + 2) % 5 == 0 else 0 for t in range(39)]
+    # A count, the summary so far, what the open block reads, and, where blocks are ordered, its keys and values.
+    assert sizes[0] == 1 + 2 * SIZE + (2 * 5 * SIZE if unordered == "none" else 0)
+
+
+@UNORDERED
+def test_a_sentence_comes_out_alike_alone_and_in_a_batch(unordered):
+    module = build(unordered=unordered)
+    x, mask = inputs().detach(), mixed_padding()
+    out = module(x, padding_mask=mask)
+    assert torch.isfinite(out).all()
+    for row in range(3):
+        real = ~mask[row]
+        torch.testing.assert_close(out[real, row : row + 1], module(x[real, row : row + 1]))
+
+
+@UNORDERED
+def test_no_step_sees_a_later_one(unordered):
+    module = build(unordered=unordered)
+    x = inputs()
+    out = module(x)
+    for t in (0, 4, 5, 22, 39):
+        (seen,) = torch.autograd.grad(out[t].square().sum(), x, retain_graph=True)
+        assert not seen[t + 1 :].any()
+        assert (seen[: t + 1].abs().amax((1, 2)) > 0).all()
+
+
+@UNORDERED
+def test_a_longer_sequence_does_not_change_its_beginning(unordered):
+    module = build(unordered=unordered)
+    x = inputs().detach()
+    torch.testing.assert_close(module(x)[:17], module(x[:17]))
+
+
+@SHARED
+@UNORDERED
+def test_every_parameter_gets_a_gradient(share_levels, unordered):
+    module = build(share_levels=share_levels, unordered=unordered)
+    x = inputs()
+    (module(x) * torch.randn(x.shape, dtype=x.dtype)).sum().backward()
+    for name, parameter in module.named_parameters():
+        assert parameter.grad is not None and parameter.grad.abs().max() > 0, name
+
+
+@SHARED
+@UNORDERED
+def test_where_there_is_but_one_block_every_parameter_still_has_a_gradient(share_levels, unordered):
+    # Its second level reads nothing: the gradient is zero there, but data-parallel training must find one.
+    module = build(share_levels=share_levels, unordered=unordered)
+    module(inputs(steps=3)).square().sum().backward()
+    assert all(parameter.grad is not None for parameter in module.parameters())
+
+
+@UNORDERED
+@pytest.mark.parametrize(("dtype", "bound"), [(torch.bfloat16, 4e-2), (torch.float16, 5e-3)], ids=["bf16", "fp16"])
+def test_half_precision_stays_near_fp32(unordered, dtype, bound):
+    module, half = build(torch.float32, unordered=unordered), build(dtype, unordered=unordered)
+    x = inputs(steps=2000, batch=1, dtype=torch.float32).detach()
+    expected, out = module(x), half(x.to(dtype))
+    assert out.dtype == dtype
+    assert (out.float() - expected).abs().max() < bound * expected.abs().max()
+    state = {}
+    with torch.no_grad():
+        steps = torch.cat([half(x[t : t + 1].to(dtype), incremental_state=state) for t in range(60)])
+    assert (steps.float() - expected[:60]).abs().max() < bound * expected.abs().max()
+    kept = {name: tensor.dtype for name, tensor in half.load_state(state).items()}
+    assert kept.pop("steps") == torch.int64 and kept.pop("summary") == torch.float32
+    assert set(kept.values()) == {dtype}
+
+
+def test_dropout_is_for_training_alone():
+    module, undropped = build(dropout=0.5), build()
+    x = inputs().detach()
+    assert (module(x) - undropped(x)).abs().max() > 1e-3
+    torch.testing.assert_close(module.eval()(x), undropped(x))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"block_size": 0}, "--decoder-block-size 0: must be 1 or more"),
+        ({"unordered": "max"}, "--unordered-blocks max: choose one of none, mean, sum"),
+    ],
+    ids=["block-size", "unordered-blocks"],
+)
+def test_what_cannot_work_is_named(options, message):
+    with pytest.raises(ValueError, match=message):
+        build(**options)

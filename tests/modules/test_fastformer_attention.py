@@ -1,0 +1,157 @@
+import pytest
+import torch
+
+from fairseq_luna.modules.fastformer_attention import FastformerAttention
+from fairseq_luna.modules.fastformer_projections import COMBINE_CHOICES, RESIDUAL_CHOICES, SHARE_CHOICES
+from fairseq_luna.modules.heads import merge_heads
+from fairseq_luna.ops.fastformer_attention import naive
+from support import golden
+
+COMBINE = pytest.mark.parametrize("combine", COMBINE_CHOICES)
+RESIDUAL = pytest.mark.parametrize("residual", RESIDUAL_CHOICES)
+SHARE = pytest.mark.parametrize("share", SHARE_CHOICES)
+# The authors' names for our parameters; their scores have a bias too, which a softmax over time takes out again.
+AUTHORS_NAMES = {
+    "q_proj": "query",
+    "k_proj": "key",
+    "query_score": "query_att",
+    "key_score": "key_att",
+    "out_proj": "transform",
+}
+
+
+def build(size=16, heads=4, dtype=torch.float64, seed=0, **options):
+    torch.manual_seed(seed)
+    return FastformerAttention(embed_dim=size, num_heads=heads, **options).to(dtype)
+
+
+def inputs(steps=40, batch=2, size=16, dtype=torch.float64):
+    generator = torch.Generator().manual_seed(1)
+    x = torch.randn(steps, batch, size, generator=generator, dtype=torch.float64)
+    return x.to(dtype).requires_grad_()
+
+
+def scattered_padding(batch, steps):
+    mask = torch.rand(batch, steps, generator=torch.Generator().manual_seed(2)) < 0.3
+    mask[0, :4] = True
+    return mask
+
+
+def load_authors_parameters(module, state_dict):
+    names = {name: name.split(".") for name in module.state_dict()}
+    module.load_state_dict({name: state_dict[f"{AUTHORS_NAMES[map_]}.{kind}"] for name, (map_, kind) in names.items()})
+
+
+def test_equals_the_authors_numbers():
+    recorded = golden("fastformer.pt")
+    module = build(recorded["embed_dim"], recorded["num_heads"], torch.float32)
+    load_authors_parameters(module, recorded["state_dict"])
+    hidden, mask = recorded["hidden_states"].clone().requires_grad_(), recorded["padding_mask"]
+    out = module(hidden.transpose(0, 1), padding_mask=mask).transpose(0, 1)
+    (gradient,) = torch.autograd.grad(out, hidden, recorded["grad_output"])
+    close = {"rtol": 1e-4, "atol": 1e-5}
+    torch.testing.assert_close(out[~mask], recorded["output"][~mask], **close)
+    torch.testing.assert_close(gradient[~mask], recorded["grad_hidden_states"][~mask], **close)
+
+
+@COMBINE
+@RESIDUAL
+@SHARE
+@pytest.mark.parametrize("padded", [False, True], ids=["whole", "padded"])
+def test_equals_the_naive_form(combine, residual, share, padded):
+    module = build(combine=combine, residual=residual, share=share)
+    x, mask = inputs(), scattered_padding(2, 40) if padded else None
+    out = module(x, padding_mask=mask)
+    q, k, v = module.queries_keys_values(x)
+    u, global_query = naive.fastformer_attention(q, k, v, module.maps(), padding_mask=mask)
+    expected = module.out_proj(merge_heads(u)) + merge_heads(q if residual == "query" else global_query)
+    torch.testing.assert_close(out, expected)
+    wanted = [x, *module.parameters()]
+    torch.testing.assert_close(
+        torch.autograd.grad(out.square().sum(), wanted), torch.autograd.grad(expected.square().sum(), wanted)
+    )
+
+
+@COMBINE
+def test_padding_changes_nothing_wherever_it_stands(combine):
+    module = build(combine=combine)
+    x, mask = inputs(), scattered_padding(2, 40)
+    out = module(x, padding_mask=mask)
+    for row in range(2):
+        real = ~mask[row]
+        torch.testing.assert_close(out[real, row], module(x[real, row : row + 1])[:, 0])
+
+
+@COMBINE
+@RESIDUAL
+def test_a_sentence_of_nothing_but_padding_is_finite(combine, residual):
+    module = build(combine=combine, residual=residual)
+    x = inputs()
+    out = module(x, padding_mask=torch.tensor([[False], [True]]).expand(2, 40))
+    (gradient,) = torch.autograd.grad(out.square().sum(), x)
+    assert torch.isfinite(out).all() and torch.isfinite(gradient).all()
+    if combine == "product":  # both global vectors are zero: only bias and residual are left
+        residual_row = module.queries_keys_values(x)[0] if residual == "query" else torch.zeros(2, 4, 40, 4)
+        torch.testing.assert_close(out[:, 1], module.out_proj.bias + merge_heads(residual_row.double())[:, 1])
+
+
+@COMBINE
+@RESIDUAL
+@SHARE
+def test_every_parameter_gets_a_gradient(combine, residual, share):
+    module = build(combine=combine, residual=residual, share=share)
+    module(inputs()).square().sum().backward()
+    assert all(p.grad is not None and p.grad.abs().max() > 1e-6 for p in module.parameters())
+
+
+def test_the_parameters_of_each_choice():
+    base = {"q_proj.weight", "k_proj.weight", "query_score.weight", "key_score.weight", "out_proj.weight"}
+    for options, names in (
+        ({}, base),
+        ({"share": "none"}, base | {"v_proj.weight"}),
+        ({"share": "query-key-value"}, base - {"k_proj.weight"}),
+        ({"combine": "sum"}, base),
+        ({"combine": "concat"}, base | {"query_key_proj.weight", "key_value_proj.weight"}),
+        ({"residual": "global-query"}, base),
+    ):
+        assert set(build(bias=False, **options).state_dict()) == names
+    projections = {name for name in build().state_dict() if name.endswith("bias")}
+    assert projections == {"q_proj.bias", "k_proj.bias", "out_proj.bias"}
+
+
+def test_dropout_drops_in_training_only():
+    module = build(dropout=0.5)
+    x = inputs()
+    assert not module(x).equal(module(x))
+    module.eval()
+    torch.testing.assert_close(module(x), build()(x))
+
+
+def test_quantisation_noise_reaches_the_projections():
+    module = build(q_noise=0.5, qn_block_size=8)
+    x = inputs()
+    assert not module(x).equal(module(x))
+
+
+@pytest.mark.parametrize(("dtype", "bound"), [(torch.bfloat16, 4e-2), (torch.float16, 5e-3)], ids=["bf16", "fp16"])
+@COMBINE
+def test_half_precision_stays_near_fp32(combine, dtype, bound):
+    module, half = build(combine=combine, dtype=torch.float32), build(combine=combine, dtype=dtype)
+    x = inputs(steps=300, dtype=torch.float32).detach()
+    expected = module(x)
+    assert (half(x.to(dtype)).float() - expected).abs().max() < bound * expected.abs().max()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"combine": "max"}, "--fastformer-combine max: choose product, sum or concat"),
+        ({"residual": "key"}, "--fastformer-residual key: choose query or global-query"),
+        ({"share": "all"}, "--fastformer-share all: choose none, query-value or query-key-value"),
+        ({"heads": 3}, r"--\*-attention-heads 3: must be 1 or more and divide --\*-embed-dim 16"),
+        ({"heads": 0}, r"--\*-attention-heads 0: must be 1 or more"),
+    ],
+)
+def test_what_cannot_work_is_named(options, message):
+    with pytest.raises(ValueError, match=message):
+        build(**options)

@@ -1,0 +1,157 @@
+import itertools
+
+import pytest
+import torch
+
+from fairseq_luna.modules.fastformer_attention import FastformerAttention
+from fairseq_luna.modules.fastformer_causal_attention import FastformerCausalAttention
+from fairseq_luna.modules.fastformer_projections import COMBINE_CHOICES, RESIDUAL_CHOICES, SHARE_CHOICES
+from fairseq_luna.modules.heads import merge_heads
+from fairseq_luna.ops.fastformer_attention import naive
+
+CHOICES = [
+    dict(zip(("combine", "residual", "share"), chosen, strict=True))
+    for chosen in itertools.product(COMBINE_CHOICES, RESIDUAL_CHOICES, SHARE_CHOICES)
+]
+ALL = pytest.mark.parametrize("options", CHOICES, ids=lambda options: "-".join(options.values()))
+COMBINE = pytest.mark.parametrize("combine", COMBINE_CHOICES)
+
+
+def build(size=16, heads=4, dtype=torch.float64, seed=0, **options):
+    torch.manual_seed(seed)
+    return FastformerCausalAttention(embed_dim=size, num_heads=heads, **options).to(dtype)
+
+
+def inputs(steps=40, batch=2, size=16, dtype=torch.float64):
+    generator = torch.Generator().manual_seed(1)
+    x = torch.randn(steps, batch, size, generator=generator, dtype=torch.float64)
+    return x.to(dtype).requires_grad_()
+
+
+def scattered_padding(batch, steps):
+    mask = torch.rand(batch, steps, generator=torch.Generator().manual_seed(2)) < 0.3
+    mask[0, :4] = True
+    return mask
+
+
+@ALL
+@pytest.mark.parametrize("padded", [False, True], ids=["whole", "padded"])
+def test_equals_the_naive_form(options, padded):
+    module = build(**options)
+    x, mask = inputs(), scattered_padding(2, 40) if padded else None
+    out = module(x, padding_mask=mask)
+    q, k, v = module.queries_keys_values(x)
+    u, global_query = naive.fastformer_causal_attention(q, k, v, module.maps(), padding_mask=mask)
+    added = q if options["residual"] == "query" else global_query
+    expected = module.out_proj(merge_heads(u)) + merge_heads(added)
+    torch.testing.assert_close(out, expected)
+    wanted = [x, *module.parameters()]
+    torch.testing.assert_close(
+        torch.autograd.grad(out.square().sum(), wanted), torch.autograd.grad(expected.square().sum(), wanted)
+    )
+
+
+@ALL
+def test_generation_equals_the_whole_pass_and_follows_the_beam(options):
+    module = build(**options)
+    x, mask = inputs().detach(), scattered_padding(2, 40)
+    expected = module(x, padding_mask=mask)
+    state, order = {}, torch.tensor([0, 1])
+    for t in range(40):
+        if t in (1, 17):  # the beams change places, and later one of them is doubled
+            chosen = torch.tensor([1, 0]) if t == 1 else torch.tensor([0, 0, 1])
+            module.reorder_incremental_state(state, chosen)
+            order = order[chosen]
+        out = module(x[t : t + 1, order], padding_mask=mask[order, t : t + 1], incremental_state=state)
+        torch.testing.assert_close(out, expected[t : t + 1, order])
+
+
+def test_generation_may_take_several_steps_at_once():
+    module = build()
+    x, state = inputs().detach(), {}
+    parts = [module(part, incremental_state=state) for part in x.split([7, 1, 32])]
+    torch.testing.assert_close(torch.cat(parts), module(x))
+
+
+def test_the_generation_state_does_not_grow():
+    module = build()
+    x, state, sizes = inputs().detach(), {}, set()
+    for t in range(40):
+        module(x[t : t + 1], incremental_state=state)
+        sizes.add(sum(tensor.numel() for tensor in module.load_state(state).values()))
+    # Per sentence and head, for queries and for keys: a largest score, a denominator and a mean of D.
+    assert sizes == {2 * 4 * 2 * (1 + 1 + 4)}
+
+
+@ALL
+def test_no_step_sees_a_later_one(options):
+    module = build(**options)
+    x = inputs(steps=100)
+    (seen,) = torch.autograd.grad(module(x)[60].square().sum(), x)
+    assert seen[61:].abs().max() == 0
+    assert (seen[:61].abs().amax((1, 2)) > 0).all()
+
+
+@COMBINE
+def test_padding_changes_nothing_wherever_it_stands(combine):
+    module = build(combine=combine)
+    x, mask = inputs(), scattered_padding(2, 40)
+    out = module(x, padding_mask=mask)
+    assert torch.isfinite(out).all()
+    for row in range(2):
+        real = ~mask[row]
+        torch.testing.assert_close(out[real, row], module(x[real, row : row + 1])[:, 0])
+
+
+def test_loads_what_the_bidirectional_form_saves_and_equals_it_for_one_step():
+    torch.manual_seed(7)
+    other = FastformerAttention(embed_dim=16, num_heads=4).double()
+    module = build()
+    module.load_state_dict(other.state_dict())
+    x = inputs()
+    torch.testing.assert_close(module(x[:1]), other(x[:1]))
+    assert (module(x)[-1] - other(x)[-1]).abs().max() > 1e-4
+
+
+@pytest.mark.parametrize(("dtype", "bound"), [(torch.bfloat16, 4e-2), (torch.float16, 5e-3)], ids=["bf16", "fp16"])
+@COMBINE
+def test_half_precision_stays_near_fp32(combine, dtype, bound):
+    module, half = build(combine=combine, dtype=torch.float32), build(combine=combine, dtype=dtype)
+    x = inputs(steps=300, dtype=torch.float32).detach()
+    expected = module(x)
+    assert (half(x.to(dtype)).float() - expected).abs().max() < bound * expected.abs().max()
+    state = {}
+    steps = [half(x[t : t + 1].to(dtype), incremental_state=state).float() for t in range(50)]
+    assert (torch.cat(steps) - expected[:50]).abs().max() < bound * expected.abs().max()
+    assert {tensor.dtype for tensor in half.load_state(state).values()} == {torch.float32}
+
+
+def test_holds_at_100000_steps():
+    module = build(size=8, heads=1, dtype=torch.float32).eval()
+    x = inputs(steps=100_000, batch=1, size=8, dtype=torch.float32).detach()
+    with torch.no_grad():
+        out = module(x)
+        expected = module.double()(x.double())
+    torch.testing.assert_close(out.double(), expected, rtol=1e-4, atol=1e-5)
+
+
+@ALL
+def test_every_parameter_gets_a_gradient(options):
+    module = build(**options)
+    module(inputs()).square().sum().backward()
+    assert all(p.grad is not None and p.grad.abs().max() > 1e-6 for p in module.parameters())
+
+
+def test_dropout_drops_in_training_only_and_shows_no_step_a_later_one():
+    module = build(dropout=0.5)
+    x = inputs(steps=100)
+    assert not module(x).equal(module(x))
+    (seen,) = torch.autograd.grad(module(x)[60].square().sum(), x)
+    assert seen[61:].abs().max() == 0
+    module.eval()
+    torch.testing.assert_close(module(x), build()(x))
+
+
+def test_what_cannot_work_is_named():
+    with pytest.raises(ValueError, match="--fastformer-combine max: choose product, sum or concat"):
+        build(combine="max")

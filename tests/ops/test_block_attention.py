@@ -1,0 +1,259 @@
+import functools
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fairseq_luna.ops.block_attention import blocked, naive, recurrent
+from fairseq_luna.ops.block_partition import cut_by_number, cut_by_size
+from largest_tensor import LargestTensor
+from numeric import DTYPE_IDS, TOLERANCE, gradients, randn, random_padding
+
+SHAPES = [(1, 1, 1, 1), (2, 3, 7, 4), (2, 3, 65, 8), (3, 2, 130, 5)]
+SHAPE_IDS = [f"B{b}-H{h}-T{t}-D{d}" for b, h, t, d in SHAPES]
+LEVEL_ONE = pytest.mark.parametrize("level_one", ["attention", "mean", "sum"])
+CAUSAL = pytest.mark.parametrize("causal", [False, True], ids=["bidirectional", "causal"])
+FORM = pytest.mark.parametrize("form", [naive, blocked], ids=["naive", "blocked"])
+BLOCK_SIZE = 4
+
+
+class Second:
+    """The second level's projections: matrices, and biases but for the keys, whose softmax does not see one."""
+
+    def __init__(self, size, dtype=torch.float64, seed=9):
+        weights = [randn(size, size, seed=seed + i, grad=False) * size**-0.5 for i in range(3)]
+        self.weights = [weight.to(dtype).requires_grad_() for weight in weights]
+        self.biases = [randn(size, dtype=dtype, seed=seed + i) for i in range(2)]
+
+    def __call__(self, summaries):
+        q, k, v = (summaries @ weight for weight in self.weights)
+        return q + self.biases[0], k, v + self.biases[1]
+
+    @property
+    def parameters(self):
+        return [*self.weights, *self.biases]
+
+    def double(self):
+        """The same numbers in fp64."""
+        copy = Second(self.weights[0].shape[0])
+        copy.weights, copy.biases = ([exact(x) for x in group] for group in (self.weights, self.biases))
+        return copy
+
+
+def exact(x):
+    return x.detach().double().requires_grad_()
+
+
+def inputs(shape, dtype=torch.float64, seed=0, level_one="attention"):
+    """q, k, v of random numbers, or v alone where blocks are unordered: small for sums, so that scores are not."""
+    if level_one == "attention":
+        return [randn(*shape, dtype=dtype, seed=seed + i) for i in range(3)]
+    v = randn(*shape, seed=seed, grad=False) * (BLOCK_SIZE**-0.5 if level_one == "sum" else 1)
+    return [v.to(dtype).requires_grad_()]
+
+
+def both_levels(form, level_one):
+    """The attention of ``form`` with this level one, called alike for all of them."""
+    if level_one == "attention":
+        return form.block_attention
+    return functools.partial(form.unordered_block_attention, reduce=level_one)
+
+
+def steps_of(level_one):
+    if level_one == "attention":
+        return recurrent.block_attention_step
+    return functools.partial(recurrent.unordered_block_attention_step, reduce=level_one, block_size=BLOCK_SIZE)
+
+
+def start(level_one, v):
+    return recurrent.initial_state(v, BLOCK_SIZE if level_one == "attention" else 0)
+
+
+def no_padding(shape):
+    return torch.zeros(shape[0], shape[2], dtype=torch.bool)
+
+
+def cut(mask, causal, random=False):
+    return cut_by_size(mask, BLOCK_SIZE) if causal else cut_by_number(mask, 0, random=random)
+
+
+def assert_naive_function(args, dtype, level_one, blocks, causal):
+    """Both levels' outputs and every gradient of the blocked form are those of the naive one in fp64."""
+    second = Second(args[0].shape[-1], dtype)
+    naive_args, naive_second = [exact(x) for x in args], second.double()
+    ours = both_levels(blocked, level_one)(*args, second, blocks, causal=causal)
+    theirs = both_levels(naive, level_one)(*naive_args, naive_second, blocks, causal=causal)
+    assert all(x.dtype == dtype for x in ours)
+    pairs = list(zip(ours, theirs, strict=True))
+    wanted, naive_wanted = [*args, *second.parameters], [*naive_args, *naive_second.parameters]
+    pairs += zip(gradients(torch.cat(ours), *wanted), gradients(torch.cat(theirs), *naive_wanted), strict=True)
+    for actual, expected in pairs:
+        scale = expected.abs().max().clamp(min=1)
+        torch.testing.assert_close(actual.double() / scale, expected / scale, **TOLERANCE[dtype])
+
+
+@LEVEL_ONE
+@CAUSAL
+@pytest.mark.parametrize("padded", [False, True], ids=["whole", "padded"])
+@pytest.mark.parametrize("dtype", DTYPE_IDS, ids=DTYPE_IDS.values())
+@pytest.mark.parametrize("shape", SHAPES, ids=SHAPE_IDS)
+def test_blocked_equals_naive(shape, dtype, padded, causal, level_one):
+    mask = random_padding(shape[0], shape[2], share=0.3) if padded else no_padding(shape)
+    args = inputs(shape, dtype, level_one=level_one)
+    assert_naive_function(args, dtype, level_one, cut(mask, causal), causal)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    shape=st.tuples(*(st.integers(1, high) for high in (3, 2, 50, 6))),
+    level_one=st.sampled_from(["attention", "mean", "sum"]),
+    causal=st.booleans(),
+    random=st.booleans(),
+    share=st.sampled_from([0.0, 0.3, 0.9, 1.0]),
+    seed=st.integers(0, 1000),
+)
+def test_any_shape_cut_and_padding(shape, level_one, causal, random, share, seed):
+    mask = random_padding(shape[0], shape[2], share=share, seed=seed)
+    args = inputs(shape, seed=seed, level_one=level_one)
+    assert_naive_function(args, torch.float64, level_one, cut(mask, causal, random), causal)
+
+
+@LEVEL_ONE
+@pytest.mark.parametrize("few", [1, 3], ids=["one", "three"])
+@pytest.mark.parametrize("dtype", DTYPE_IDS, ids=DTYPE_IDS.values())
+def test_recurrent_equals_naive_a_few_steps_at_a_time(dtype, few, level_one):
+    shape = (3, 2, 39, 8)
+    args = inputs(shape, dtype, level_one=level_one)
+    second = Second(8, dtype)
+    mask = random_padding(3, 39, share=0.3)
+    mask[0, :6], mask[1, :] = True, False
+    state, outputs = start(level_one, args[-1]), []
+    for t in range(0, 39, few):
+        step = slice(t, t + few)
+        *out, state = steps_of(level_one)(*(x[:, :, step] for x in args), second, state, padding_mask=mask[:, step])
+        outputs.append(torch.stack(out))
+    expected = both_levels(naive, level_one)(*args, second, cut_by_size(mask, BLOCK_SIZE), causal=True)
+    actual = torch.cat(outputs, dim=3).masked_fill(mask[:, None, :, None], 0)
+    torch.testing.assert_close(actual, torch.stack(expected), **TOLERANCE[dtype])
+    assert state.steps.equal((~mask).sum(1))
+    assert state.block_keys.shape[2] == (~mask).sum(1).max() // BLOCK_SIZE
+
+
+@LEVEL_ONE
+@FORM
+def test_no_step_sees_a_later_one(form, level_one):
+    args = inputs((1, 2, 90, 4), level_one=level_one)
+    blocks = cut_by_size(torch.zeros(1, 90, dtype=torch.bool), BLOCK_SIZE)
+    y, z = both_levels(form, level_one)(*args, Second(4), blocks, causal=True)
+    for t in (0, 3, 4, 50, 89):
+        (seen,) = torch.autograd.grad((y[:, :, t].square() + z[:, :, t].square()).sum(), args[-1], retain_graph=True)
+        assert not seen[:, :, t + 1 :].any()
+        # Its own block up to itself, and, through summaries, all closed blocks.
+        assert (seen[:, :, : t + 1].abs().amax((0, 1, 3)) > 0).all()
+
+
+@LEVEL_ONE
+@FORM
+def test_the_first_causal_block_reads_nothing_from_the_second_level(form, level_one):
+    args = inputs((2, 2, 12, 4), level_one=level_one)
+    blocks = cut_by_size(torch.zeros(2, 12, dtype=torch.bool), BLOCK_SIZE)
+    _, z = both_levels(form, level_one)(*args, Second(4), blocks, causal=True)
+    assert not z[:, :, :BLOCK_SIZE].any() and z[:, :, BLOCK_SIZE:].abs().amin() > 0
+
+
+@LEVEL_ONE
+@CAUSAL
+@FORM
+def test_padding_changes_nothing_wherever_it_stands(form, causal, level_one):
+    args = inputs((2, 2, 60, 4), level_one=level_one)
+    mask = random_padding(2, 60, share=0.4)
+    mask[0, :5] = mask[1, -9:] = True
+    second = Second(4)
+    batch = both_levels(form, level_one)(*args, second, cut(mask, causal), causal=causal)
+    for row in range(2):
+        real = ~mask[row]
+        alone = [x[row : row + 1, :, real] for x in args]
+        blocks = cut(no_padding(alone[0].shape), causal)
+        expected = both_levels(form, level_one)(*alone, second, blocks, causal=causal)
+        for ours, theirs in zip(batch, expected, strict=True):
+            torch.testing.assert_close(ours[row : row + 1, :, real], theirs)
+            assert not ours[row][:, mask[row]].any()
+
+
+@CAUSAL
+@pytest.mark.parametrize("reduce", ["mean", "sum"])
+def test_unordered_blocks_do_not_know_the_order_of_their_steps(reduce, causal):
+    (v,) = inputs((2, 2, 64, 4), level_one=reduce)
+    blocks = cut(torch.zeros(2, 64, dtype=torch.bool), causal)
+    order = torch.argsort(blocks.block[0] + torch.rand(64, generator=torch.Generator().manual_seed(0)))
+    assert not order.equal(torch.arange(64))
+    attention = functools.partial(
+        blocked.unordered_block_attention, project=Second(4), blocks=blocks, reduce=reduce, causal=causal
+    )
+    (y, z), (y_after, z_after) = attention(v), attention(v[:, :, order])
+    torch.testing.assert_close(z_after, z)
+    # A causal step knows which steps of its block are before it; the last one of a block knows them all.
+    told = slice(BLOCK_SIZE - 1, None, BLOCK_SIZE) if causal else slice(None)
+    torch.testing.assert_close(y_after[:, :, told], y[:, :, told])
+
+
+@LEVEL_ONE
+@CAUSAL
+def test_memory_holds_no_pairs_of_steps(causal, level_one):
+    steps, size = 4096, 16
+    args = inputs((1, 1, steps, size), torch.float32, level_one=level_one)
+    blocks = cut_by_size(no_padding(args[0].shape), 16) if causal else cut_by_number(no_padding(args[0].shape), 0)
+    count, capacity = blocks.sizes.shape[1], blocks.capacity
+    with LargestTensor() as largest:
+        y, z = both_levels(blocked, level_one)(*args, Second(size, torch.float32), blocks, causal=causal)
+        (y + z).sum().backward()
+    assert largest.elements <= max(1.2 * steps * max(size, capacity), count**2)
+    assert largest.elements < steps**2 / 100
+
+
+@CAUSAL
+@FORM
+def test_dropout_drops_weights_of_both_levels_and_keeps_the_mean(form, causal):
+    args = inputs((200, 2, 30, 4))
+    args = [x[:1].expand_as(x) for x in args]
+    blocks = cut(torch.zeros(200, 30, dtype=torch.bool), causal)
+    torch.manual_seed(0)
+    whole, _ = form.block_attention(*args, Second(4), blocks, causal=causal)
+    y, z = form.block_attention(*args, Second(4), blocks, causal=causal, dropout_p=0.5)
+    assert y.std(0).amin() > 1e-4
+    assert z[:, :, BLOCK_SIZE if causal else 0 :].std(0).amin() > 1e-4
+    torch.testing.assert_close(y.mean(0), whole[0], rtol=0, atol=0.5)
+
+
+@LEVEL_ONE
+@CAUSAL
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=["fp32", "bf16", "fp16"])
+def test_precision_at_50000_steps(dtype, causal, level_one):
+    args = [x.detach() for x in inputs((1, 1, 50_000, 4), dtype, level_one=level_one)]
+    if level_one == "sum":
+        args = [x / BLOCK_SIZE for x in args]
+    mask = no_padding(args[0].shape)
+    blocks = cut_by_size(mask, 64) if causal else cut_by_number(mask, 0)
+    second = Second(4, dtype)
+    with torch.no_grad():
+        attention = both_levels(blocked, level_one)
+        expected = attention(*(x.double() for x in args), second.double(), blocks, causal=causal)
+        actual = attention(*args, second, blocks, causal=causal)
+    for ours, theirs in zip(actual, expected, strict=True):
+        error = (ours.double() - theirs).abs().max() / theirs.abs().max()
+        assert error < {torch.float32: 1e-5, torch.bfloat16: 2e-2, torch.float16: 3e-3}[dtype]
+
+
+@LEVEL_ONE
+@CAUSAL
+@FORM
+def test_a_row_of_padding_alone_gives_zeros_and_finite_gradients(form, causal, level_one):
+    args = inputs((2, 2, 9, 4), level_one=level_one)
+    mask = torch.zeros(2, 9, dtype=torch.bool)
+    mask[1] = True
+    second = Second(4)
+    y, z = both_levels(form, level_one)(*args, second, cut(mask, causal), causal=causal)
+    assert not y[1].any() and not z[1].any() and y[0].abs().max() > 0
+    for gradient in gradients(torch.cat([y, z]), *args, *second.parameters):
+        assert torch.isfinite(gradient).all()
