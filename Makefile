@@ -29,7 +29,7 @@ bench: .venv/installed
 	$(PYTHON) -m venv .venv
 	$(PIP) install --quiet 'pip<24.1; python_version < "3.11"'
 	$(PIP) install --quiet -c constraints.txt setuptools wheel cython numpy torch
-	$(PIP) install --quiet -c constraints.txt --no-build-isolation -e '.[test]'
+	$(PIP) install --quiet -c constraints.txt --no-build-isolation -e '.[test,plot]'
 	touch $@
 
 clean:

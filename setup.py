@@ -7,7 +7,7 @@ from setuptools import find_packages, setup
 setup(
     name="fairseq-luna",
     version="0.1.0",
-    description="Luna attention and the Apollo optimizer for fairseq's sequence-to-sequence models",
+    description="Luna, Fastformer and block attention, and the Apollo optimizer, for fairseq",
     long_description=Path(__file__).with_name("README.md").read_text(encoding="utf-8"),
     long_description_content_type="text/markdown",
     packages=find_packages(include=["fairseq_luna", "fairseq_luna.*"]),
@@ -21,5 +21,8 @@ setup(
         "sacrebleu>=2.3",
         "sentencepiece>=0.2",
     ],
-    extras_require={"test": ["pytest>=8", "hypothesis>=6", "ruff>=0.9", "mypy>=1.13"]},
+    extras_require={
+        "test": ["pytest>=8", "hypothesis>=6", "ruff>=0.9", "mypy>=1.13"],
+        "plot": ["matplotlib>=3.8"],
+    },
 )

@@ -1,6 +1,6 @@
 """Print how far this code is from the numbers recorded of the authors' implementations, in fp32.
 
-    python scripts/golden_errors.py
+python scripts/golden_errors.py
 """
 
 from argparse import Namespace
@@ -15,7 +15,7 @@ from torch import Tensor
 
 from fairseq_luna.models.luna import LunaModel
 from fairseq_luna.models.luna.checkpoint_names import translate
-from fairseq_luna.modules import LunaCausalAttention
+from fairseq_luna.modules import FastformerAttention, LunaCausalAttention
 from fairseq_luna.optim import Apollo
 
 GOLDEN = Path(__file__).parents[1] / "tests" / "golden"
@@ -42,6 +42,27 @@ def causal(name: str) -> Iterator[Row]:
     yield name, "attention weights", worst(weights, recorded["attn_weights"])
     expected = (recorded["grad_query"], recorded["grad_pquery"])
     yield name, "gradients of the inputs", max(map(worst, gradients, expected))
+
+
+def fastformer() -> Iterator[Row]:
+    """Fastformer's bidirectional attention; the authors' biases of the scores, which a softmax cancels, left out."""
+    names = {
+        "q_proj": "query",
+        "k_proj": "key",
+        "query_score": "query_att",
+        "key_score": "key_att",
+        "out_proj": "transform",
+    }
+    recorded = torch.load(GOLDEN / "fastformer.pt", weights_only=True)
+    module = FastformerAttention(embed_dim=recorded["embed_dim"], num_heads=recorded["num_heads"])
+    theirs = recorded["state_dict"]
+    own = ((name, *name.rsplit(".", 1)) for name in module.state_dict())
+    module.load_state_dict({name: theirs[f"{names[part]}.{kind}"] for name, part, kind in own})
+    hidden, real = recorded["hidden_states"].clone().requires_grad_(), ~recorded["padding_mask"]
+    out = module(hidden.transpose(0, 1), padding_mask=~real).transpose(0, 1)
+    (gradient,) = torch.autograd.grad(out, hidden, recorded["grad_output"])
+    yield "fastformer", "output", worst(out[real], recorded["output"][real])
+    yield "fastformer", "gradient of the input", worst(gradient[real], recorded["grad_hidden_states"][real])
 
 
 def whole_model(name: str) -> Iterator[Row]:
@@ -104,6 +125,7 @@ def rows() -> Iterator[Row]:
         yield from causal(name)
     for name in ("luna_tied", "luna_untied_prenorm_fixed", "luna_learned_pos_lnemb"):
         yield from whole_model(name)
+    yield from fastformer()
     yield from apollo()
 
 

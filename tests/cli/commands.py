@@ -21,6 +21,8 @@ FAMILIES = {
         *("--arch=luna_base_untied", "--projection-length=4", "--luna-activation=elu"),
         *("--encoder-normalize-before", "--decoder-normalize-before", *SIZES),
     ),
+    "fastformer": ("--arch=fastformer_tiny", *SIZES),
+    "block": ("--arch=block_tiny", "--decoder-block-size=3", "--random-blocks", *SIZES),
 }
 APOLLO = (
     "--criterion=label_smoothed_cross_entropy",

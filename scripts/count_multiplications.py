@@ -1,0 +1,124 @@
+"""Count the multiplications of one attention head, for full, block, Luna and Fastformer attention.
+
+    python scripts/count_multiplications.py [--png counts.png]
+
+Counted by torch's flop counter as the code runs, beside what the formulas say. Projections are left out: every
+attention has them alike. A score is one number that a softmax is taken over: it costs D multiplications to form and D
+to use. Fastformer's elementwise products, 2 n D more, are no matrix products, and so the counter does not see them.
+"""
+
+import argparse
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils.flop_counter import FlopCounterMode
+
+from fairseq_luna.ops.block_attention import block_attention
+from fairseq_luna.ops.block_partition import cut_by_number
+from fairseq_luna.ops.fastformer_attention.fused import fastformer_attention
+from fairseq_luna.ops.fastformer_attention.maps import FastformerMaps
+from fairseq_luna.ops.softmax_attention import softmax_attention
+
+SIZE, SLOTS = 64, 16
+LENGTHS = [128, 256, 512, 1024, 2048, 4096, 8192, 16384]
+
+
+class Attention(NamedTuple):
+    run: Callable[[Tensor], object]
+    scores: Callable[[int], float]  # the formula
+
+
+def full(x: Tensor) -> Tensor:
+    return softmax_attention(x, x, x)
+
+
+def block(x: Tensor) -> Tensor:
+    nothing_padded = torch.zeros(1, x.shape[2], dtype=torch.bool)
+    return block_attention(x, x, x, lambda summary: (summary, summary, summary), cut_by_number(nothing_padded, 0))[0]
+
+
+def luna(x: Tensor) -> Tensor:
+    packed = softmax_attention(x[:, :, :SLOTS], x, x)
+    return softmax_attention(x, packed, packed)
+
+
+def fastformer(x: Tensor) -> Tensor:
+    weight = torch.randn(SIZE, 1)
+    maps = FastformerMaps(
+        query_score=lambda q: (q @ weight)[..., 0],
+        key_score=lambda p: (p @ weight)[..., 0],
+        combine_key=torch.mul,
+        combine_value=torch.mul,
+    )
+    return fastformer_attention(x, x, x, maps)[0]
+
+
+def optimum(n: int) -> int:
+    """The number of blocks that costs least: where n^2 / m + m^2 is smallest."""
+    return round((n * n / 2) ** (1 / 3))
+
+
+ATTENTIONS = {
+    "full": Attention(full, lambda n: n * n),
+    "block": Attention(block, lambda n: n * n / optimum(n) + optimum(n) ** 2),
+    "luna": Attention(luna, lambda n: 2 * n * SLOTS),
+    "fastformer": Attention(fastformer, lambda n: 2 * n),
+}
+
+
+def counted(run: Callable[[Tensor], object], n: int) -> int:
+    """Multiplications of ``run`` on one head of ``n`` steps."""
+    x = torch.randn(1, 1, n, SIZE)
+    # The other kernels do the same products, but unseen by the counter.
+    with torch.no_grad(), sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
+        run(x)
+    return counter.get_total_flops() // 2
+
+
+def draw(rows: dict[str, list[int]], target: Path) -> None:
+    logging.getLogger("matplotlib").setLevel(logging.WARNING)  # importing fairseq lets every logger speak
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(figsize=(7, 4.5), layout="constrained")
+    for name, values in rows.items():
+        axes.plot(LENGTHS, values, marker="o", label=name)
+    axes.set(xscale="log", yscale="log", xlabel="length n", ylabel="multiplications of one head")
+    axes.set_xticks(LENGTHS, [str(n) for n in LENGTHS])
+    axes.grid(True, which="major", alpha=0.3)
+    axes.legend()
+    figure.savefig(target, dpi=120)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--png", type=Path, help="also draw the curves into this file")
+    args = parser.parse_args()
+
+    print(f"One head, D = {SIZE}, L = {SLOTS}; block: the optimum number of blocks m = (n^2 / 2)^(1/3)\n")
+    print("| n | m | attention | scores, formula | multiplications, formula | counted | counted / full |")
+    print("| --- | --- | --- | --- | --- | --- | --- |")
+    rows: dict[str, list[int]] = {name: [] for name in ATTENTIONS}
+    for n in LENGTHS:
+        for name, attention in ATTENTIONS.items():
+            count = counted(attention.run, n)
+            rows[name].append(count)
+            scores = attention.scores(n)
+            share = count / rows["full"][-1]
+            print(
+                f"| {n} | {optimum(n) if name == 'block' else ''} | {name} | {scores:,.0f} "
+                f"| {2 * SIZE * scores:,.0f} | {count:,} | {share:.4f} |"
+            )
+    if args.png:
+        draw(rows, args.png)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,50 @@
+"""Scoring what fairseq-generate wrote against the untouched reference file, with sacreBLEU itself.
+
+fairseq's own BLEU line is not used: it scores the binarised references, where an unknown word is rewritten.
+"""
+
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+from sacrebleu.metrics import BLEU
+
+
+class Score(NamedTuple):
+    bleu: float
+    signature: str
+    exact: int
+
+
+def hypotheses(generated: Path) -> list[str]:
+    """The best translations in the order of the test's sentences, which fairseq-generate changes."""
+    found = {}
+    for line in generated.read_text(encoding="utf-8").splitlines():
+        if line.startswith("H-"):
+            name, _, text = line.split("\t")
+            found[int(name.removeprefix("H-"))] = text
+    return [found[index] for index in sorted(found)]
+
+
+def tokens_per_second(generated: Path) -> str:
+    """What fairseq-generate says of its own speed."""
+    return re.findall(r"([\d.]+) tokens/s\)", generated.read_text(encoding="utf-8"))[-1]
+
+
+def score(translated: list[str], references: list[str]) -> Score:
+    """Raises ValueError unless every reference has its translation."""
+    if len(translated) != len(references):
+        raise ValueError(f"{len(references)} test sentences but {len(translated)} translations")
+    metric = BLEU()
+    bleu = metric.corpus_score(translated, [references]).score
+    exact = sum(ours == theirs for ours, theirs in zip(translated, references, strict=True))
+    return Score(bleu, str(metric.get_signature()), exact)
+
+
+def examples(sources: list[str], references: list[str], translated: list[str], count: int) -> list[str]:
+    """``count`` sentences from all over the test, as lines of source, reference and hypothesis."""
+    lines = []
+    for index in range(0, len(sources), max(1, len(sources) // count))[:count]:
+        lines += [f"  source     {sources[index]}", f"  reference  {references[index]}"]
+        lines += [f"  hypothesis {translated[index]}", ""]
+    return lines

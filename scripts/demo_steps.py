@@ -1,0 +1,150 @@
+"""The steps from the demo's corpus to its translations, by SentencePiece and fairseq's own commands."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import sentencepiece
+
+from demo_corpus import corpus
+from demo_recipes import Recipe
+
+USER_DIR = Path(__file__).resolve().parent.parent / "fairseq_luna"
+VOCABULARY = 1600
+_LOG_TAIL = 15
+
+
+class StepFailed(Exception):
+    """A command that the demo ran has failed; the message says which and shows the end of its log."""
+
+
+def once(what: str, target: Path, make: Callable[[Path], None]) -> None:
+    """Make ``target`` unless it is there, under another name first, so that half of it is never reused."""
+    if target.exists():
+        print(f"{what}: reusing {target}", flush=True)
+        return
+    print(f"{what}: making {target}", flush=True)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = target.with_name(target.name + ".unfinished")
+    make(unfinished)
+    unfinished.rename(target)
+
+
+def run_fairseq(command: str, arguments: list[str], log: Path, watch: Callable[[str], None] | None = None) -> None:
+    """Run ``fairseq_cli.<command>``, its whole output in ``log``, each line of it shown to ``watch``."""
+    # For matrices this small a second thread gains a third on an idle machine, and on a busy one, where each
+    # waits for the other all the time, it makes everything three times slower.
+    environment = {"OMP_NUM_THREADS": "1", **os.environ}
+    line_of_command = [sys.executable, "-m", f"fairseq_cli.{command}", *arguments]
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with (
+        log.open("a", encoding="utf-8") as file,
+        subprocess.Popen(
+            line_of_command,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            encoding="utf-8",
+            errors="replace",
+        ) as process,
+    ):
+        for line in process.stdout or ():
+            file.write(line)
+            if watch:
+                watch(line)
+    if process.returncode != 0:
+        tail = "\n".join(log.read_text(encoding="utf-8").splitlines()[-_LOG_TAIL:])
+        raise StepFailed(f"{tail}\nfairseq-{command} ended with status {process.returncode}; its output is in {log}")
+
+
+def learn_pieces(corpus_folder: Path, target: Path) -> None:
+    """One SentencePiece model for both languages; digits stay single, so that new numbers can be copied."""
+    target.mkdir(exist_ok=True)
+    sentencepiece.SentencePieceTrainer.train(
+        input=[str(corpus_folder / f"train.{language}") for language in ("en", "de")],
+        model_prefix=str(target / "joint"),
+        model_type="bpe",
+        vocab_size=VOCABULARY,
+        split_digits=True,
+        character_coverage=1.0,
+        minloglevel=2,
+    )
+
+
+def binarise(corpus_folder: Path, model: Path, target: Path) -> None:
+    """Cut the corpus into pieces and let fairseq-preprocess index them by SentencePiece's own vocabulary."""
+    processor = sentencepiece.SentencePieceProcessor(model_file=str(model))
+    target.mkdir(exist_ok=True)
+    pieces = target / "pieces"
+    pieces.mkdir(exist_ok=True)
+    for file in sorted(corpus_folder.iterdir()):
+        lines = file.read_text(encoding="utf-8").splitlines()
+        text = "".join(" ".join(processor.encode(line, out_type=str)) + "\n" for line in lines)
+        (pieces / file.name).write_text(text, encoding="utf-8")
+    # The first three are <unk>, <s> and </s>, which fairseq has of its own.
+    vocabulary = [processor.id_to_piece(index) for index in range(3, len(processor))]
+    dictionary = target / "dict.txt"
+    dictionary.write_text("".join(f"{piece} 1\n" for piece in vocabulary), encoding="utf-8")
+    arguments = ["--source-lang", "en", "--target-lang", "de", "--joined-dictionary"]
+    arguments += ["--srcdict", str(dictionary), "--destdir", str(target)]
+    for part in corpus.SIZES:
+        arguments += [f"--{part}pref", str(pieces / part)]
+    run_fairseq("preprocess", arguments, target / "preprocess.output")
+
+
+class Progress:
+    """Prints one short line for each of fairseq-train's json lines, and keeps the speeds."""
+
+    def __init__(self, max_update: int) -> None:
+        self.max_update = max_update
+        self.speeds: list[tuple[float, float]] = []
+
+    def __call__(self, line: str) -> None:
+        _, found, record = line.partition("| train_inner | {")
+        if found:
+            values = json.loads("{" + record)
+            self.speeds.append((float(values["ups"]), float(values["wps"])))
+            print(
+                f"  update {values['num_updates']:>5} of {self.max_update}: "
+                f"loss {float(values['loss']):6.3f}, "
+                f"{float(values['wps']):6.0f} target tokens/s",
+                flush=True,
+            )
+        _, found, record = line.partition("| valid | {")
+        if found:
+            print(f"  held-out perplexity {json.loads('{' + record)['valid_ppl']}", flush=True)
+
+
+def train(data: Path, folder: Path, recipe: Recipe, seed: int) -> None:
+    """Train, or go on from the last checkpoint in ``folder``, which fairseq finds by itself."""
+    progress = Progress(recipe.max_update)
+    if (folder / "checkpoint_last.pt").exists():
+        print("  going on from its last checkpoint", flush=True)
+    arguments = [str(data), "--user-dir", str(USER_DIR), "--save-dir", str(folder), *recipe.flags]
+    arguments += ["--max-update", str(recipe.max_update), "--seed", str(seed), "--no-epoch-checkpoints"]
+    arguments += ["--validate-interval", "3", "--log-format", "json", "--log-interval", "100"]
+    start = time.monotonic()
+    run_fairseq("train", arguments, folder / "train.output", progress)
+    seconds = time.monotonic() - start
+    print(f"  training took {seconds:.0f} s{progress_speed(progress)}", flush=True)
+
+
+def progress_speed(progress: Progress) -> str:
+    if not progress.speeds:
+        return ""
+    updates, tokens = (sum(values) / len(progress.speeds) for values in zip(*progress.speeds, strict=True))
+    return f" ({updates:.1f} updates and {tokens:.0f} target tokens a second)"
+
+
+def translate(data: Path, checkpoint: Path, target: Path) -> None:
+    """fairseq-generate on the held-out test; its output becomes ``target``."""
+    target.unlink(missing_ok=True)
+    arguments = [str(data), "--user-dir", str(USER_DIR), "--path", str(checkpoint), "--gen-subset", "test"]
+    # Without a limit, a model that has hardly been trained would go on to 200 words for every sentence.
+    arguments += ["--beam", "4", "--max-len-a", "1.5", "--max-len-b", "10"]
+    arguments += ["--max-tokens", "4000", "--remove-bpe", "sentencepiece"]
+    run_fairseq("generate", arguments, target)

@@ -1,0 +1,91 @@
+"""The runner: what it refuses, what it reuses, and one short demo from nothing to a score."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import demo
+import demo_score
+import demo_steps
+from demo_recipes import RECIPES
+
+DEMO = Path(demo.__file__)
+
+
+def test_an_unknown_arch_is_refused_in_one_line(capsys: pytest.CaptureFixture[str], monkeypatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["demo.py", "--arch", "lune_tiny"])
+    assert demo.main() == 2
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert shown.err == f"demo.py: --arch lune_tiny: the demo has recipes for {', '.join(RECIPES)}\n"
+
+
+def test_no_updates_are_refused_in_one_line(capsys: pytest.CaptureFixture[str], monkeypatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["demo.py", "--max-update", "0"])
+    assert demo.main() == 2
+    assert capsys.readouterr().err == "demo.py: --max-update 0: at least 1 is needed\n"
+
+
+def test_once_makes_a_thing_once(tmp_path: Path) -> None:
+    calls = []
+
+    def make(path: Path) -> None:
+        calls.append(path)
+        path.write_text("made")
+
+    for _ in range(2):
+        demo_steps.once("thing", tmp_path / "deep" / "thing", make)
+    assert len(calls) == 1
+    assert (tmp_path / "deep" / "thing").read_text() == "made"
+
+
+def test_once_does_not_keep_what_failed(tmp_path: Path) -> None:
+    def fail(path: Path) -> None:
+        path.write_text("half")
+        raise RuntimeError("no")
+
+    with pytest.raises(RuntimeError):
+        demo_steps.once("thing", tmp_path / "thing", fail)
+    assert not (tmp_path / "thing").exists()
+
+
+def test_a_failing_command_is_named_with_its_log(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    with pytest.raises(demo_steps.StepFailed, match=r"(?s)--arch.*fairseq-train ended with status 2"):
+        demo_steps.run_fairseq("train", [str(tmp_path), "--arch", "no_such_arch"], log)
+
+
+def test_hypotheses_come_in_the_order_of_the_sentences(tmp_path: Path) -> None:
+    generated = tmp_path / "generated"
+    generated.write_text("S-1\tc d\nH-1\t-0.1\tC D.\nP-1\t-0.1\nH-10\t-0.3\tZ.\nH-0\t-0.2\tA B.\n")
+    assert demo_score.hypotheses(generated) == ["A B.", "C D.", "Z."]
+
+
+def test_the_score_says_what_it_is() -> None:
+    text = ["Der alte Lehrer ruft mich am Montag an.", "Das Buch ist neu."]
+    result = demo_score.score(text, text)
+    assert result.bleu == pytest.approx(100)
+    assert result.exact == 2
+    assert "tok:13a" in result.signature
+
+
+def test_a_missing_translation_is_not_scored_over() -> None:
+    with pytest.raises(ValueError, match="2 test sentences but 1 translations"):
+        demo_score.score(["Ja."], ["Ja.", "Nein."])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("arch", RECIPES)
+def test_a_short_demo_runs_to_the_end_and_then_reuses_everything(arch: str, tmp_path: Path) -> None:
+    command = [sys.executable, str(DEMO), "--arch", arch, "--folder", "kept", "--max-update", "3"]
+    first = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert first.returncode == 0, first.stdout + first.stderr
+    assert "sacreBLEU" in first.stdout
+    assert "on 500 held-out sentences" in first.stdout
+    checkpoint = tmp_path / "kept" / f"{arch}-3-updates-seed-1" / "checkpoint_last.pt"
+    assert checkpoint.exists()
+    second = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert second.stdout.count("reusing") == 5
+    assert "making" not in second.stdout
