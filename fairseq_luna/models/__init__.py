@@ -1,5 +1,5 @@
 """The registered architectures."""
 
-from . import block, fastformer, luna
+from . import block, block_pyramid, fastformer, luna
 
-__all__ = ["block", "fastformer", "luna"]
+__all__ = ["block", "block_pyramid", "fastformer", "luna"]

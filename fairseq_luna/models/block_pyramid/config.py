@@ -1,0 +1,81 @@
+"""The pyramid's flags, and which of them cannot work."""
+
+from argparse import Namespace
+from dataclasses import make_dataclass
+from typing import Any
+
+from fairseq import utils
+from fairseq.dataclass import ChoiceEnum, FairseqDataclass
+from omegaconf import II
+
+from ...usage_error import UsageError
+from ..checks import check_heads
+from ..flat_config import OptionalInt, nested_config, option
+
+ACTIVATIONS = ChoiceEnum(utils.get_available_activation_fns())
+
+
+PYRAMID_OPTIONS = {
+    "pyramid_block_sizes": option(str, "4,8", "block sizes of the cuts that run in parallel, such as 4,8"),
+    "encoder_embed_dim": option(int, 512, "encoder embedding dimension"),
+    "encoder_ffn_embed_dim": option(int, 2048, "encoder embedding dimension for FFN"),
+    "encoder_layers": option(int, 6, "most layers of a cut; it stops where the longest text is one vector"),
+    "encoder_attention_heads": option(int, 8, "num encoder attention heads"),
+    "encoder_normalize_before": option(bool, False, "apply layernorm before each encoder block"),
+    "encoder_learned_pos": option(bool, False, "use learned positional embeddings in the encoder"),
+    "no_token_positional_embeddings": option(bool, False, "if set, disables positional embeddings"),
+    "activation_fn": option(ACTIVATIONS, "relu", "activation function to use"),
+    "dropout": option(float, 0.1, "dropout probability"),
+    "attention_dropout": option(float, 0.0, "dropout probability for attention weights"),
+    "activation_dropout": option(float, 0.0, "dropout probability after activation in FFN"),
+    "pooler_activation_fn": option(ACTIVATIONS, "tanh", "activation function of the classification head"),
+    "pooler_dropout": option(float, 0.0, "dropout probability in the classification head"),
+    "max_source_positions": option(OptionalInt, None, "longest text in tokens (default: the task's --max-positions)"),
+    # fairseq's task sets it in the model's config, which therefore must have it.
+    "max_positions": option(int, II("task.max_positions"), "most tokens of a text"),
+}
+
+PyramidConfig = make_dataclass(
+    "PyramidConfig",
+    [(name, annotation, spec) for name, (annotation, spec) in PYRAMID_OPTIONS.items()],
+    bases=(FairseqDataclass,),
+)
+
+
+def pyramid_config(cfg: Any) -> Any:
+    """fairseq's nested transformer config with the pyramid's own fields, checked.
+
+    Its ``pyramid_block_sizes`` is a list.
+
+    Args:
+        cfg: a PyramidConfig, or a namespace or DictConfig with its fields.
+
+    Raises:
+        UsageError: naming the flag, its value and the mend.
+    """
+    nested = nested_config(PyramidConfig, cfg, {"max_source_positions": "max_positions"})
+    nested.pyramid_block_sizes = block_sizes(nested.pyramid_block_sizes)
+    side = nested.encoder
+    if side.layers < 1:
+        raise UsageError(f"--encoder-layers {side.layers}: must be 1 or more")
+    if nested.max_source_positions < 1:
+        raise UsageError(f"--max-source-positions {nested.max_source_positions}: must be 1 or more")
+    check_heads("encoder_attention_heads", side.attention_heads, "encoder_embed_dim", side.embed_dim)
+    return nested
+
+
+def block_sizes(text: str) -> list[int]:
+    """``"4,8"`` as numbers; UsageError where one is none, or would not shrink anything."""
+    parts = [part.strip() for part in str(text).split(",")]
+    if not all(part.isdecimal() and int(part) >= 2 for part in parts):
+        raise UsageError(f"--pyramid-block-sizes {text}: must be numbers of 2 or more with commas between, such as 4,8")
+    return [int(part) for part in parts]
+
+
+def depth(block_size: int, cfg: Namespace) -> int:
+    """Layers of a cut: as many as bring the longest text to one vector, 1 or more, and no more than asked for."""
+    length, layers = cfg.max_source_positions, 0
+    while length > 1 and layers < cfg.encoder.layers:
+        length = -(-length // block_size)
+        layers += 1
+    return max(layers, 1)

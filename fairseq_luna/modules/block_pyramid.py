@@ -1,0 +1,36 @@
+"""Attention inside blocks alone: what a layer of the pyramid has before it replaces each block by one vector."""
+
+from fairseq.modules.fairseq_dropout import FairseqDropout
+from torch import Tensor, nn
+
+from ..ops.block_partition import Blocks
+from ..ops.block_pyramid import attention_within
+from .heads import merge_heads, split_heads
+from .projection import Projections
+
+
+class WithinBlockAttention(nn.Module):
+    """Multi-head attention of each token to the tokens of its block.
+
+    Args:
+        embed_dim: channels.
+        num_heads: attention heads.
+        dropout: probability with which an attention weight is dropped.
+    """
+
+    def __init__(self, *, embed_dim: int, num_heads: int, dropout: float = 0.0) -> None:
+        super().__init__()
+        self.num_heads = num_heads
+        self.dropout_module = FairseqDropout(dropout, module_name=type(self).__name__)
+        new = Projections(size=embed_dim, bias=True, q_noise=0.0, qn_block_size=8)
+        self.q_proj = new.input()
+        self.k_proj = new.input()
+        self.v_proj = new.input()
+        self.out_proj = new.output()
+
+    def forward(self, x: Tensor, *, blocks: Blocks) -> Tensor:
+        """``x (T, B, C)``, cut into ``blocks``, to the same; without meaning, but finite, at padding."""
+        dropout = self.dropout_module
+        dropout_p = dropout.p if dropout.training or dropout.apply_during_inference else 0.0
+        q, k, v = (split_heads(proj(x), self.num_heads) for proj in (self.q_proj, self.k_proj, self.v_proj))
+        return self.out_proj(merge_heads(attention_within(q, k, v, blocks, dropout_p=dropout_p)))

@@ -1,0 +1,132 @@
+import math
+from itertools import pairwise
+
+import pytest
+import torch
+
+from fairseq_luna.modules.block_pyramid import WithinBlockAttention
+from fairseq_luna.ops.block_pyramid import block_means, cut_to_shrink
+
+SIZE, HEADS, STEPS = 16, 4, 30
+
+
+def build(dtype=torch.float64, seed=0, **options):
+    torch.manual_seed(seed)
+    return WithinBlockAttention(embed_dim=SIZE, num_heads=HEADS, **options).to(dtype)
+
+
+def inputs(steps=STEPS, batch=3, dtype=torch.float64):
+    generator = torch.Generator().manual_seed(1)
+    return torch.randn(steps, batch, SIZE, generator=generator, dtype=torch.float64).to(dtype).requires_grad_()
+
+
+def no_padding(steps=STEPS, batch=3):
+    return torch.zeros(batch, steps, dtype=torch.bool)
+
+
+def mixed_padding():
+    """Left, right, and scattered."""
+    mask = no_padding()
+    mask[0, :13] = mask[1, -5:] = True
+    mask[2] = torch.rand(STEPS, generator=torch.Generator().manual_seed(2)) < 0.4
+    return mask
+
+
+def bounds(length, block_size):
+    """Where equal blocks begin and end: position p of n is in block floor(p m / n)."""
+    count = math.ceil(length / block_size)
+    starts = [math.ceil(i * length / count) for i in range(count + 1)]
+    return list(pairwise(starts))
+
+
+def by_loops(module, x, mask, block_size):
+    """Each sentence's attention ``(n, C)`` and its blocks' means ``(m, C)``, a block and a head at a time."""
+    results = []
+    for row in range(mask.shape[0]):
+        own = x[~mask[row], row]
+        outs = []
+        for start, end in bounds(len(own), block_size):
+            block = own[start:end]
+            q, k, v = (
+                proj(block).view(-1, HEADS, SIZE // HEADS) for proj in (module.q_proj, module.k_proj, module.v_proj)
+            )
+            heads = [(q[:, h] @ k[:, h].T / math.sqrt(SIZE // HEADS)).softmax(-1) @ v[:, h] for h in range(HEADS)]
+            outs.append(module.out_proj(torch.cat(heads, dim=-1)))
+        results.append((torch.cat(outs), torch.stack([out.mean(0) for out in outs])))
+    return results
+
+
+@pytest.mark.parametrize("block_size", [1, 4, 7, 1000])
+@pytest.mark.parametrize("padded", [False, True], ids=["whole", "padded"])
+def test_equals_loops_over_sentences_and_blocks(block_size, padded):
+    module, x = build(), inputs()
+    mask = mixed_padding() if padded else no_padding()
+    blocks = cut_to_shrink(mask, block_size)
+    out = module(x, blocks=blocks)
+    means, means_mask = block_means(out, blocks)
+    expected = by_loops(module, x, mask, block_size)
+    total = expected_total = 0
+    for row, (attended, summaries) in enumerate(expected):
+        torch.testing.assert_close(out[~mask[row], row], attended)
+        torch.testing.assert_close(means[~means_mask[row], row], summaries)
+        total = total + means[~means_mask[row], row].square().sum()
+        expected_total = expected_total + summaries.square().sum()
+    wanted = [x, *module.parameters()]
+    torch.testing.assert_close(torch.autograd.grad(total, wanted), torch.autograd.grad(expected_total, wanted))
+
+
+@pytest.mark.parametrize("block_size", [2, 3, 8])
+def test_lengths_shrink_by_the_block_size(block_size):
+    mask = mixed_padding()
+    lengths, steps = (~mask).sum(1), STEPS
+    x = inputs().detach()
+    while steps > 1:
+        blocks = cut_to_shrink(mask, block_size)
+        assert blocks.sizes.max() <= block_size
+        full = blocks.sizes[0][blocks.sizes[0] > 0]
+        assert full.max() - full.min() <= 1
+        x, mask = block_means(x, blocks)
+        lengths, steps = -(-lengths // block_size), -(-steps // block_size)
+        assert x.shape[0] == steps
+        assert (~mask).sum(1).equal(lengths)
+
+
+def test_one_vector_stays_itself():
+    x = inputs(steps=1)
+    means, mask = block_means(x, cut_to_shrink(no_padding(steps=1), 4))
+    torch.testing.assert_close(means, x)
+    assert not mask.any()
+
+
+def test_a_sentence_of_padding_alone_is_one_zero():
+    blocks = cut_to_shrink(~no_padding(), 4)
+    x = inputs()
+    assert torch.isfinite(build()(x, blocks=blocks)).all()
+    means, mask = block_means(x, blocks)
+    assert (~mask).sum(1).tolist() == [1, 1, 1]
+    assert means.abs().max() == 0
+
+
+def test_every_parameter_gets_a_gradient():
+    module, x = build(), inputs()
+    (module(x, blocks=cut_to_shrink(mixed_padding(), 4)) * torch.randn(x.shape, dtype=x.dtype)).sum().backward()
+    for name, parameter in module.named_parameters():
+        assert parameter.grad is not None and parameter.grad.abs().max() > 0, name
+
+
+def test_dropout_is_for_training_alone():
+    module, undropped, blocks = build(dropout=0.5), build(), cut_to_shrink(no_padding(), 4)
+    x = inputs().detach()
+    assert (module(x, blocks=blocks) - undropped(x, blocks=blocks)).abs().max() > 1e-3
+    torch.testing.assert_close(module.eval()(x, blocks=blocks), undropped(x, blocks=blocks))
+    module.dropout_module.apply_during_inference = True
+    assert (module(x, blocks=blocks) - undropped(x, blocks=blocks)).abs().max() > 1e-3
+
+
+@pytest.mark.parametrize(("dtype", "bound"), [(torch.bfloat16, 4e-2), (torch.float16, 5e-3)], ids=["bf16", "fp16"])
+def test_half_precision_stays_near_fp32(dtype, bound):
+    x, blocks = inputs(steps=3000, batch=1, dtype=torch.float32).detach(), cut_to_shrink(no_padding(3000, 1), 500)
+    expected, _ = block_means(build(torch.float32)(x, blocks=blocks), blocks)
+    out, _ = block_means(build(dtype)(x.to(dtype), blocks=blocks), blocks)
+    assert out.dtype == dtype
+    assert (out.float() - expected).abs().max() < bound * expected.abs().max()
