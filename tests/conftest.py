@@ -1,3 +1,8 @@
+import os
+
+# Models this small gain nothing from a second thread, and lose much where another process wants it too. Before torch.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 import pytest
 
 

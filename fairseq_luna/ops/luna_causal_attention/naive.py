@@ -44,7 +44,7 @@ def luna_causal_attention(
         ``y (B, H, T, D)`` and the unpack weights ``U (B, H, T, L)`` before dropout, in the dtype of ``q``;
         sums are kept in fp32 when ``q`` is half precision.
     """
-    batch, heads, steps, size = q.shape
+    batch, heads, _, size = q.shape
     slots = pq.shape[2]
     dtype = accumulation_dtype(q)
     scale = 1 / math.sqrt(size)
@@ -53,16 +53,15 @@ def luna_causal_attention(
     mean_k, mean_v = pack.new_zeros(batch, heads, size, slots), pack.new_zeros(batch, heads, slots, size)
     count = pack.new_zeros(batch, 1, 1, 1)
     scores, means = [], []
-    for t in range(steps):
+    for t, (pack_t, q_t, k_t, v_t) in enumerate(zip(*(x.to(dtype).unbind(2) for x in (pack, q, k, v)), strict=True)):
         real = torch.ones_like(count)
         if padding_mask is not None:
             real = (~padding_mask[:, t]).to(dtype).view(batch, 1, 1, 1)
         count = count + real
         weight = real / count.clamp(min=1)
-        pack_t, k_t, v_t = (x[:, :, t].to(dtype) for x in (pack, k, v))
         mean_k = mean_k + weight * (k_t[..., :, None] * pack_t[..., None, :] - mean_k)
         mean_v = mean_v + weight * (pack_t[..., :, None] * v_t[..., None, :] - mean_v)
-        scores.append((q[:, :, t, None].to(dtype) @ mean_k)[:, :, 0] * scale)
+        scores.append((q_t[:, :, None] @ mean_k)[:, :, 0] * scale)
         means.append(mean_v)
     score = torch.stack(scores, dim=2)
     if packed_padding_mask is not None:

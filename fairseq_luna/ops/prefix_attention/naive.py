@@ -24,18 +24,16 @@ def prefix_attention(q: Tensor, k: Tensor, v: Tensor, *, padding_mask: Tensor | 
     Returns:
         ``(B, H, T, E)`` in the dtype of ``q``; summed in fp32 when ``q`` is half precision.
     """
-    batch, heads, steps, _ = q.shape
+    batch, heads = q.shape[:2]
     dtype = accumulation_dtype(q)
     mean = q.new_zeros(batch, heads, k.shape[-1], v.shape[-1], dtype=dtype)
     count = q.new_zeros(batch, 1, 1, 1, dtype=dtype)
     outputs = []
-    for t in range(steps):
-        if padding_mask is None:
-            real = torch.ones_like(count)
-        else:
+    for t, (q_t, k_t, v_t) in enumerate(zip(*(x.to(dtype).unbind(2) for x in (q, k, v)), strict=True)):
+        real = torch.ones_like(count)
+        if padding_mask is not None:
             real = (~padding_mask[:, t]).to(dtype).view(batch, 1, 1, 1)
         count = count + real
-        product = k[:, :, t, :, None].to(dtype) * v[:, :, t, None, :].to(dtype)
-        mean = mean + real * (product - mean) / count.clamp(min=1)
-        outputs.append(q[:, :, t, None, :].to(dtype) @ mean)
-    return torch.cat(outputs, dim=2).to(q.dtype)
+        mean = mean + real * (k_t[..., :, None] * v_t[..., None, :] - mean) / count.clamp(min=1)
+        outputs.append((q_t[:, :, None] @ mean)[:, :, 0])
+    return torch.stack(outputs, dim=2).to(q.dtype)
