@@ -17,6 +17,9 @@ class SelfAttentionEncoderLayer(ResidualLayer):
         self_attn: called with ``x (T, B, C)`` and ``padding_mask (B, T)``, True = padding; gives ``(T, B, C)``.
     """
 
+    # fairseq 0.12.2's encoder asks its layers so whether they take its fast path for softmax attention.
+    load_to_BT = False
+
     def __init__(self, cfg: Any, self_attn: nn.Module) -> None:
         super().__init__(cfg, cfg.encoder)
         self.self_attn = self_attn
