@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fairseq_luna.optim.apollo_update import BOUND, DEFAULT_DECAY, STATE, update
+from .apollo_update import BOUND, DEFAULT_DECAY, STATE, update
 
 DECAY_TYPES = ("L2", "decoupled", "stable")
 HALF = (torch.float16, torch.bfloat16)
