@@ -4,7 +4,7 @@ from typing import Any
 
 import torch
 from fairseq.models.transformer import TransformerEncoderBase
-from fairseq.modules import FairseqDropout, LayerNorm, SinusoidalPositionalEmbedding
+from fairseq.modules import LayerNorm, SinusoidalPositionalEmbedding
 from torch import Tensor, nn
 
 from ..word_dropout import WordDropout
@@ -27,7 +27,6 @@ class LunaEncoder(TransformerEncoderBase):
         super().__init__(cfg, dictionary, embed_tokens)
         size = embed_tokens.embedding_dim
         self.word_dropout = WordDropout(cfg.word_dropout)
-        self.packed_dropout = FairseqDropout(cfg.dropout, module_name=type(self).__name__)
         self.fix_projection_length: bool = cfg.fix_projection_length
         self.packed_embeddings = nn.Parameter(torch.empty(cfg.projection_length, size))
         nn.init.normal_(self.packed_embeddings, std=size**-0.5)
@@ -65,7 +64,7 @@ class LunaEncoder(TransformerEncoderBase):
             packed = packed + self.packed_positions[:slots]
         if self.layernorm_packed_embedding is not None:
             packed = self.layernorm_packed_embedding(packed)
-        return self.packed_dropout(packed[:, None].expand(-1, batch, -1)), padding_mask
+        return self.dropout_module(packed[:, None].expand(-1, batch, -1)), padding_mask
 
     def forward_scriptable(
         self,

@@ -50,7 +50,7 @@ def pack_weights(pq: Tensor, pk: Tensor, activation: str) -> Tensor:
 
 
 def unpack_weights(scores: Tensor, packed_padding_mask: Tensor | None) -> Tensor:
-    """Softmax over the slots that are not padding, in fp32 for half precision: ``(B, H, T, L)``."""
+    """Softmax of ``scores (B, H, T, L)`` over the slots that are not padding: the same shape."""
     if packed_padding_mask is not None:
         scores = scores.masked_fill(packed_padding_mask[:, None, None, :], float("-inf"))
     return scores.softmax(-1)
