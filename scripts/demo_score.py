@@ -9,6 +9,8 @@ from typing import NamedTuple
 
 from sacrebleu.metrics import BLEU
 
+from scoring.generated import by_number
+
 
 class Score(NamedTuple):
     bleu: float
@@ -18,11 +20,7 @@ class Score(NamedTuple):
 
 def hypotheses(generated: Path) -> list[str]:
     """The best translations in the order of the test's sentences, which fairseq-generate changes."""
-    found = {}
-    for line in generated.read_text(encoding="utf-8").splitlines():
-        if line.startswith("H-"):
-            name, _, text = line.split("\t")
-            found[int(name.removeprefix("H-"))] = text
+    found = by_number([generated], "H")
     return [found[index] for index in sorted(found)]
 
 

@@ -1,0 +1,104 @@
+"""The arithmetic mean of models, with two of them in memory at a time however many there are."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from averaging.problem import CannotAverage
+from averaging.reading import architecture, load
+
+Weights = dict[str, Tensor]
+
+
+def average(paths: Sequence[Path]) -> dict[str, Any]:
+    """The last checkpoint of ``paths`` with the mean of all models in its place, to be saved with torch.save.
+
+    Sums are kept in fp64, or in fp32 for half precision, and a mean has the dtype of what it is of. Integers and truth
+    values (counters, masks) are the last checkpoint's. Tensors that share their memory go on sharing it. The
+    optimizer's state is left out, and ``extra_state["averaged_checkpoints"]`` names the files.
+
+    Args:
+        paths: at least one, each once.
+
+    Raises:
+        CannotAverage: a file cannot be read, or its model is another than that of the first.
+    """
+    if not paths:
+        raise CannotAverage("there are no checkpoints to average")
+    for number, path in enumerate(paths):
+        state = load(path)
+        model = state.pop("model")
+        if number == 0:
+            outline, shared, settings = _outline(model), _shared(model), architecture(state)
+            sums = {name: model[name].to(_wide(model[name]), copy=True) for name in shared if shared[name] == name}
+        else:
+            _check_settings(path, architecture(state), paths[0], settings)
+            _check_outline(path, _outline(model), paths[0], outline)
+            _check_shared(path, model, paths[0], shared)
+            for name, total in sums.items():
+                _add(total, model[name])
+        del model  # before the next is loaded
+    means = {name: _divided(sums.pop(name), len(paths), outline[name][1]) for name in list(sums)}
+    state["model"] = {name: means[shared[name]] for name in outline}
+    extra_state = state.get("extra_state") or {}
+    state["extra_state"] = {**extra_state, "averaged_checkpoints": [str(path) for path in paths]}
+    return state
+
+
+def _wide(weight: Tensor) -> torch.dtype:
+    if not weight.is_floating_point():
+        return weight.dtype
+    return torch.float32 if weight.dtype in (torch.float16, torch.bfloat16) else torch.float64
+
+
+def _add(total: Tensor, weight: Tensor) -> None:
+    if total.is_floating_point():
+        total.add_(weight)
+    else:
+        total.copy_(weight)
+
+
+def _divided(total: Tensor, count: int, dtype: torch.dtype) -> Tensor:
+    return total.div_(count).to(dtype) if total.is_floating_point() else total
+
+
+def _outline(model: Weights) -> dict[str, tuple[tuple[int, ...], torch.dtype]]:
+    return {name: (tuple(weight.shape), weight.dtype) for name, weight in model.items()}
+
+
+def _shared(model: Weights) -> dict[str, str]:
+    """For each name the first name of the same tensor in memory: its own, unless weights are tied."""
+    first: dict[Any, str] = {}
+    return {name: first.setdefault(_place(weight), name) for name, weight in model.items()}
+
+
+def _place(weight: Tensor) -> tuple[Any, ...]:
+    return weight.data_ptr(), weight.dtype, tuple(weight.shape), weight.stride()
+
+
+def _check_settings(path: Path, ours: dict[str, Any], first: Path, theirs: dict[str, Any]) -> None:
+    for name in sorted(ours.keys() | theirs.keys()):
+        if ours.get(name) != theirs.get(name):
+            flag = "arch" if name == "_name" else name.replace("_", "-")
+            raise CannotAverage(f"{path}: its --{flag} is {ours.get(name)}, and {theirs.get(name)} in {first}")
+
+
+def _check_outline(path: Path, ours: dict[str, Any], first: Path, theirs: dict[str, Any]) -> None:
+    for name in dict.fromkeys([*theirs, *ours]):
+        if name not in ours or name not in theirs:
+            here, there = (path, first) if name in ours else (first, path)
+            raise CannotAverage(f"{path}: other weights than in {first}: {name} is in {here} and not in {there}")
+        for what, mine, other in zip(("shape", "dtype"), ours[name], theirs[name], strict=True):
+            if mine != other:
+                raise CannotAverage(f"{path}: {name} has {what} {mine}, and {other} in {first}")
+
+
+def _check_shared(path: Path, model: Weights, first: Path, shared: dict[str, str]) -> None:
+    """Raises CannotAverage where tensors that are one in the first checkpoint are two here."""
+    for name, other in shared.items():
+        same = _place(model[name]) == _place(model[other])
+        if not same and not torch.equal(model[name], model[other]):
+            raise CannotAverage(f"{path}: {name} and {other} differ, and are one tensor in {first}")

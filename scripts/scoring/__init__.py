@@ -1,0 +1,1 @@
+"""From what fairseq-generate wrote to scores against the untouched reference."""

@@ -1,0 +1,90 @@
+"""Reading what fairseq-generate (or fairseq-interactive) wrote: its output, or the file in --results-path.
+
+For each sentence it writes H-, the model's own tokens, and D-, what its --bpe and --tokenizer make of them: the text as
+a reader wants it. Without those flags both are the same. T- lines are not read: they are the binarised reference, in
+which unknown words are rewritten; scores are taken against the untouched file.
+"""
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from scoring import pieces
+from scoring.problem import CannotScore, lines_of
+
+_HYPOTHESIS = re.compile(r"([HD])-(\d+)(?:\t|$)")
+
+
+class Generated(NamedTuple):
+    """The translations in the order of the test's sentences, pieces joined.
+
+    Args:
+        tokens: from the H- lines.
+        text: from the D- lines, or the H- lines of a fairseq that writes no others.
+    """
+
+    tokens: list[str]
+    text: list[str]
+
+
+def read_generated(*shards: Path, remove_bpe: str = pieces.AUTO) -> list[str]:
+    """The translations of one system in the order of the test's sentences, as :func:`read_both` has its ``text``."""
+    return read_both(shards, remove_bpe).text
+
+
+def read_both(shards: Sequence[Path], remove_bpe: str = pieces.AUTO) -> Generated:
+    """Read one system's output, in one file or several, in any order and among lines of a log.
+
+    Args:
+        shards: files that together have every sentence once.
+        remove_bpe: one of ``pieces.CHOICES``.
+
+    Raises:
+        CannotScore: no hypotheses, a sentence that is missing or there twice, a broken line, an unreadable file.
+    """
+    hypotheses, detokenised = by_number(shards, "H"), by_number(shards, "D")
+    named = ", ".join(map(str, shards))
+    if not hypotheses and not detokenised:
+        raise CannotScore(f"{named}: no H- or D- lines; give the output of fairseq-generate, run without --quiet")
+    if hypotheses and detokenised and hypotheses.keys() != detokenised.keys():
+        number = min(hypotheses.keys() ^ detokenised.keys())
+        raise CannotScore(
+            f"{named}: sentence {number} has no {'D' if number in hypotheses else 'H'}- line; is it cut off?"
+        )
+    tokens = pieces.join(_in_order(hypotheses or detokenised, named), remove_bpe)
+    text = pieces.join(_in_order(detokenised or hypotheses, named), remove_bpe)
+    return Generated(tokens, text)
+
+
+def by_number(shards: Sequence[Path], kind: str) -> dict[int, str]:
+    """The lines of one ``kind``, ``H`` or ``D``, by their sentences' numbers, just as they were written."""
+    found: dict[int, str] = {}
+    for shard in shards:
+        for place, line in enumerate(lines_of(shard), 1):
+            mark = _HYPOTHESIS.match(line)
+            if not mark or mark[1] != kind:
+                continue
+            number, fields = int(mark[2]), line.split("\t", 2)
+            if len(fields) < 3:
+                raise CannotScore(f"{shard}, line {place}: '{line}' is cut off; translate again")
+            if number in found:
+                raise CannotScore(
+                    f"{shard}, line {place}: {kind}-{number} is there a second time; "
+                    "give each shard once, of one system, made with --nbest 1"
+                )
+            found[number] = fields[2]
+    return found
+
+
+def _in_order(found: dict[int, str], named: str) -> list[str]:
+    ordered = sorted(found)
+    missing = ordered[-1] + 1 - len(ordered)
+    if missing:
+        first = next(index for index, number in enumerate(ordered) if index != number)
+        more = f" and {missing - 1:,} more" if missing > 1 else ""
+        raise CannotScore(
+            f"{named}: sentence {first}{more} of {ordered[-1] + 1:,} missing; give all shards, translated "
+            "without --skip-invalid-size-inputs-valid-test and with --user-dir"
+        )
+    return [found[number] for number in ordered]

@@ -1,0 +1,115 @@
+"""sacreBLEU, chrF, tokenised BLEU and compound-split BLEU of one system, all four computed by sacreBLEU."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sacrebleu.metrics import BLEU, CHRF
+
+from scoring.problem import CannotScore
+from scoring.tokens import split_compounds, tokenise
+
+# newstest2014 English-German in full, and as the WMT14 organisers filtered it for judging.
+_NEWSTEST2014 = {3003, 2737}
+
+
+@dataclass(frozen=True)
+class Measure:
+    """One score in percent with what it is.
+
+    Args:
+        name: for people.
+        score: from 0 to 100.
+        signature: sacreBLEU's.
+        hypothesis_length: in the tokens that were scored; None for chrF, as what follows.
+        reference_length: the same.
+        brevity_penalty: from 0 to 1.
+    """
+
+    name: str
+    score: float
+    signature: str
+    hypothesis_length: int | None = None
+    reference_length: int | None = None
+    brevity_penalty: float | None = None
+
+
+@dataclass(frozen=True)
+class Scores:
+    """What :func:`score` finds for one system; ``sentences`` is how many were scored."""
+
+    sentences: int
+    bleu: Measure
+    chrf: Measure
+    tokenised_bleu: Measure
+    compound_split_bleu: Measure
+
+    @property
+    def measures(self) -> tuple[Measure, ...]:
+        return (self.bleu, self.chrf, self.tokenised_bleu, self.compound_split_bleu)
+
+
+def score(
+    hypotheses: Sequence[str],
+    references: Sequence[str],
+    *,
+    language: str | None = None,
+    tokens: tuple[Sequence[str], Sequence[str]] | None = None,
+    lowercase: bool = False,
+) -> Scores:
+    """Score detokenised text.
+
+    Tokenised BLEU is multi-bleu.perl's: over tokens between spaces, 0 where no n-gram of some length matches.
+
+    Args:
+        hypotheses: one for each reference, in its order.
+        references: untouched.
+        language: for Moses, which makes the tokens of both sides if ``tokens`` are not given; None: text as it stands.
+        tokens: of the hypotheses and the references.
+        lowercase: score lower-cased text.
+
+    Raises:
+        CannotScore: there is nothing, or not a hypothesis for every reference.
+    """
+    check_counts(len(hypotheses), len(references))
+    if tokens is not None or language is None:
+        made, (ours, theirs) = "as it stands", tokens or (hypotheses, references)
+        check_counts(len(ours), len(theirs))
+    else:
+        made, ours, theirs = f"Moses, {language}", tokenise(hypotheses, language), tokenise(references, language)
+    chrf = CHRF(lowercase=lowercase)
+    result = chrf.corpus_score(hypotheses, [references])
+    return Scores(
+        sentences=len(references),
+        bleu=_bleu("sacreBLEU", BLEU(lowercase=lowercase, force=True), hypotheses, references),
+        chrf=Measure(result.name, result.score, str(chrf.get_signature())),
+        tokenised_bleu=_bleu(f"tokenised BLEU ({made})", _multi_bleu(lowercase), ours, theirs),
+        compound_split_bleu=_bleu(
+            f"compound-split BLEU ({made})",
+            _multi_bleu(lowercase),
+            [split_compounds(line) for line in ours],
+            [split_compounds(line) for line in theirs],
+        ),
+    )
+
+
+def check_counts(hypotheses: int, references: int) -> None:
+    """Raises CannotScore unless both are the same number, and not 0."""
+    if hypotheses != references:
+        hint = ""
+        if {hypotheses, references} == _NEWSTEST2014:
+            hint = (
+                ": newstest2014 has 3,003 sentences in full and 2,737 filtered, with other scores; "
+                "translate and score the same one"
+            )
+        raise CannotScore(f"{hypotheses:,} hypotheses but {references:,} references{hint}")
+    if not references:
+        raise CannotScore("there are no sentences to score")
+
+
+def _multi_bleu(lowercase: bool) -> BLEU:
+    return BLEU(lowercase=lowercase, tokenize="none", smooth_method="none", force=True)
+
+
+def _bleu(name: str, metric: BLEU, hypotheses: Sequence[str], references: Sequence[str]) -> Measure:
+    result = metric.corpus_score(hypotheses, [references])
+    return Measure(name, result.score, str(metric.get_signature()), result.sys_len, result.ref_len, result.bp)

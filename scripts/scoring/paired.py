@@ -1,0 +1,71 @@
+"""Is one system better than another, or was it luck with these sentences? sacreBLEU's paired bootstrap."""
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+from unittest.mock import patch
+
+from sacrebleu.metrics import BLEU, CHRF
+from sacrebleu.significance import PairedTest
+
+SAMPLES = 1000
+SEED = 12345  # sacreBLEU's own
+
+
+class Compared(NamedTuple):
+    """One system by one measure.
+
+    Args:
+        system: its name.
+        measure: sacreBLEU's name of it.
+        score: of all sentences.
+        mean: of the resampled tests.
+        interval: half of the 95 % confidence interval around ``mean``.
+        p: how likely so large a difference from the baseline would be by chance; None for the baseline.
+        signature: sacreBLEU's.
+    """
+
+    system: str
+    measure: str
+    score: float
+    mean: float
+    interval: float
+    p: float | None
+    signature: str
+
+
+def paired_bootstrap(
+    systems: Mapping[str, Sequence[str]],
+    references: Sequence[str],
+    *,
+    samples: int = SAMPLES,
+    seed: int = SEED,
+    lowercase: bool = False,
+) -> list[Compared]:
+    """Compare every system with the first by BLEU and chrF2.
+
+    Args:
+        systems: detokenised hypotheses by name, the baseline first.
+        references: untouched, one for each hypothesis.
+        samples: how many tests are drawn.
+        seed: above 0, which sacreBLEU would take for none.
+        lowercase: score lower-cased text.
+    """
+    # There is no argument for the seed.
+    with patch.dict(os.environ, SACREBLEU_SEED=str(seed)):
+        metrics = {"BLEU": BLEU(lowercase=lowercase, force=True), "chrF": CHRF(lowercase=lowercase)}
+        test = PairedTest(list(systems.items()), metrics, [references], test_type="bs", n_samples=samples)
+        signatures, results = test()
+    return [
+        Compared(
+            system,
+            measure,
+            float(found.score),
+            float(found.mean),
+            float(found.ci),
+            None if found.p_value is None else float(found.p_value),
+            str(signatures[measure]),
+        )
+        for measure in signatures
+        for system, found in zip(systems, results[measure], strict=True)
+    ]

@@ -1,0 +1,45 @@
+"""Scores as lines for people, and as JSON for programs."""
+
+import dataclasses
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from scoring.measures import Scores
+from scoring.paired import Compared
+
+
+def lines_of_scores(name: str, scores: Scores) -> list[str]:
+    """Each score with its signature, and how long both sides were."""
+    lines = [f"{name}: {scores.sentences:,} sentences"]
+    for measure in scores.measures:
+        lines.append(f"  {measure.score:6.2f}  {measure.name}  {measure.signature}")
+        if measure.hypothesis_length is not None:
+            lines.append(
+                f"          hypotheses {measure.hypothesis_length:,} tokens, references "
+                f"{measure.reference_length:,}, brevity penalty {measure.brevity_penalty:.3f}"
+            )
+    return lines
+
+
+def lines_of_comparison(compared: Sequence[Compared]) -> list[str]:
+    """A table for each measure, the baseline first."""
+    lines = [f"paired bootstrap against {compared[0].system}: score, mean and 95 % interval of the drawn tests"]
+    for measure, signature in {row.measure: row.signature for row in compared}.items():
+        lines.append(f"  {measure}  {signature}")
+        for row in (row for row in compared if row.measure == measure):
+            chance = "baseline" if row.p is None else f"p = {row.p:.4f}"
+            lines.append(f"    {row.score:6.2f}  {row.mean:6.2f} ± {row.interval:.2f}  {chance:10}  {row.system}")
+    return lines
+
+
+def write_json(file: Path, reference: Path, scores: Mapping[str, Scores], compared: Sequence[Compared]) -> None:
+    """Everything that the lines say, under the dataclasses' own names; ``file`` is replaced when it is whole."""
+    content = {
+        "reference": str(reference),
+        "systems": {name: dataclasses.asdict(found) for name, found in scores.items()},
+        "paired_bootstrap": [row._asdict() for row in compared],
+    }
+    unfinished = file.with_name(file.name + ".unfinished")
+    unfinished.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    unfinished.replace(file)

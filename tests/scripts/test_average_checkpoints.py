@@ -1,0 +1,312 @@
+"""The mean of checkpoints that were really trained, what it is refused for, and that nothing in a file is run."""
+
+import re
+import weakref
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from commands import APOLLO, FAMILIES, generate, train
+from torch import Tensor
+
+import average_checkpoints
+from average_checkpoints import average, last
+from averaging import mean
+from averaging.problem import CannotAverage
+from fairseq_luna import host  # noqa: F401 (torch.load of fairseq's checkpoints)
+
+_TRANSFORMER = (
+    *("--arch=transformer", "--encoder-layers=1", "--decoder-layers=1", "--encoder-embed-dim=16"),
+    *("--encoder-ffn-embed-dim=16", "--encoder-attention-heads=2", "--decoder-attention-heads=2"),
+    # fairseq 0.12.2 cannot translate a batch of several lengths without it under this torch.
+    "--encoder-normalize-before",
+    "--share-all-embeddings",
+)
+
+
+def train_three(data: str, folder: Path, *flags: str) -> list[Path]:
+    """Checkpoints after 2, 4 and 6 updates."""
+    train(data, folder, *flags, *APOLLO, "--max-update=6", "--save-interval-updates=2", "--disable-validation")
+    return last(folder, 3, by_updates=True)
+
+
+@pytest.fixture(scope="module")
+def trained(tiny_data: str, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], list[Path]]:
+    """Three checkpoints of a family, trained once."""
+    made: dict[str, list[Path]] = {}
+
+    def of(family: str) -> list[Path]:
+        if family not in made:
+            flags = FAMILIES.get(family, _TRANSFORMER)
+            made[family] = train_three(tiny_data, tmp_path_factory.mktemp(family), *flags)
+        return made[family]
+
+    return of
+
+
+@pytest.fixture
+def three(trained: Callable[[str], list[Path]]) -> list[Path]:
+    return trained("luna")
+
+
+def read(path: Path) -> dict[str, Any]:
+    return torch.load(path, weights_only=True)
+
+
+def rewritten(path: Path, target: Path, change: Callable[[dict[str, Any]], object]) -> Path:
+    """A copy of a checkpoint with something changed in it."""
+    state = read(path)
+    change(state)
+    torch.save(state, target)
+    return target
+
+
+def expected_mean(paths: list[Path]) -> dict[str, Tensor]:
+    models = [read(path)["model"] for path in paths]
+    return {
+        name: torch.stack([model[name].double() for model in models]).mean(0).to(weight.dtype)
+        for name, weight in models[0].items()
+    }
+
+
+def assert_is_mean(model: dict[str, Tensor], paths: list[Path]) -> None:
+    expected = expected_mean(paths)
+    assert list(model) == list(expected)
+    for name, weight in model.items():
+        # fairseq 0.12.2 has copies of weights that are never initialised, and may be anything.
+        torch.testing.assert_close(weight, expected[name], rtol=1.2e-7, atol=0, equal_nan=True)
+
+
+@pytest.mark.parametrize("family", [*FAMILIES, "transformer"])
+def test_the_mean_of_a_trained_family_translates(
+    family: str,
+    trained: Callable[[str], list[Path]],
+    tiny_data: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    paths, output = trained(family), tmp_path / "mean.pt"
+    arguments = ["--last", "3", str(paths[0].parent), "--by-updates", "--output", str(output)]
+    assert average_checkpoints.main(arguments) == 0
+    assert [path.name for path in paths] == ["checkpoint_1_2.pt", "checkpoint_1_4.pt", "checkpoint_1_6.pt"]
+    state = read(output)
+    assert_is_mean(state["model"], paths)
+    newest = read(paths[-1])
+    assert not state["model"]["decoder.layers.0.fc1.weight"].equal(newest["model"]["decoder.layers.0.fc1.weight"])
+    assert "last_optimizer_state" not in state
+    assert state["cfg"] == newest["cfg"]
+    assert state["extra_state"]["averaged_checkpoints"] == [str(path) for path in paths]
+    capsys.readouterr()
+    generate(tiny_data, str(output))
+    assert len(re.findall(r"^H-\d+\t", capsys.readouterr().out, flags=re.M)) == 7
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=["fp16", "bf16"])
+def test_half_precision_stays_and_is_summed_in_more(dtype: torch.dtype, three: list[Path], tmp_path: Path) -> None:
+    def halve(state: dict[str, Any]) -> None:
+        state["model"] = {name: weight.to(dtype) for name, weight in state["model"].items()}
+        # 2048 + 1 is 2048 in fp16, and 60000 + 60000 is infinite.
+        state["model"]["decoder.layers.0.fc1.bias"] = torch.tensor([2048.0, 60000.0, 1.0]).to(dtype)
+
+    paths = [rewritten(path, tmp_path / path.name, halve) for path in three]
+    rewritten(paths[-1], paths[-1], lambda state: state["model"]["decoder.layers.0.fc1.bias"].fill_(4.0))
+    averaged = average(paths)["model"]
+    assert {weight.dtype for weight in averaged.values()} == {dtype}
+    assert averaged["decoder.layers.0.fc1.bias"].isfinite().all()
+    for name, expected in expected_mean(paths).items():
+        assert torch.equal(averaged[name].nan_to_num(), expected.nan_to_num()), name
+
+
+def test_tied_weights_stay_one_tensor(three: list[Path], tmp_path: Path) -> None:
+    output = tmp_path / "mean.pt"
+    assert average_checkpoints.main([*map(str, three), "--output", str(output)]) == 0
+    names = ("encoder.embed_tokens.weight", "decoder.embed_tokens.weight", "decoder.output_projection.weight")
+    assert len({read(output)["model"][name].data_ptr() for name in names}) == 1
+
+
+def test_counters_are_those_of_the_last(three: list[Path], tmp_path: Path) -> None:
+    def count(updates: int) -> Callable[[dict[str, Any]], None]:
+        return lambda state: state["model"].update(seen=torch.tensor(updates), mask=torch.tensor([updates > 2]))
+
+    paths = [rewritten(path, tmp_path / path.name, count(number)) for number, path in enumerate(three, 1)]
+    averaged = average(paths)["model"]
+    assert averaged["seen"].equal(torch.tensor(3))
+    assert averaged["mask"].equal(torch.tensor([True]))
+
+
+def test_only_one_of_the_models_is_in_memory_beside_the_sums(
+    three: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loaded: list[weakref.ref[Tensor]] = []
+    alive: list[int] = []
+    load = mean.load
+
+    def watched(path: Path) -> dict[str, Any]:
+        alive.append(sum(weight() is not None for weight in loaded))
+        state = load(path)
+        loaded.extend(weakref.ref(weight) for weight in state["model"].values())
+        return state
+
+    monkeypatch.setattr(mean, "load", watched)
+    average([*three, *three])
+    assert alive == [0] * 6
+    assert len(loaded) > 6
+
+
+def test_the_last_are_the_last_by_number(tmp_path: Path) -> None:
+    for name in ("1", "2", "9", "10", "11", "_best", "_last", "_2_900", "_10_1000", "_9_8000", "_3_10000", "11-shard0"):
+        (tmp_path / f"checkpoint{name}.pt").touch()
+    assert [path.name for path in last(tmp_path, 3)] == ["checkpoint9.pt", "checkpoint10.pt", "checkpoint11.pt"]
+    by_updates = [path.name for path in last(tmp_path, 3, by_updates=True)]
+    assert by_updates == ["checkpoint_10_1000.pt", "checkpoint_9_8000.pt", "checkpoint_3_10000.pt"]
+
+
+def refusal(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
+    """The one line with which the script ends."""
+    capsys.readouterr()
+    assert average_checkpoints.main([str(argument) for argument in arguments]) == 2
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert shown.err.count("\n") == 1
+    return shown.err.removesuffix("\n").removeprefix("average_checkpoints.py: ")
+
+
+def test_too_few_are_counted(three: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder, output = three[0].parent, ("--output", tmp_path / "mean.pt")
+    assert refusal(capsys, "--last", 4, folder, "--by-updates", *output) == (
+        f"--last 4: {folder} has 3 update checkpoints (checkpoint_E_U.pt)"
+    )
+    assert refusal(capsys, "--last", 2, folder, *output) == (
+        f"--last 2: {folder} has 0 epoch checkpoints (checkpointN.pt) and 3 update checkpoints (checkpoint_E_U.pt): "
+        "give --by-updates for those"
+    )
+    for count in (0, "x"):
+        line = refusal(capsys, "--last", count, folder, "--by-updates", *output)
+        assert line == f"--last {count} {folder}: N must be a whole number above 0"
+    assert refusal(capsys, "--last", 2, three[0], *output) == f"--last: {three[0]} is no folder"
+    assert refusal(capsys, *output) == "give either --last N FOLDER or a list of checkpoints"
+    assert "is given twice" in refusal(capsys, three[0], three[1], three[0], *output)
+
+
+_NAME = "decoder.layers.0.fc1.bias"
+
+
+@pytest.mark.parametrize(
+    "change, said",
+    [
+        (
+            lambda state: state["model"].pop(_NAME),
+            "{path}: other weights than in {first}: {name} is in {first} and not",
+        ),
+        (lambda state: state["model"].update(new=torch.zeros(1)), "new is in {path} and not in {first}"),
+        (lambda state: state["model"].update({_NAME: torch.zeros(17)}), "{path}: {name} has shape (17,), and (16,) in"),
+        (lambda state: state["model"].update({_NAME: torch.zeros(16).half()}), "{name} has dtype torch.float16, and"),
+        (lambda state: state["cfg"]["model"].update(_name="luna_base"), "{path}: its --arch is luna_base, and luna_ti"),
+        (
+            lambda state: state["cfg"]["model"].update(encoder_attention_heads=4),
+            "its --encoder-attention-heads is 4, a",
+        ),
+        (
+            lambda state: state["model"].update({"decoder.embed_tokens.weight": torch.zeros(24, 16)}),
+            "decoder.embed_tokens.weight and encoder.embed_tokens.weight differ, and are one tensor in {first}",
+        ),
+    ],
+    ids=["missing", "added", "shape", "dtype", "arch", "heads", "untied"],
+)
+def test_another_model_is_refused_by_its_first_difference(
+    change: Callable[[dict[str, Any]], object],
+    said: str,
+    three: list[Path],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    other = rewritten(three[1], tmp_path / "other.pt", change)
+    output = tmp_path / "mean.pt"
+    line = refusal(capsys, three[0], other, "--output", output)
+    assert said.format(path=other, first=three[0], name=_NAME) in line
+    assert not output.exists()
+
+
+def test_other_dropout_is_no_other_model(three: list[Path], tmp_path: Path) -> None:
+    other = rewritten(three[1], tmp_path / "other.pt", lambda state: state["cfg"]["model"].update(dropout=0.9))
+    assert_is_mean(average([three[0], other])["model"], [three[0], other])
+
+
+class Payload:
+    def __init__(self, touched: Path) -> None:
+        self.touched = touched
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Path.touch, (self.touched,)
+
+
+def test_a_payload_is_refused_and_never_run(
+    three: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    touched = tmp_path / "touched"
+    evil = rewritten(three[1], tmp_path / "evil.pt", lambda state: state.update(extra_state=Payload(touched)))
+    line = refusal(capsys, three[0], evil, "--output", tmp_path / "mean.pt")
+    assert line.startswith(f"{evil} was refused: it holds ")
+    assert not touched.exists()
+
+
+@pytest.mark.parametrize(
+    "broken_of",
+    [lambda whole: whole[: len(whole) // 2], lambda whole: b"", lambda whole: b"Not a checkpoint.\n"],
+    ids=["truncated", "empty", "text"],
+)
+def test_a_broken_file_is_named(
+    broken_of: Callable[[bytes], bytes], three: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    broken, output = tmp_path / "broken.pt", tmp_path / "mean.pt"
+    assert refusal(capsys, three[0], broken, "--output", output) == f"{broken}: there is no such file"
+    broken.write_bytes(broken_of(three[1].read_bytes()))
+    line = refusal(capsys, three[0], broken, "--output", output)
+    assert line.startswith(f"{broken} is no ") and "checkpoint" in line
+    assert not output.exists()
+
+
+@pytest.mark.parametrize(
+    "content", [[1, 2], {"model": {}}, {"model": {}, "optimizer_history": [{}], "extra_state": {}}]
+)
+def test_a_file_without_a_model_is_no_checkpoint(
+    content: object, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "other.pt"
+    torch.save(content, file)
+    assert refusal(capsys, file, "--output", tmp_path / "mean.pt").startswith(str(file))
+
+
+def test_no_file_is_overwritten_unasked(three: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = three[1].read_bytes()
+    assert "that is one of the checkpoints" in refusal(capsys, *three, "--output", three[1], "--force")
+    assert three[1].read_bytes() == before
+    output = tmp_path / "mean.pt"
+    output.write_text("precious")
+    assert refusal(capsys, *three, "--output", output) == (
+        f"--output {output}: it exists; give another name, or --force"
+    )
+    broken = tmp_path / "broken.pt"
+    broken.touch()
+    refusal(capsys, three[0], broken, "--output", output, "--force")
+    assert output.read_text() == "precious"
+    assert average_checkpoints.main([*map(str, three), "--output", str(output), "--force"]) == 0
+    assert_is_mean(read(output)["model"], three)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["broken.pt", "mean.pt"]
+    assert "there is no folder" in refusal(capsys, *three, "--output", tmp_path / "none" / "mean.pt")
+
+
+def test_what_cannot_be_written_leaves_nothing(
+    three: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def full(state: object, file: Path) -> None:
+        file.write_bytes(b"half")
+        raise RuntimeError("[enforce fail at inline_container.cc] . unexpected pos 64 vs 0\nmore")
+
+    state = average(three)
+    monkeypatch.setattr(torch, "save", full)
+    with pytest.raises(CannotAverage, match=r"^--output .*unexpected pos 64 vs 0$"):
+        average_checkpoints.save(state, tmp_path / "mean.pt")
+    assert list(tmp_path.iterdir()) == []
