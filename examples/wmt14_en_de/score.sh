@@ -1,0 +1,62 @@
+#!/usr/bin/env bash
+# Scores a row at the end of its training: averages its last checkpoints, translates newstest2014, measures BLEU.
+#     DATA=data/wmt14_en_de/bin examples/wmt14_en_de/score.sh ROW [further flags of fairseq-generate]
+#
+# DATA       the binarised data that it was trained on (needed)
+# SAVE_DIR   where it was trained (checkpoints/wmt14_en_de/ROW); the average and the translations go there too
+# LAST       how many of the last epochs' checkpoints to average (10, as the paper's authors do)
+# BEAM       (5, as they have it)   LENPEN   (0.6, from "Attention is all you need": their script has none)
+# REFERENCE  newstest2014 in German, untouched (DATA/../reference/test.de); if test.tok.de lies beside it, the data were
+#            tokenised: translations are detokenised for sacreBLEU, and compared with that as they are
+# DRY_RUN=1  print the commands, run nothing
+set -euo pipefail
+root=$(cd "$(dirname "$0")/../.." && pwd)
+python=${PYTHON:-python}
+
+fail() {
+    echo "score.sh: $1" >&2
+    exit 2
+}
+
+[ $# -ge 1 ] || fail "give a row, such as luna_32_softplus_tied"
+row=$(basename "$1" .sh)
+shift
+[ -f "$root/examples/wmt14_en_de/config/$row.yaml" ] || fail "there is no row $row in examples/wmt14_en_de"
+[ -n "${DATA:-}" ] || fail "set DATA to the folder of binarised data that scripts/prepare_wmt14_ende.py made"
+[ -f "$DATA/dict.en.txt" ] || fail "there is no dict.en.txt in DATA=$DATA; scripts/prepare_wmt14_ende.py makes that folder"
+save_dir=${SAVE_DIR:-checkpoints/wmt14_en_de/$row}
+[ -d "$save_dir" ] || fail "there is no folder $save_dir: train the row first, or set SAVE_DIR to where it was trained"
+last=${LAST:-10}
+[[ $last =~ ^[1-9][0-9]{0,3}$ ]] || fail "LAST is '$last': it must be a whole number above 0"
+reference=${REFERENCE:-$(dirname "$DATA")/reference/test.de}
+[ -f "$reference" ] || fail "there is no reference $reference: set REFERENCE to newstest2014 in German"
+tokenised=$(dirname "$reference")/test.tok.de
+measured=()
+if [ -f "$tokenised" ]; then measured=(--tokenised-by moses --tokenised-reference "$tokenised"); fi
+
+# The scripts need the plugin, which may not be installed.
+export PYTHONPATH="$root${PYTHONPATH:+:$PYTHONPATH}"
+average=$save_dir/average_of_$last.pt
+generated=$save_dir/newstest2014.generated
+run() {
+    if [ -n "${DRY_RUN:-}" ]; then
+        printf '%q ' "$@"
+        echo
+    else
+        "$@"
+    fi
+}
+translate() {
+    run "$python" -m fairseq_cli.generate "$DATA" --user-dir "$root/fairseq_luna" --path "$average" \
+        --source-lang en --target-lang de --gen-subset test --beam "${BEAM:-5}" --lenpen "${LENPEN:-0.6}" \
+        --batch-size 128 "$@"
+}
+
+run "$python" "$root/scripts/average_checkpoints.py" --last "$last" "$save_dir" --output "$average" --force
+if [ -n "${DRY_RUN:-}" ]; then
+    translate "$@"
+else
+    translate "$@" > "$generated.unfinished"
+    mv "$generated.unfinished" "$generated"
+fi
+run "$python" "$root/scripts/score.py" "$generated" --reference "$reference" "${measured[@]}"

@@ -1,0 +1,91 @@
+"""A recipe's model, optimizer and schedule, built as fairseq-train builds them, with weights that take no memory."""
+
+import dataclasses
+import re
+from collections.abc import Iterator
+from enum import Enum
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from fairseq import optim, tasks, utils
+from fairseq.data import Dictionary
+from fairseq.dataclass.initialize import add_defaults
+from fairseq.optim import lr_scheduler
+from omegaconf import DictConfig, OmegaConf
+from torch import nn
+
+# fairseq 0.12.2's encoder layers hold copies of their weights for a fast path; nothing trains those.
+_FAST_PATH_COPY = re.compile(r"encoder\.layers\.\d+\.(in_proj|out_proj|fc1|fc2)_(weight|bias)$")
+# The sections of fairseq's config that decide about a training, but for the model's.
+_DECIDING = ("common", "task", "criterion", "dataset", "optimization", "distributed_training", "checkpoint")
+_DECIDING += ("optimizer", "lr_scheduler", "ema", "bmuf")
+
+
+class Built(NamedTuple):
+    model: nn.Module
+    optimizer: Any
+    schedule: Any
+
+
+def write_dictionaries(folder: Path, words: int, languages: tuple[str, str]) -> None:
+    """Write joint dictionaries of ``words`` entries, fairseq's special ones among them, as a data-bin has them."""
+    dictionary = Dictionary()
+    for number in range(words - len(dictionary)):
+        dictionary.add_symbol(f"word{number}")
+    for language in languages:
+        dictionary.save(str(folder / f"dict.{language}.txt"))
+
+
+def build(cfg: DictConfig) -> Built:
+    """Build what ``cfg`` describes, whose ``task.data`` needs no more than dictionaries.
+
+    Raises:
+        UsageError: from the model, the optimizer or the schedule, where a setting is out of its range.
+    """
+    utils.import_user_module(cfg.common)
+    add_defaults(cfg)
+    task = tasks.setup_task(cfg.task)
+    with torch.device("meta"):
+        model = task.build_model(cfg.model)
+    optimizer = optim.build_optimizer(cfg.optimizer, list(model.parameters()))
+    return Built(model, optimizer, lr_scheduler.build_lr_scheduler(cfg.lr_scheduler, optimizer))
+
+
+def count_parameters(model: nn.Module) -> int:
+    """Trained numbers; shared ones count once."""
+    return sum(p.numel() for name, p in model.named_parameters() if not _FAST_PATH_COPY.search(name))
+
+
+def plain_settings(cfg: DictConfig, model: nn.Module) -> dict[str, Any]:
+    """Everything that decides about a training, as ``{"section.setting": value}``, the same from both commands.
+
+    The model's settings are those that ``model`` was built with: for fairseq's own, fairseq-train's section is the
+    whole command line. Its name is left out, because an architecture's sizes are written out in YAML.
+    """
+    sections = {name: OmegaConf.to_container(cfg[name]) for name in _DECIDING if cfg.get(name) is not None}
+    known = {
+        field.name for part in (type(model.cfg), _flat_config(model)) if part for field in dataclasses.fields(part)
+    }
+    sections["model"] = {name: _plain(value) for name, value in vars(model.cfg).items() if name in known}
+    settings = dict(_flat(sections))
+    return {name: value for name, value in settings.items() if not re.fullmatch(r"model\.(.*\.)?_name", name)}
+
+
+def _flat_config(model: nn.Module) -> type | None:
+    """What a model of this plugin was registered with; fairseq keeps it under this name. Its transformer has none."""
+    return getattr(type(model), "__dataclass", None)
+
+
+def _plain(value: Any) -> Any:
+    if dataclasses.is_dataclass(value):
+        return {name: _plain(part) for name, part in vars(value).items()}
+    return str(value) if isinstance(value, Enum) else value
+
+
+def _flat(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
+    if isinstance(value, dict) and value:
+        for key, part in value.items():
+            yield from _flat(part, f"{name}.{key}" if name else key)
+    else:
+        yield name, value
