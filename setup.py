@@ -24,5 +24,6 @@ setup(
     extras_require={
         "test": ["pytest>=8", "hypothesis>=6", "ruff>=0.9", "mypy>=1.13"],
         "plot": ["matplotlib>=3.8"],
+        "data": ["sacremoses>=0.1.1", "subword-nmt>=0.3.8", "regex", "tqdm"],
     },
 )

@@ -15,6 +15,7 @@ import demo_score
 import demo_steps
 from demo_corpus import corpus
 from demo_recipes import RECIPES
+from steps import USER_DIR, StepFailed, once
 
 _EXAMPLES = 12
 
@@ -27,7 +28,7 @@ def main() -> int:
         return refuse(f"--max-update {args.max_update}: at least 1 is needed")
     try:
         run(args)
-    except demo_steps.StepFailed as failure:
+    except StepFailed as failure:
         print(failure, file=sys.stderr)
         return 1
     except KeyboardInterrupt:
@@ -59,7 +60,6 @@ def run(args: argparse.Namespace) -> None:
     trained = folder / f"{args.arch}-{recipe.max_update}-updates-seed-{args.seed}"
     checkpoint = trained / "checkpoint_last.pt"
 
-    once = demo_steps.once
     once("corpus", texts, corpus.write)
     once("SentencePiece model", model, lambda target: demo_steps.learn_pieces(texts, target))
     once("data", data, lambda target: demo_steps.binarise(texts, model / "joint.model", target))
@@ -92,7 +92,7 @@ def report(texts: Path, generated: Path) -> None:
 def interactive_command(data: Path, model: Path, checkpoint: Path) -> str:
     """What to paste into a shell in this folder."""
     program = Path(sys.executable).with_name("fairseq-interactive")
-    arguments = [program, data, "--user-dir", demo_steps.USER_DIR, "--path", checkpoint, "--beam", "4"]
+    arguments = [program, data, "--user-dir", USER_DIR, "--path", checkpoint, "--beam", "4"]
     arguments += ["--bpe", "sentencepiece", "--sentencepiece-model", model]
     shown = shlex.join(shortest(part) if isinstance(part, Path) else part for part in arguments)
     return f"echo 'The old teacher calls me on Monday.' | {shown}"

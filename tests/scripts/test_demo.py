@@ -8,7 +8,6 @@ import pytest
 
 import demo
 import demo_score
-import demo_steps
 from demo_recipes import RECIPES
 
 DEMO = Path(demo.__file__)
@@ -26,35 +25,6 @@ def test_no_updates_are_refused_in_one_line(capsys: pytest.CaptureFixture[str], 
     monkeypatch.setattr(sys, "argv", ["demo.py", "--max-update", "0"])
     assert demo.main() == 2
     assert capsys.readouterr().err == "demo.py: --max-update 0: at least 1 is needed\n"
-
-
-def test_once_makes_a_thing_once(tmp_path: Path) -> None:
-    calls = []
-
-    def make(path: Path) -> None:
-        calls.append(path)
-        path.write_text("made")
-
-    for _ in range(2):
-        demo_steps.once("thing", tmp_path / "deep" / "thing", make)
-    assert len(calls) == 1
-    assert (tmp_path / "deep" / "thing").read_text() == "made"
-
-
-def test_once_does_not_keep_what_failed(tmp_path: Path) -> None:
-    def fail(path: Path) -> None:
-        path.write_text("half")
-        raise RuntimeError("no")
-
-    with pytest.raises(RuntimeError):
-        demo_steps.once("thing", tmp_path / "thing", fail)
-    assert not (tmp_path / "thing").exists()
-
-
-def test_a_failing_command_is_named_with_its_log(tmp_path: Path) -> None:
-    log = tmp_path / "log"
-    with pytest.raises(demo_steps.StepFailed, match=r"(?s)--arch.*fairseq-train ended with status 2"):
-        demo_steps.run_fairseq("train", [str(tmp_path), "--arch", "no_such_arch"], log)
 
 
 def test_hypotheses_come_in_the_order_of_the_sentences(tmp_path: Path) -> None:

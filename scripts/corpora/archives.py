@@ -1,0 +1,64 @@
+"""Taking the wanted files, and nothing else, out of a .tgz that somebody else made."""
+
+import gzip
+import shutil
+import tarfile
+import zlib
+from collections.abc import Iterable
+from pathlib import Path, PurePosixPath
+
+from corpora.problem import CannotPrepare
+
+# Europarl, the largest text here, has a third of a GiB.
+LARGEST_MEMBER = 4 << 30
+_BLOCK = 1 << 20
+_CORRUPT = (tarfile.ReadError, EOFError, zlib.error, gzip.BadGzipFile)
+
+
+def extract(archive: Path, wanted: Iterable[str], folder: Path, *, largest: int = LARGEST_MEMBER) -> None:
+    """Write each wanted member to ``folder`` under its last name.
+
+    Raises:
+        CannotPrepare: a member's path leads out of the archive, a wanted one is missing, no plain file or larger
+            than ``largest`` bytes, or the archive is corrupt. Nothing outside ``folder`` is ever written.
+    """
+    missing = set(wanted)
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        with gzip.open(archive) as unzipped, tarfile.open(fileobj=unzipped, mode="r:") as tar:
+            for member in tar:
+                name = _safe_name(archive, member)
+                if name in missing:
+                    _write(archive, tar, member, folder / PurePosixPath(name).name, largest)
+                    missing.remove(name)
+            # At its end gzip compares its checksum; tarfile takes a damaged header for the end and reads no further.
+            while unzipped.read(_BLOCK):
+                pass
+    except _CORRUPT as error:
+        raise CannotPrepare(f"{archive}: corrupt or incomplete ({error}); delete it and get it again") from error
+    if missing:
+        raise CannotPrepare(f"{archive}: has no {', '.join(sorted(missing))}; is it the right file?")
+
+
+def _safe_name(archive: Path, member: tarfile.TarInfo) -> str:
+    path = PurePosixPath(member.name)
+    if path.is_absolute() or ".." in path.parts:
+        raise CannotPrepare(f"{archive}: refused, its member {member.name} leads out of the folder")
+    return str(path)
+
+
+def _write(archive: Path, tar: tarfile.TarFile, member: tarfile.TarInfo, target: Path, largest: int) -> None:
+    if not member.isreg():
+        raise CannotPrepare(f"{archive}: refused, its member {member.name} is a link or no plain file")
+    if member.size > largest:
+        raise CannotPrepare(f"{archive}: refused, its member {member.name} has {member.size:,} bytes")
+    try:
+        tarfile.data_filter(member, str(target.parent))
+    except tarfile.FilterError as error:
+        raise CannotPrepare(f"{archive}: refused: {error}") from error
+    source = tar.extractfile(member)
+    assert source is not None  # it is a plain file
+    with source, target.open("wb") as file:
+        shutil.copyfileobj(source, file, _BLOCK)
+    if target.stat().st_size != member.size:
+        raise EOFError(f"{member.name} ends early")

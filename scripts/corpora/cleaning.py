@@ -1,0 +1,40 @@
+"""Pairs that teach nothing: an empty side, too many pieces, or lengths too far apart."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+EMPTY = "one side empty"
+
+
+class Rules(NamedTuple):
+    """What is dropped beside pairs with an empty side.
+
+    Args:
+        longest: most pieces in a sentence.
+        ratio: most pieces of the longer side for each of the shorter.
+    """
+
+    longest: int | None = None
+    ratio: float | None = None
+
+    def against(self, first: str, second: str) -> str | None:
+        """Which rule drops the pair, if any; ``first`` and ``second`` are pieces between spaces."""
+        short, long = sorted((len(first.split()), len(second.split())))
+        if short == 0:
+            return EMPTY
+        if self.longest is not None and long > self.longest:
+            return f"longer than {self.longest} pieces"
+        if self.ratio is not None and long > self.ratio * short:
+            return f"one side longer than {self.ratio} times the other"
+        return None
+
+
+def kept(pairs: Iterable[tuple[str, str]], rules: Rules, dropped: "Counter[str]") -> Iterator[tuple[str, str]]:
+    """The pairs that no rule drops; ``dropped`` counts the others by rule."""
+    for pair in pairs:
+        rule = rules.against(*pair)
+        if rule is None:
+            yield pair
+        else:
+            dropped[rule] += 1

@@ -1,0 +1,164 @@
+"""What every prepare_* script does: its flags, its sources, its steps, and what it says at the end."""
+
+import argparse
+import json
+import os
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from corpora import settings
+from corpora.catalogue import Split
+from corpora.gathering import gather
+from corpora.parallel import available_cores
+from corpora.pipeline import DROPPED, SENTENCEPIECE, SUBWORD_NMT, Recipe, prepare
+from corpora.problem import CannotPrepare
+from corpora.sources import Text, fetch, find, missing_remotes, unpack
+from corpora.text_files import count_lines
+from steps import USER_DIR, remove
+
+
+def parser_of(description: str, *, out: str, sizes: dict[str, int]) -> argparse.ArgumentParser:
+    """The common flags; ``sizes`` are the default sizes of both kinds of pieces."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--out", type=Path, default=Path(out), help="folder for everything made (default: %(default)s)")
+    parser.add_argument(
+        "--bpe",
+        choices=(SENTENCEPIECE, SUBWORD_NMT),
+        default=SENTENCEPIECE,
+        help="pieces of raw text, or of Moses' tokens (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--merges",
+        "--vocabulary-size",
+        dest="size",
+        metavar="N",
+        type=positive,
+        help="joint merges of subword-nmt, joint vocabulary of SentencePiece (default: "
+        f"{sizes[SUBWORD_NMT]}, {sizes[SENTENCEPIECE]})",
+    )
+    parser.add_argument("--from-dir", type=Path, help="take the files from here instead of downloading them")
+    parser.add_argument(
+        "--hold-out",
+        metavar="N",
+        type=positive,
+        help="if --from-dir lacks valid or test, take N pairs for each from the end of the training text",
+    )
+    parser.add_argument(
+        "--tokenised", action="store_true", help="the files of --from-dir are tokenised already; for subword-nmt"
+    )
+    parser.add_argument("--workers", type=positive, default=available_cores(), help="processes (default: %(default)s)")
+    parser.add_argument("--dry-run", action="store_true", help="say what would be downloaded or read, and stop")
+    return parser
+
+
+def positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{text}: at least 1 is needed")
+    return number
+
+
+def run(args: argparse.Namespace, splits: Sequence[Split], recipe: Recipe, training: str) -> None:
+    """Do what ``args`` asks for; the last line suggests fairseq-train with the flags ``training``."""
+    out: Path = args.out
+    if args.hold_out and not args.from_dir:
+        raise CannotPrepare("--hold-out: only with --from-dir; the published corpus has its own valid and test")
+    if args.tokenised and (not args.from_dir or recipe.bpe != SUBWORD_NMT):
+        raise CannotPrepare(f"--tokenised: only with --from-dir and --bpe {SUBWORD_NMT}")
+    if args.dry_run:
+        _show_plan(args, splits)
+        return
+    chosen: dict[str, Any] = {
+        "--bpe": recipe.bpe,
+        "size": recipe.size,
+        "rules": recipe.rules._asdict(),
+        "corpus": [part.title for split in splits for part in split.parts],
+        "--hold-out": args.hold_out,
+        "--tokenised": recipe.tokenised,
+    }
+    settings.check(out, chosen)
+    texts = _from_folder(args, splits) if args.from_dir else _from_network(out, splits)
+    chosen["files"] = _sizes(texts) if args.from_dir else "downloaded"
+    # Before anything was made of the files, a bad one may be replaced.
+    if _has_text(out):
+        settings.check(out, chosen)
+    settings.keep(out, chosen)
+
+    def make_plain_text(folder: Path) -> None:
+        extracted = out / "work" / "extracted"
+        remove(extracted)
+        files = {name: [unpack(text, extracted) for text in found] for name, found in texts.items()}
+        gather(splits, files, folder, hold_out=args.hold_out or 0)
+        remove(extracted)
+
+    if (out / "bin").exists():
+        print(f"data: reusing {out / 'bin'}")
+    else:
+        prepare(out, make_plain_text, recipe, args.workers)
+    _summarise(out)
+    print(f"fairseq-train {_shown(out / 'bin')} --user-dir {_shown(USER_DIR)} {training} ...")
+
+
+def _from_folder(args: argparse.Namespace, splits: Sequence[Split]) -> dict[str, list[Text]]:
+    folder: Path = args.from_dir
+    if not folder.is_dir():
+        raise CannotPrepare(f"--from-dir {folder}: no such folder")
+    texts, lacking = {}, []
+    for split in splits:
+        texts[split.name], missing = find(split, folder)
+        if missing and not (args.hold_out and split.name != "train"):
+            lacking += missing
+    if lacking:
+        mend = "" if args.hold_out or not texts["train"] else ", or take valid and test from train with --hold-out N"
+        raise CannotPrepare(f"--from-dir {folder} lacks {'; '.join(lacking)}: add it{mend}")
+    if args.hold_out and all(texts.values()):
+        raise CannotPrepare(f"--hold-out {args.hold_out}: {folder} has its own valid and test; leave the flag out")
+    return texts
+
+
+def _from_network(out: Path, splits: Sequence[Split]) -> dict[str, list[Text]]:
+    if _has_text(out):
+        return {split.name: [] for split in splits}
+    return {split.name: fetch(split, out / "downloads") for split in splits}
+
+
+def _has_text(out: Path) -> bool:
+    return (out / "work" / "raw").exists() or (out / "bin").exists()
+
+
+def _sizes(texts: dict[str, list[Text]]) -> dict[str, int]:
+    """What tells the same files from others, wherever the folder is."""
+    files = {file.path for found in texts.values() for text in found for file in text}
+    return {path.name: path.stat().st_size for path in sorted(files)}
+
+
+def _show_plan(args: argparse.Namespace, splits: Sequence[Split]) -> None:
+    for split in splits:
+        if args.from_dir:
+            texts, lacking = find(split, args.from_dir)
+            for file in dict.fromkeys(file.path for text in texts for file in text):
+                print(f"{split.name}: would read {file}")
+            for what in lacking:
+                print(f"{split.name}: lacks {what}")
+            continue
+        for remote in missing_remotes(split, args.out / "downloads"):
+            size = f"{remote.size:,} bytes" if remote.size else "size unknown"
+            print(f"{split.name}: would download {remote.urls[0]} ({size}, {remote.checksum})")
+
+
+def _summarise(out: Path) -> None:
+    clean = out / "work" / "clean"
+    if not (clean / DROPPED).exists():
+        return
+    dropped = json.loads((clean / DROPPED).read_text(encoding="utf-8"))
+    listed = "".join(f"; {rule}: {count:,}" for rule, count in dropped.items())
+    print(f"training pairs: {count_lines(clean / 'train.en'):,} kept, {sum(dropped.values()):,} dropped{listed}")
+    print(f"{out / 'work'} may be deleted")
+
+
+def _shown(path: Path) -> str:
+    """As it can be pasted into a shell here."""
+    absolute, here = Path(os.path.abspath(path)), Path.cwd()
+    return shlex.quote(str(absolute.relative_to(here) if absolute.is_relative_to(here) else absolute))

@@ -1,0 +1,78 @@
+"""From the texts of all splits to one pair of plain files for each: train, valid and test."""
+
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
+from itertools import chain
+from pathlib import Path
+
+from corpora.catalogue import LANGUAGES, Split
+from corpora.parallel import shown
+from corpora.problem import CannotPrepare
+from corpora.sgml import read_segments
+from corpora.text_files import in_step, read_lines
+
+Pair = tuple[str, str]
+
+
+def gather(splits: Iterable[Split], texts: dict[str, list[tuple[Path, Path]]], folder: Path, *, hold_out: int) -> None:
+    """Write ``<split>.en`` and ``<split>.de`` to ``folder``.
+
+    Args:
+        texts: files of each split, in order; a split without any is held out.
+        hold_out: pairs for each such split, taken from the end of the training text.
+
+    Raises:
+        CannotPrepare: a split has not the number of sentences it is known by, or the training text is too short.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    for split in splits:
+        if split.name != "train" and texts[split.name]:
+            _check(split, _write(_pairs(texts[split.name]), [(split.name, None)], folder))
+    held_out = [split.name for split in splits if not texts[split.name]]
+    # Counting first, reading twice, instead of remembering the end of the text.
+    total = sum(1 for _ in shown(_pairs(texts["train"]), "counting pairs"))
+    train = total - hold_out * len(held_out)
+    if train < 1:
+        raise CannotPrepare(f"--hold-out {hold_out}: the training text has only {total:,} pairs")
+    shares = [("train", train), *((name, hold_out) for name in held_out)]
+    _write(shown(_pairs(texts["train"]), "gathering", total), shares, folder)
+
+
+def _pairs(texts: list[tuple[Path, Path]]) -> Iterator[Pair]:
+    return chain.from_iterable(_pairs_of(*text) for text in texts)
+
+
+def _pairs_of(english: Path, german: Path) -> Iterator[Pair]:
+    if ".sgm" not in english.suffixes:
+        return in_step(read_lines(english), read_lines(german), english, german)
+    ours, theirs = read_segments(english), read_segments(german)
+    pairs = list(in_step((segment.text for segment in ours), (segment.text for segment in theirs), english, german))
+    if [segment.number for segment in ours] != [segment.number for segment in theirs]:
+        raise CannotPrepare(f"{english} and {german} number their segments differently: they are not a parallel text")
+    return iter(pairs)
+
+
+def _write(pairs: Iterable[Pair], shares: list[tuple[str, int | None]], folder: Path) -> int:
+    """Hand out the pairs, in order, to splits of the given sizes (None: all there are); how many there were."""
+    iterator = iter(pairs)
+    written = 0
+    for name, share in shares:
+        with ExitStack() as stack:
+            files = [
+                stack.enter_context((folder / f"{name}.{language}").open("w", encoding="utf-8", newline="\n"))
+                for language in LANGUAGES
+            ]
+            # The number first: zip would lose a pair to the range's end.
+            for _, pair in zip(range(share) if share is not None else iter(int, 1), iterator, strict=False):
+                for file, line in zip(files, pair, strict=True):
+                    file.write(line + "\n")
+                written += 1
+    return written
+
+
+def _check(split: Split, sentences: int) -> None:
+    if split.sentences in (None, sentences):
+        return
+    wrong, explanation = split.hint or (None, "")
+    reason = f"; {explanation}" if sentences == wrong else ""
+    raise CannotPrepare(f"{split.name}: {sentences:,} sentences where {split.sentences:,} are expected{reason}")

@@ -1,0 +1,68 @@
+"""Byte-pair encoding of tokenised text by subword-nmt, learned on both languages together."""
+
+import io
+import sys
+from collections import Counter
+from collections.abc import Iterable
+from contextlib import AbstractContextManager, nullcontext, redirect_stderr
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from subword_nmt.apply_bpe import BPE
+from subword_nmt.learn_bpe import learn_bpe
+
+from corpora.parallel import over_lines
+from corpora.problem import CannotPrepare
+from corpora.text_files import count_lines
+
+_WORDS_REMEMBERED = 500_000
+
+
+def learn_merges(texts: Iterable[Path], codes: Path, *, merges: int, workers: int) -> None:
+    """Write ``codes``, at most ``merges`` of them: fewer if no pair of symbols is left that occurs twice.
+
+    Of the texts only the counts of their different words are held in memory.
+    """
+    counts: Counter[str] = Counter()
+    for text in texts:
+        for some in over_lines(_count_words, text, what=f"counting words of {text.name}", workers=workers):
+            counts.update(some)
+    if not counts:
+        raise CannotPrepare("the training text has no words")
+    # subword-nmt breaks ties between words in the order of their arrival.
+    words = (f"{word} {count}" for word, count in sorted(counts.items()))
+    with codes.open("w", encoding="utf-8", newline="\n") as file, _progress():
+        learn_bpe(words, file, merges, is_dict=True)
+    learned = count_lines(codes) - 1  # the first line is the version
+    if learned < merges:
+        print(f"  only {learned:,} merges: no other pair of symbols occurs twice")
+
+
+def _progress() -> AbstractContextManager[Any]:
+    """subword-nmt shows its progress bar even where nobody looks on."""
+    return nullcontext() if sys.stderr.isatty() else redirect_stderr(io.StringIO())
+
+
+def _count_words(lines: list[str]) -> Counter[str]:
+    return Counter(word for line in lines for word in line.split(" ") if word)
+
+
+@dataclass(frozen=True)
+class Merge:
+    """Lines of tokens to lines of pieces, where ``@@`` ends a piece that is not the last of its word."""
+
+    codes: Path
+
+    def __call__(self, lines: list[str]) -> list[str]:
+        bpe = _load(self.codes)
+        if len(bpe.cache) > _WORDS_REMEMBERED:
+            bpe.cache.clear()
+        return [bpe.segment(line) for line in lines]
+
+
+@lru_cache
+def _load(codes: Path) -> BPE:
+    with codes.open(encoding="utf-8") as file:
+        return BPE(file)

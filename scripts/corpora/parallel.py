@@ -1,0 +1,75 @@
+"""Work on a corpus in several processes, a bounded number of lines at a time, in the corpus's own order."""
+
+import multiprocessing
+import os
+import signal
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
+from pathlib import Path
+from threading import Thread
+from typing import Any, TypeVar
+
+from tqdm import tqdm
+
+from corpora.text_files import count_lines, in_chunks, read_lines
+
+LINES_AT_ONCE = 2000
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+def in_order(function: Callable[[T], R], items: Iterable[T], *, workers: int) -> Iterator[R]:
+    """``map`` in ``workers`` processes. Reads at most two items for each ahead: a pool's own imap reads them all."""
+    if workers == 1:
+        yield from map(function, items)
+        return
+    # Forking would copy whatever locks the progress bar's thread holds.
+    pool = ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), _begin)
+    waiting: deque[Future[R]] = deque()
+    try:
+        for item in items:
+            waiting.append(pool.submit(function, item))
+            if len(waiting) > 2 * workers:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _begin() -> None:
+    """Leave Ctrl-C to the main process, and end with it even where it is killed."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
+
+
+def over_lines(function: Callable[[list[str]], R], path: Path, *, what: str, workers: int) -> Iterator[R]:
+    """``function`` of every :data:`LINES_AT_ONCE` lines of a plain file, with a progress bar."""
+    lines = shown(read_lines(path), what, count_lines(path))
+    return in_order(function, in_chunks(lines, LINES_AT_ONCE), workers=workers)
+
+
+def transform(
+    function: Callable[[list[str]], list[str]], source: Path, target: Path, *, what: str, workers: int
+) -> None:
+    """Write ``function`` of ``source``'s lines, one for each, to ``target``."""
+    with target.open("w", encoding="utf-8", newline="\n") as file:
+        for lines in over_lines(function, source, what=what, workers=workers):
+            file.writelines(f"{line}\n" for line in lines)
+
+
+def shown(items: Iterable[T], what: str, total: int | None = None) -> "tqdm[Any]":
+    """``items`` with a progress bar, if somebody looks on."""
+    return tqdm(items, desc=f"  {what}", total=total, unit=" lines", unit_scale=True, disable=None)
+
+
+def available_cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

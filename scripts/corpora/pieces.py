@@ -1,0 +1,59 @@
+"""Pieces of raw text by SentencePiece, one model for both languages."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+import sentencepiece
+
+from corpora.problem import CannotPrepare
+
+# More than these are sampled, so that memory does not grow with the corpus.
+_SENTENCES_IN_MEMORY = 4_000_000
+_SEED = 1
+# fairseq's own name, whose index it gives to whatever its dictionary lacks.
+_UNKNOWN = "<unk>"
+
+
+def learn_pieces(texts: Iterable[Path], folder: Path, *, vocabulary: int, coverage: float) -> None:
+    """Write ``joint.model`` and ``joint.vocab``, of byte-pair encoding, to ``folder``.
+
+    Args:
+        coverage: share of all characters that get a piece; the rarest above it are unknown.
+    """
+    sentencepiece.set_random_generator_seed(_SEED)
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        sentencepiece.SentencePieceTrainer.train(
+            input=[str(text) for text in texts],
+            model_prefix=str(folder / "joint"),
+            model_type="bpe",
+            vocab_size=vocabulary,
+            character_coverage=coverage,
+            input_sentence_size=_SENTENCES_IN_MEMORY,
+            shuffle_input_sentence=True,
+            minloglevel=2,
+        )
+    except RuntimeError as error:
+        reason = " ".join(str(error).split())
+        raise CannotPrepare(f"SentencePiece cannot learn --vocabulary-size {vocabulary}: {reason}") from error
+
+
+@dataclass(frozen=True)
+class Cut:
+    """Lines of raw text to lines of pieces between spaces; what the model does not know is ``<unk>``."""
+
+    model: Path
+
+    def __call__(self, lines: list[str]) -> list[str]:
+        processor, names = _load(self.model)
+        return [" ".join(names[index] for index in line) for line in processor.encode(lines, num_threads=1)]
+
+
+@lru_cache
+def _load(model: Path) -> tuple[sentencepiece.SentencePieceProcessor, list[str]]:
+    processor = sentencepiece.SentencePieceProcessor(model_file=str(model))
+    names = [processor.id_to_piece(index) for index in range(len(processor))]
+    names[processor.unk_id()] = _UNKNOWN
+    return processor, names

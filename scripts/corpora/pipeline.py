@@ -1,0 +1,142 @@
+"""From plain text to a data-bin: tokens, pieces, cleaning, fairseq-preprocess. Every step can be started again."""
+
+import json
+import shutil
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from corpora.catalogue import LANGUAGES
+from corpora.cleaning import Rules, kept
+from corpora.merges import Merge, learn_merges
+from corpora.moses import Tokenise
+from corpora.parallel import shown, transform
+from corpora.pieces import Cut, learn_pieces
+from corpora.text_files import count_lines, read_pairs
+from steps import once, run_fairseq
+
+SPLITS = ("train", "valid", "test")
+SUBWORD_NMT = "subword-nmt"
+SENTENCEPIECE = "sentencepiece"
+DROPPED = "dropped.json"
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How text becomes pieces.
+
+    Args:
+        bpe: ``subword-nmt``, of tokens, or ``sentencepiece``, of raw text.
+        size: merges of the one, vocabulary of the other.
+        rules: what training pairs are dropped.
+        tokenised: the text is one of tokens already.
+        lower: lower-case before tokenising.
+        split_hyphens: see :class:`~corpora.moses.Tokenise`.
+        coverage: see :func:`~corpora.pieces.learn_pieces`.
+    """
+
+    bpe: str
+    size: int
+    rules: Rules
+    tokenised: bool = False
+    lower: bool = False
+    split_hyphens: bool = False
+    coverage: float = 1.0
+
+
+def prepare(out: Path, gather: Callable[[Path], None], recipe: Recipe, workers: int) -> None:
+    """Make ``out/bin``, ``out/reference`` and the model of the pieces; what is between them stays in ``out/work``.
+
+    Args:
+        gather: writes ``{train,valid,test}.{en,de}`` to the folder that it is given.
+    """
+    work = out / "work"
+    raw = work / "raw"
+    once("plain text", raw, gather)
+    text = raw
+    if recipe.bpe == SUBWORD_NMT:
+        if not recipe.tokenised:
+            text = work / "tokens"
+            once("tokens", text, lambda target: _tokenise(raw, target, recipe, workers))
+        codes = out / "codes"
+        training = [text / f"train.{language}" for language in LANGUAGES]
+        once(
+            f"{recipe.size} merges",
+            codes,
+            lambda target: learn_merges(training, target, merges=recipe.size, workers=workers),
+        )
+        cut: Merge | Cut = Merge(codes)
+    else:
+        cut = Cut(_sentencepiece_model(out, raw, recipe))
+    pieces, clean = work / "pieces", work / "clean"
+    once("pieces", pieces, lambda target: _cut(text, target, cut, workers))
+    once("cleaned training text", clean, lambda target: _clean(pieces, target, recipe.rules))
+    once("references", out / "reference", lambda target: _keep_references(raw, text, target))
+    once("data", out / "bin", lambda target: _binarise(clean, pieces, target, workers, work / "preprocess.output"))
+
+
+def _tokenise(raw: Path, target: Path, recipe: Recipe, workers: int) -> None:
+    target.mkdir()
+    for language in LANGUAGES:
+        tokenise = Tokenise(language, recipe.lower, recipe.split_hyphens)
+        for split in SPLITS:
+            name = f"{split}.{language}"
+            transform(tokenise, raw / name, target / name, what=f"tokenising {name}", workers=workers)
+
+
+def _sentencepiece_model(out: Path, raw: Path, recipe: Recipe) -> Path:
+    learned, model = out / "work" / "sentencepiece", out / "joint.model"
+    training = [raw / f"train.{language}" for language in LANGUAGES]
+    once(
+        f"SentencePiece model of {recipe.size} pieces",
+        learned,
+        lambda target: learn_pieces(training, target, vocabulary=recipe.size, coverage=recipe.coverage),
+    )
+    if not model.exists():
+        shutil.copyfile(learned / "joint.vocab", out / "joint.vocab")
+        copied = model.with_name(model.name + ".unfinished")
+        shutil.copyfile(learned / "joint.model", copied)
+        copied.rename(model)
+    return model
+
+
+def _cut(text: Path, target: Path, cut: Merge | Cut, workers: int) -> None:
+    target.mkdir()
+    for split in SPLITS:
+        for language in LANGUAGES:
+            name = f"{split}.{language}"
+            transform(cut, text / name, target / name, what=f"cutting {name}", workers=workers)
+
+
+def _clean(pieces: Path, target: Path, rules: Rules) -> None:
+    """Only the training text: of valid and test every sentence counts."""
+    target.mkdir()
+    dropped: Counter[str] = Counter()
+    english, german = (f"train.{language}" for language in LANGUAGES)
+    pairs = read_pairs(pieces / english, pieces / german)
+    with (
+        (target / english).open("w", encoding="utf-8", newline="\n") as ours,
+        (target / german).open("w", encoding="utf-8", newline="\n") as theirs,
+    ):
+        for first, second in kept(shown(pairs, "cleaning", count_lines(pieces / english)), rules, dropped):
+            ours.write(first + "\n")
+            theirs.write(second + "\n")
+    (target / DROPPED).write_text(json.dumps(dropped, indent=2) + "\n", encoding="utf-8")
+
+
+def _keep_references(raw: Path, text: Path, target: Path) -> None:
+    """Valid and test as they were, for scoring detokenised; of tokens, the tokenised test too."""
+    target.mkdir()
+    for split in ("valid", "test"):
+        for language in LANGUAGES:
+            shutil.copyfile(raw / f"{split}.{language}", target / f"{split}.{language}")
+    if text != raw:
+        shutil.copyfile(text / "test.de", target / "test.tok.de")
+
+
+def _binarise(clean: Path, pieces: Path, target: Path, workers: int, log: Path) -> None:
+    arguments = ["--source-lang", "en", "--target-lang", "de", "--joined-dictionary", "--workers", str(workers)]
+    arguments += ["--trainpref", str(clean / "train"), "--validpref", str(pieces / "valid")]
+    arguments += ["--testpref", str(pieces / "test"), "--destdir", str(target)]
+    run_fairseq("preprocess", arguments, log)

@@ -1,0 +1,35 @@
+"""A folder belongs to the settings that it was begun with: others are refused instead of mixed in."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from corpora.problem import CannotPrepare
+
+FILE = "settings.json"
+
+
+def check(folder: Path, wanted: dict[str, Any]) -> None:
+    """Raise CannotPrepare if ``folder`` was begun with another value of one of ``wanted``."""
+    try:
+        begun = json.loads((folder / FILE).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return
+    except ValueError as error:
+        raise CannotPrepare(f"{folder / FILE}: unreadable ({error}); use another --out") from error
+    for name, value in json.loads(json.dumps(wanted)).items():
+        if begun.get(name) != value:
+            was = _short(begun.get(name))
+            raise CannotPrepare(f"--out {folder} was begun with {name} {was}, not {_short(value)}: use another --out")
+
+
+def keep(folder: Path, wanted: dict[str, Any]) -> None:
+    """Record the settings that ``folder`` is begun with, after :func:`check`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    unfinished = folder / f"{FILE}.unfinished"
+    unfinished.write_text(json.dumps(wanted, indent=2) + "\n", encoding="utf-8")
+    unfinished.rename(folder / FILE)
+
+
+def _short(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)

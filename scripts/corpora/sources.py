@@ -1,0 +1,98 @@
+"""Where the text of a split is: in a folder of the user's, or published and to be downloaded."""
+
+from pathlib import Path, PurePosixPath
+from typing import NamedTuple
+
+from corpora.archives import extract
+from corpora.catalogue import LANGUAGES, Part, Remote, Split
+from corpora.download import download
+from corpora.problem import CannotPrepare
+from steps import once
+
+
+class File(NamedTuple):
+    """One side of a parallel text: a file, or ``member`` of it where it is a tar."""
+
+    path: Path
+    member: str | None = None
+
+
+class Text(NamedTuple):
+    """Both sides."""
+
+    en: File
+    de: File
+
+
+def find(split: Split, folder: Path) -> tuple[list[Text], list[str]]:
+    """The split's texts in ``folder``, and what it lacks, in words.
+
+    Plain or gzipped files named after the split stand for the whole of it; otherwise each of its parts is looked for,
+    as the published file or as what comes out of it.
+    """
+    for stem in split.stems:
+        whole = [_existing(folder, f"{stem}.{language}") for language in LANGUAGES]
+        if all(whole):
+            return [Text(*(File(path) for path in whole if path))], []
+    found = [(part, _find_part(part, folder)) for part in split.parts]
+    lacking = [_wanted(split, part) for part, text in found if text is None]
+    return [text for _, text in found if text], lacking
+
+
+def _find_part(part: Part, folder: Path) -> Text | None:
+    for source in part.sources:
+        files = []
+        for place in source:
+            remote = folder / place.remote.name
+            if place.member is not None:
+                unpacked = [place.member, PurePosixPath(place.member).name]
+                plain = next(filter(None, (_existing(folder, name) for name in unpacked)), None)
+                packed = File(remote, place.member) if remote.exists() else None
+                files.append(File(plain) if plain else packed)
+            else:
+                files.append(File(remote) if remote.exists() else None)
+        if all(files):
+            return Text(*(file for file in files if file))
+    return None
+
+
+def _existing(folder: Path, name: str) -> Path | None:
+    return next((path for path in (folder / name, folder / f"{name}.gz") if path.is_file()), None)
+
+
+def _wanted(split: Split, part: Part) -> str:
+    published = dict.fromkeys(place.remote.name for source in part.sources for place in source)
+    stem = split.stems[0]
+    return f"{part.title} ({' or '.join(published)}, or {stem}.en and {stem}.de)"
+
+
+def missing_remotes(split: Split, downloads: Path) -> list[Remote]:
+    """What :func:`fetch` would download if every first choice is there."""
+    remotes = dict.fromkeys(place.remote for part in split.parts for place in part.sources[0])
+    return [remote for remote in remotes if not (downloads / remote.name).exists()]
+
+
+def fetch(split: Split, downloads: Path) -> list[Text]:
+    """Download what is not there yet; of a part's sources the first that can be had."""
+    return [_fetch_part(part, downloads) for part in split.parts]
+
+
+def _fetch_part(part: Part, downloads: Path) -> Text:
+    failures = []
+    for source in part.sources:
+        try:
+            return Text(*(File(download(place.remote, downloads), place.member) for place in source))
+        except CannotPrepare as failure:
+            failures.append(str(failure))
+    raise CannotPrepare(f"{part.title}: {failures[0]}")
+
+
+def unpack(text: Text, folder: Path) -> tuple[Path, Path]:
+    """Both sides as files of their own, taken out of their archive where they are in one."""
+    english, german = text
+    if english.member is None or german.member is None:
+        return english.path, german.path
+    target = folder / english.path.name
+    wanted = (english.member, german.member)
+    once(f"text of {english.path.name}", target, lambda unfinished: extract(english.path, wanted, unfinished))
+    return target / PurePosixPath(english.member).name, target / PurePosixPath(german.member).name

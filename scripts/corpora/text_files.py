@@ -1,0 +1,71 @@
+"""Reading parallel text line by line, plain or gzipped: a corpus is never held in memory."""
+
+import gzip
+import zlib
+from collections.abc import Iterable, Iterator
+from itertools import islice, zip_longest
+from pathlib import Path
+from typing import BinaryIO, TypeVar
+
+from corpora.problem import CannotPrepare
+
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+T = TypeVar("T")
+
+
+def read_lines(path: Path) -> Iterator[str]:
+    """Lines without their ends. Only a newline ends one: U+2028 and its like stand inside sentences.
+
+    Raises:
+        CannotPrepare: a line that is not UTF-8, or a corrupt gzip file.
+    """
+    number = 1
+    try:
+        with _open(path) as file:
+            for number, line in enumerate(file, 1):
+                if number == 1:
+                    line = line.removeprefix(_BYTE_ORDER_MARK)
+                yield line.removesuffix(b"\n").removesuffix(b"\r").decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise CannotPrepare(f"{path}, line {number}: not UTF-8 ({error.reason} at byte {error.start + 1})") from error
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise CannotPrepare(f"{path}: corrupt or incomplete ({error}); get it again") from error
+
+
+def read_pairs(first: Path, second: Path) -> Iterator[tuple[str, str]]:
+    """Two files in step.
+
+    Raises:
+        CannotPrepare: one has more lines than the other.
+    """
+    yield from in_step(read_lines(first), read_lines(second), first, second)
+
+
+def in_step(lines: Iterable[str], others: Iterable[str], first: Path, second: Path) -> Iterator[tuple[str, str]]:
+    """As :func:`read_pairs`, with the files' contents given; at the end of the shorter the longer one is counted."""
+    iterators = iter(lines), iter(others)
+    for paired, (line, other) in enumerate(zip_longest(*iterators)):
+        if line is None or other is None:
+            longer = paired + 1 + sum(1 for _ in iterators[line is None])
+            counts = (paired, longer) if line is None else (longer, paired)
+            raise CannotPrepare(
+                f"{first} has {counts[0]:,} lines but {second} has {counts[1]:,}: they are not a parallel text"
+            )
+        yield line, other
+
+
+def count_lines(path: Path) -> int:
+    """Lines of a plain file that ends in a newline."""
+    with path.open("rb") as file:
+        return sum(block.count(b"\n") for block in iter(lambda: file.read(1 << 20), b""))
+
+
+def in_chunks(items: Iterable[T], size: int) -> Iterator[list[T]]:
+    """Lists of ``size`` items, the last one shorter."""
+    iterator = iter(items)
+    while chunk := list(islice(iterator, size)):
+        yield chunk
+
+
+def _open(path: Path) -> BinaryIO:
+    return gzip.open(path) if path.suffix == ".gz" else path.open("rb")  # type: ignore[return-value]

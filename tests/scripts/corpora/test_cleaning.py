@@ -1,0 +1,61 @@
+"""Which pairs are dropped, that they are counted, and that a corpus streams through."""
+
+from collections import Counter
+from itertools import count, islice
+
+import pytest
+
+from corpora.cleaning import EMPTY, Rules, kept
+
+RECIPE = Rules(longest=250, ratio=1.5)
+
+
+def words(number: int) -> str:
+    return " ".join(["a"] * number)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "rule"),
+    [
+        (1, 1, None),
+        (2, 3, None),
+        (3, 2, None),
+        (250, 250, None),
+        (250, 167, None),
+        (0, 0, EMPTY),
+        (0, 5, EMPTY),
+        (5, 0, EMPTY),
+        (251, 250, "longer than 250 pieces"),
+        (200, 301, "longer than 250 pieces"),
+        (3, 5, "one side longer than 1.5 times the other"),
+        (250, 166, "one side longer than 1.5 times the other"),
+    ],
+)
+def test_rules(first: int, second: int, rule: str | None) -> None:
+    assert RECIPE.against(words(first), words(second)) == rule
+
+
+def test_without_limits_only_an_empty_side_counts() -> None:
+    assert Rules().against(words(1), words(900)) is None
+    assert Rules().against(" \u00a0", "a") == EMPTY
+
+
+def test_dropped_pairs_are_counted_by_rule() -> None:
+    dropped: Counter[str] = Counter()
+    pairs = [("a", "b"), ("", "b"), ("a", ""), ("a b c d", "a"), ("c", "d")]
+    assert list(kept(pairs, RECIPE, dropped)) == [("a", "b"), ("c", "d")]
+    assert dropped == {EMPTY: 2, "one side longer than 1.5 times the other": 1}
+
+
+def test_an_endless_corpus_streams_through() -> None:
+    taken = 0
+
+    def endless():
+        nonlocal taken
+        for taken in count(1):
+            yield ("a", "b") if taken % 2 else ("a", "")
+
+    dropped: Counter[str] = Counter()
+    assert len(list(islice(kept(endless(), RECIPE, dropped), 50))) == 50
+    assert taken == 99
+    assert dropped[EMPTY] == 49

@@ -1,0 +1,32 @@
+"""One folder, one set of settings."""
+
+from pathlib import Path
+
+import pytest
+
+from corpora.problem import CannotPrepare
+from corpora.settings import FILE, check, keep
+
+
+def test_the_same_settings_go_on(tmp_path: Path) -> None:
+    wanted = {"--bpe": "sentencepiece", "rules": {"ratio": 1.5}, "corpus": ("a", "b")}
+    for _ in range(2):
+        check(tmp_path / "out", wanted)
+        keep(tmp_path / "out", wanted)
+    assert [path.name for path in (tmp_path / "out").iterdir()] == [FILE]
+
+
+@pytest.mark.parametrize(("name", "value"), [("--bpe", "subword-nmt"), ("size", 9), ("new", None)])
+def test_others_are_refused_by_name(tmp_path: Path, name: str, value: object) -> None:
+    begun = {"--bpe": "sentencepiece", "size": 8, "new": 1}
+    keep(tmp_path, begun)
+    with pytest.raises(CannotPrepare, match=f"was begun with {name} .*: use another --out"):
+        check(tmp_path, {**begun, name: value})
+    check(tmp_path, begun)
+
+
+def test_an_unreadable_record_is_not_written_over(tmp_path: Path) -> None:
+    (tmp_path / FILE).write_text("{")
+    with pytest.raises(CannotPrepare, match="unreadable"):
+        check(tmp_path, {"size": 8})
+    assert (tmp_path / FILE).read_text() == "{"

@@ -1,0 +1,50 @@
+"""Steps leave nothing half made behind."""
+
+from pathlib import Path
+
+import pytest
+
+import steps
+
+
+def test_once_makes_a_thing_once(tmp_path: Path) -> None:
+    calls = []
+
+    def make(path: Path) -> None:
+        calls.append(path)
+        path.write_text("made")
+
+    for _ in range(2):
+        steps.once("thing", tmp_path / "deep" / "thing", make)
+    assert len(calls) == 1
+    assert (tmp_path / "deep" / "thing").read_text() == "made"
+
+
+def test_once_does_not_keep_what_failed(tmp_path: Path) -> None:
+    def fail(path: Path) -> None:
+        path.write_text("half")
+        raise RuntimeError("no")
+
+    with pytest.raises(RuntimeError):
+        steps.once("thing", tmp_path / "thing", fail)
+    assert not (tmp_path / "thing").exists()
+
+
+def test_a_failing_command_is_named_with_its_log(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    with pytest.raises(steps.StepFailed, match=r"(?s)--arch.*fairseq-train ended with status 2"):
+        steps.run_fairseq("train", [str(tmp_path), "--arch", "no_such_arch"], log)
+
+
+def test_what_a_killed_step_left_is_not_in_the_way_and_not_kept(tmp_path: Path) -> None:
+    left = tmp_path / "thing.unfinished"
+    left.mkdir()
+    (left / "half").touch()
+
+    def make(path: Path) -> None:
+        path.mkdir()
+        (path / "whole").touch()
+
+    steps.once("thing", tmp_path / "thing", make)
+    assert [path.name for path in (tmp_path / "thing").iterdir()] == ["whole"]
+    assert not left.exists()
