@@ -14,9 +14,10 @@ _REGISTERING = ("models", "optim.fairseq_apollo", "optim.milestone_lr")
 _problem = environment.fairseq_problem()
 if _problem is None:
     from fairseq_luna import host
+    from fairseq_luna.host import one_line
 
     host.apply()
-    usage_error.report_in_one_line()
+    usage_error.report_in_one_line(one_line.in_one_line)
     for _module in _REGISTERING:
         importlib.import_module(f"fairseq_luna.{_module}")
 else:

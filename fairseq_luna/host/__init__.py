@@ -7,21 +7,35 @@ has been repaired is left alone.
 import functools
 import logging
 
-from fairseq_luna.host import bf16, broadcast, checkpoints, exit_threads, last_batch, resume, torchrun
+from fairseq_luna.host import (
+    bf16,
+    broadcast,
+    checkpoints,
+    exit_threads,
+    hydra_errors,
+    last_batch,
+    resume,
+    saving,
+    torchrun,
+    unchecked,
+)
 from fairseq_luna.host.mend import Mend, Result
 
 logger = logging.getLogger(__name__)
 
 # Checkpoints come before broadcast: rank 0 reads a file before it sends it on. bf16 comes after torchrun, so that
-# its wrapper is the outer one: the other asks whether the run is on a TPU.
+# its wrapper is the outer one: the other asks whether the run is on a TPU. torchrun's stands outside unchecked's too.
 MENDS: tuple[Mend, ...] = (
     checkpoints.MEND,
     broadcast.MEND,
     last_batch.MEND,
+    unchecked.MEND,
     torchrun.MEND,
     bf16.MEND,
     resume.MEND,
     exit_threads.MEND,
+    saving.MEND,
+    hydra_errors.MEND,
 )
 
 

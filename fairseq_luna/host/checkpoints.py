@@ -1,7 +1,7 @@
 """torch >= 2.6 loads only tensors and plain containers, and fairseq's checkpoints hold a little more.
 
 The few classes that they hold are declared safe; everything else is still refused, because unpickling it
-could run code, and the refusal names the class and the file in one line.
+could run code, and the refusal names the class and the file in one line. So does that of a damaged file.
 """
 
 import argparse
@@ -9,7 +9,9 @@ import functools
 import io
 import pickle
 import re
+import zipfile
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy
@@ -17,6 +19,7 @@ import torch
 from fairseq import checkpoint_utils
 
 from fairseq_luna.host.mend import Mend
+from fairseq_luna.usage_error import UsageError
 
 _reconstruct: Any = numpy.zeros(1).__reduce__()[0]
 
@@ -53,14 +56,30 @@ def mend() -> None:
     def load_checkpoint_to_cpu(path: str, *args: Any, **kwargs: Any) -> dict[str, Any]:
         try:
             return host_load(path, *args, **kwargs)
-        except pickle.UnpicklingError as error:
-            found = re.search(r"GLOBAL (\S+)", str(error))
-            if found is None:
+        except (OSError, UsageError, MemoryError):
+            raise
+        except Exception as error:  # a damaged file ends in as many ways as there are bytes
+            if "allocate memory" in str(error):
                 raise
-            refusal = f"{path} was refused: it holds {found[1]}, and loading that could execute code"
-            raise pickle.UnpicklingError(refusal) from None
+            found = re.search(r"GLOBAL (\S+)", str(error))
+            if isinstance(error, pickle.UnpicklingError) and found is not None:
+                refusal = f"{path} was refused: it holds {found[1]}, and loading that could execute code"
+                raise pickle.UnpicklingError(refusal) from None
+            raise _unreadable(path, str(error).split(". ")[0].split("\n")[0] or type(error).__name__) from error
 
     checkpoint_utils.load_checkpoint_to_cpu = load_checkpoint_to_cpu
+
+
+def _unreadable(path: str, why: str) -> UsageError:
+    other = another(Path(path))
+    mend = f"take another, such as {other}, with --restore-file or --path" if other else "there is no other beside it"
+    return UsageError(f"{path} is no checkpoint of fairseq's, or is damaged ({why}): {mend}")
+
+
+def another(damaged: Path) -> Path | None:
+    """The newest other checkpoint in the folder; one cut short has lost its table of contents, and is none."""
+    others = [path for path in damaged.parent.glob("checkpoint*.pt") if path.name != damaged.name]
+    return max(filter(zipfile.is_zipfile, others), key=lambda path: path.stat().st_mtime, default=None)
 
 
 MEND = Mend(

@@ -1,6 +1,7 @@
 """Flags that no family can use, and sizes that must fit together in all of them."""
 
 from collections.abc import Mapping
+from operator import attrgetter
 from typing import Any
 
 from ..usage_error import UsageError
@@ -14,6 +15,17 @@ REFUSED: dict[str, tuple[Any, str]] = {
     "decoder_xformers_att_config": (None, "this attention is not one of xFormers'; leave it out"),
 }
 
+# Where fairseq's nested transformer config holds a probability.
+RATES = (
+    "dropout",
+    "attention_dropout",
+    "activation_dropout",
+    "relu_dropout",
+    "encoder.layerdrop",
+    "decoder.layerdrop",
+    "quant_noise.pq",
+)
+
 
 def check_refused(nested: Any, refused: Mapping[str, tuple[Any, str]]) -> None:
     """Refuse by name what would otherwise be ignored: UsageError."""
@@ -26,10 +38,13 @@ def check_refused(nested: Any, refused: Mapping[str, tuple[Any, str]]) -> None:
 
 def check_sizes(nested: Any) -> None:
     """Refuse numbers of layers and heads, and sizes of embeddings, that do not fit together: UsageError."""
-    for name, side in (("encoder", nested.encoder), ("decoder", nested.decoder)):
-        if side.layers < 1:
-            raise UsageError(f"--{name}-layers {side.layers}: must be 1 or more")
+    check_positive(nested, "max_source_positions", "max_target_positions", "quant_noise.pq_block_size")
+    for name in ("encoder", "decoder"):
+        side = getattr(nested, name)
+        check_positive(nested, f"{name}.layers", f"{name}.embed_dim", f"{name}.ffn_embed_dim")
         check_heads(f"{name}_attention_heads", side.attention_heads, f"{name}_embed_dim", side.embed_dim)
+        check_layers_to_keep(f"{name}_layers_to_keep", side.layers_to_keep)
+    check_positive(nested, "decoder.output_dim")
     decoder = nested.decoder
     if decoder.input_dim != decoder.embed_dim:
         raise UsageError(
@@ -44,6 +59,32 @@ def check_heads(heads_name: str, heads: int, size_name: str, size: int) -> None:
         raise UsageError(f"{flag(heads_name)} {heads}: must be 1 or more and divide {flag(size_name)} {size}")
 
 
+def check_positive(nested: Any, *places: str) -> None:
+    """Refuse a number below 1 at any of ``places``, such as ``encoder.layers``: UsageError."""
+    for place in places:
+        value = attrgetter(place)(nested)
+        if value is not None and value < 1:
+            raise UsageError(f"{flag(place)} {value}: must be 1 or more")
+
+
+def check_rates(nested: Any, *more: str) -> None:
+    """Refuse probabilities that are none, in every family's places and ``more``: UsageError."""
+    for place in (*RATES, *more):
+        value = attrgetter(place)(nested)
+        if not 0 <= value < 1:
+            raise UsageError(f"{flag(place)} {value}: must be at least 0 and less than 1")
+    scalar = nested.quant_noise.scalar
+    if not 0 <= scalar <= 1:  # 1: every weight is quantised in training too
+        raise UsageError(f"{flag('quant_noise.scalar')} {scalar}: must be at least 0 and at most 1")
+
+
+def check_layers_to_keep(name: str, kept: str | None) -> None:
+    """Refuse what is no list of layers; whether the checkpoint has them is seen where it is loaded: UsageError."""
+    layers = [part.strip() for part in kept.split(",")] if kept else []
+    if not all(layer.isdecimal() for layer in layers) or len({*map(int, layers)}) < len(layers):
+        raise UsageError(f"{flag(name)} {kept}: must be numbers of layers from 0 with commas between, such as 0,2,4")
+
+
 def flag(name: str) -> str:
-    """How the config field ``name`` is spelled on the command line."""
-    return "--" + name.replace("_", "-")
+    """How the config field ``name``, or the part of the nested config at that place, is spelled on the command line."""
+    return "--" + name.replace("_", "-").replace(".", "-")

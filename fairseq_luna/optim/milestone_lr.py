@@ -1,5 +1,6 @@
 """``--lr-scheduler milestone``: linear warm-up, then a constant rate cut at given updates."""
 
+import math
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -84,5 +85,10 @@ def _check(cfg: DictConfig) -> None:
         raise UsageError(f"--lr-decay-rate {cfg.lr_decay_rate} must be above 0 and at most 1, such as 0.1")
     if cfg.warmup_updates < 0:
         raise UsageError(f"--warmup-updates {cfg.warmup_updates} must be at least 0, such as 1000")
-    if cfg.warmup_init_lr < 0:
+    if steps[1:] and cfg.warmup_updates > steps[1]:
+        raise UsageError(
+            f"--warmup-updates {cfg.warmup_updates} must be at most the first of --milestones {steps[1:]}, where"
+            " the rate would be cut before it is reached, such as a tenth of it"
+        )
+    if not 0 <= cfg.warmup_init_lr < math.inf:
         raise UsageError(f"--warmup-init-lr {cfg.warmup_init_lr} must be at least 0, such as 1e-5")

@@ -5,7 +5,7 @@ from typing import Any
 from fairseq.dataclass import ChoiceEnum
 
 from ...usage_error import UsageError
-from ..checks import check_refused, check_sizes
+from ..checks import check_positive, check_rates, check_refused, check_sizes
 from ..flat_config import FOLLOWS, flat_config, nested_config, option
 from ..self_attention import SELF_ATTENTION_REFUSED
 
@@ -32,8 +32,8 @@ def block_config(cfg: Any) -> Any:
     nested = nested_config(BlockConfig, cfg, FOLLOWS)
     check_refused(nested, SELF_ATTENTION_REFUSED)
     check_sizes(nested)
+    check_rates(nested)
     if nested.num_blocks < 0:
         raise UsageError(f"--num-blocks {nested.num_blocks}: must be 1 or more, or 0 for the optimum")
-    if nested.decoder.block_size < 1:
-        raise UsageError(f"--decoder-block-size {nested.decoder.block_size}: must be 1 or more")
+    check_positive(nested, "decoder.block_size")
     return nested

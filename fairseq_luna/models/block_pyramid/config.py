@@ -9,7 +9,7 @@ from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 from omegaconf import II
 
 from ...usage_error import UsageError
-from ..checks import check_heads
+from ..checks import check_heads, check_positive, check_rates
 from ..flat_config import OptionalInt, nested_config, option
 
 ACTIVATIONS = ChoiceEnum(utils.get_available_activation_fns())
@@ -56,10 +56,8 @@ def pyramid_config(cfg: Any) -> Any:
     nested = nested_config(PyramidConfig, cfg, {"max_source_positions": "max_positions"})
     nested.pyramid_block_sizes = block_sizes(nested.pyramid_block_sizes)
     side = nested.encoder
-    if side.layers < 1:
-        raise UsageError(f"--encoder-layers {side.layers}: must be 1 or more")
-    if nested.max_source_positions < 1:
-        raise UsageError(f"--max-source-positions {nested.max_source_positions}: must be 1 or more")
+    check_positive(nested, "encoder.layers", "encoder.embed_dim", "encoder.ffn_embed_dim", "max_source_positions")
+    check_rates(nested, "pooler_dropout")
     check_heads("encoder_attention_heads", side.attention_heads, "encoder_embed_dim", side.embed_dim)
     return nested
 

@@ -4,7 +4,7 @@ from typing import Any
 
 from fairseq.dataclass import ChoiceEnum
 
-from ..checks import check_refused, check_sizes
+from ..checks import check_rates, check_refused, check_sizes
 from ..flat_config import FOLLOWS, flat_config, nested_config, option
 from ..self_attention import SELF_ATTENTION_REFUSED
 
@@ -35,4 +35,5 @@ def fastformer_config(cfg: Any) -> Any:
     nested = nested_config(FastformerConfig, cfg, FOLLOWS)
     check_refused(nested, SELF_ATTENTION_REFUSED)
     check_sizes(nested)
+    check_rates(nested)
     return nested

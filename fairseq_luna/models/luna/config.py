@@ -6,7 +6,7 @@ from fairseq.dataclass import ChoiceEnum
 
 from ...ops.pack_activation import PACK_ACTIVATIONS
 from ...usage_error import UsageError
-from ..checks import REFUSED, check_heads, check_refused, check_sizes
+from ..checks import REFUSED, check_heads, check_positive, check_rates, check_refused, check_sizes
 from ..flat_config import FOLLOWS, flat_config, nested_config, option
 
 LUNA_FOLLOWS = {
@@ -42,6 +42,7 @@ def luna_config(cfg: Any) -> Any:
     nested = nested_config(LunaConfig, cfg, LUNA_FOLLOWS)
     check_refused(nested, REFUSED)
     check_sizes(nested)
+    check_rates(nested, "word_dropout")
     check_packed_sequence(nested)
     return nested
 
@@ -49,10 +50,7 @@ def luna_config(cfg: Any) -> Any:
 def check_packed_sequence(nested: Any) -> None:
     """Refuse a packed sequence that cannot be: UsageError."""
     encoder, decoder = nested.encoder, nested.decoder
-    if nested.projection_length < 1:
-        raise UsageError(f"--projection-length {nested.projection_length}: must be 1 or more")
-    if not 0 <= nested.word_dropout < 1:
-        raise UsageError(f"--word-dropout {nested.word_dropout}: must be at least 0 and less than 1")
+    check_positive(nested, "projection_length")
     for name, side in (("encoder", encoder), ("decoder", decoder)):
         heads = side.projected_attention_heads
         check_heads(f"{name}_projected_attention_heads", heads, f"{name}_embed_dim", side.embed_dim)

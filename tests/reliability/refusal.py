@@ -1,0 +1,36 @@
+"""A command that ends as a program of its own would: its exit status, and what it prints in the end."""
+
+import hashlib
+import logging
+import sys
+from pathlib import Path
+
+import pytest
+from commands import run
+
+
+def refusal(capsys: pytest.CaptureFixture, command: str, *arguments: str) -> str:
+    """Run fairseq's ``command``, which must fail, and return the one line it says."""
+    capsys.readouterr()
+    logging.disable()  # fairseq's handlers may write to what an earlier test captured, and is closed
+    try:
+        run(command, *arguments)
+        status = 0
+    except SystemExit as stopped:  # argparse
+        status = stopped.code
+    except Exception as error:
+        status = 1
+        sys.excepthook(type(error), error, error.__traceback__)
+    finally:
+        logging.disable(logging.NOTSET)
+    printed = capsys.readouterr().err
+    assert status, f"nothing was refused: {arguments}"
+    assert "Traceback" not in printed, printed
+    lines = [line for line in printed.splitlines() if ": error: " in line]
+    assert len(lines) == 1 and printed.rstrip().endswith(lines[0]), printed
+    return lines[0]
+
+
+def fingerprint(folder: Path) -> dict[str, str]:
+    """A hash of each file in ``folder``."""
+    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in folder.iterdir()}

@@ -1,0 +1,209 @@
+"""Loading never runs what a file says, by any command; and no code here could."""
+
+import ast
+import os
+import pickle
+import shutil
+from pathlib import Path
+
+import numpy
+import pytest
+import torch
+from commands import APOLLO, FAMILIES, USER_DIR, train
+
+from reliability.refusal import refusal
+
+REPOSITORY = Path(USER_DIR).parent
+
+
+class Payload:
+    """Its pickle makes the file ``touched`` when something runs it."""
+
+    def __init__(self, touched: Path):
+        self.touched = touched
+
+    def __reduce__(self):
+        return os.system, (f"touch {self.touched}",)
+
+
+class Evaluated(Payload):
+    def __reduce__(self):
+        return eval, (f"__import__('pathlib').Path({str(self.touched)!r}).touch()",)
+
+
+def in_settings(state, payload):
+    return {**state, "cfg": {**state["cfg"], "common": payload}}
+
+
+def in_weights(state, payload):
+    return {**state, "model": {**state["model"], "encoder.packed_embeddings": payload}}
+
+
+def in_an_array(state, payload):
+    return {**state, "extra_state": {**state["extra_state"], "meter": numpy.array([payload], dtype=object)}}
+
+
+def zipped(content, file):
+    torch.save(content, file)
+
+
+def legacy(content, file):
+    torch.save(content, file, _use_new_zipfile_serialization=False)
+
+
+def plain_pickle(content, file):
+    file.write_bytes(pickle.dumps(content))
+
+
+@pytest.fixture(scope="module")
+def trained(tiny_data, tmp_path_factory):
+    return train(tiny_data, tmp_path_factory.mktemp("trained"), *FAMILIES["luna"], *APOLLO, "--max-update=1")
+
+
+@pytest.fixture
+def loads(tiny_data, tmp_path, capsys):
+    """Each way to a checkpoint, which must refuse it in a line with its name."""
+    fixed = (tiny_data, f"--user-dir={USER_DIR}", "--cpu", "--num-workers=0")
+    learning = (*FAMILIES["luna"], *APOLLO, "--batch-size=8", "--max-update=2", f"--save-dir={tmp_path / 'run'}")
+    flags = {
+        "generate": ("--gen-subset=valid", "--path={}"),
+        "interactive": ("--source-lang=a", "--target-lang=b", "--path={}"),
+        "validate": ("--task=translation", "--valid-subset=valid", "--batch-size=4", "--path={}"),
+        "train --restore-file": (*learning, "--restore-file={}"),
+        "train --finetune-from-model": (*learning, "--finetune-from-model={}"),
+        "train (resumed)": learning,
+    }
+
+    def load(way, file):
+        if "resumed" in way:
+            file = shutil.copy(file, tmp_path / "run" / "checkpoint_last.pt")
+        line = refusal(capsys, way.split()[0], *fixed, *(flag.format(file) for flag in flags[way]))
+        assert str(file) in line
+        return line
+
+    return load
+
+
+WAYS = ["interactive", "validate", "train --restore-file", "train --finetune-from-model", "train (resumed)"]
+
+
+@pytest.mark.parametrize(
+    ("way", "write"),
+    [*(("generate", form) for form in (zipped, legacy, plain_pickle)), *((way, zipped) for way in WAYS)],
+)
+def test_no_command_runs_a_pickled_function(trained, loads, tmp_path, way, write):
+    touched, file = tmp_path / "touched", tmp_path / "evil.pt"
+    (tmp_path / "run").mkdir()
+    write(in_settings(torch.load(trained, weights_only=True), Payload(touched)), file)
+    line = loads(way, file)
+    assert "could execute code" in line or "is no checkpoint" in line
+    assert not touched.exists()
+
+
+@pytest.mark.parametrize(("hide", "payload"), [(in_settings, Evaluated), (in_weights, Payload), (in_an_array, Payload)])
+def test_wherever_it_is_hidden(trained, loads, tmp_path, hide, payload):
+    touched, file = tmp_path / "touched", tmp_path / "evil.pt"
+    zipped(hide(torch.load(trained, weights_only=True), payload(touched)), file)
+    line = loads("generate", file)
+    assert "could execute code" in line or (hide is in_an_array and "is no checkpoint" in line)
+    assert not touched.exists()
+
+
+def test_the_payload_would_run_where_pickle_is_trusted(tmp_path):
+    for number, payload in enumerate((Payload, Evaluated)):
+        touched = tmp_path / f"touched-{number}"
+        pickle.loads(pickle.dumps(payload(touched)))
+        assert touched.exists()
+
+
+def test_averaging_runs_none_either(trained, tmp_path, capsys):
+    from average_checkpoints import main
+
+    touched, file = tmp_path / "touched", tmp_path / "evil.pt"
+    zipped(in_settings(torch.load(trained, weights_only=True), Payload(touched)), file)
+    assert main([str(trained), str(file), f"--output={tmp_path / 'mean.pt'}"]) != 0
+    assert "evil.pt" in capsys.readouterr().err
+    assert sorted(tmp_path.iterdir()) == [file]
+
+
+def test_drawing_runs_none_either(tiny_data, trained, tmp_path, capsys):
+    from plot_attention import main
+
+    touched, file = tmp_path / "touched", tmp_path / "evil.pt"
+    zipped(in_settings(torch.load(trained, weights_only=True), Payload(touched)), file)
+    assert main([str(file), f"--data={tiny_data}", "--source=w1", f"--output={tmp_path / 'maps.png'}"]) != 0
+    assert "evil.pt" in capsys.readouterr().err
+    assert sorted(tmp_path.iterdir()) == [file]
+
+
+def test_torchscript_is_refused(loads, tmp_path):
+    file = tmp_path / "script.pt"
+    torch.jit.save(torch.jit.script(torch.nn.Linear(1, 1)), str(file))
+    assert "is no checkpoint" in loads("generate", file)
+
+
+# What runs what it reads, by the dotted name that is called.
+FORBIDDEN = {"eval", "exec", "compile", "__import__", "os.system", "os.popen", "yaml.load", "yaml.unsafe_load"}
+FORBIDDEN |= {f"{module}.{name}" for module in ("pickle", "dill", "joblib", "marshal") for name in ("load", "loads")}
+# These read what they have just written themselves, to see whether torch refuses it.
+PROBES = {"fairseq_luna/host/checkpoints.py", "fairseq_luna/host/broadcast.py"}
+
+
+def dangers(code: str) -> list[str]:
+    """The calls in ``code`` that could run something from a file or a shell."""
+    found = []
+    for call in ast.walk(ast.parse(code)):
+        if isinstance(call, ast.Call):
+            name = ast.unparse(call.func)
+            given = {keyword.arg: ast.unparse(keyword.value) for keyword in call.keywords}
+            trusting = name == "torch.load" and given.get("weights_only") != "True"
+            pickling = name in ("numpy.load", "np.load") and given.get("allow_pickle", "False") != "False"
+            unpacking = name.endswith((".extractall", ".unpack_archive")) and given.get("filter") != "'data'"
+            shell = given.get("shell", "False") != "False"
+            if name in FORBIDDEN or shell or trusting or pickling or unpacking:
+                found.append(f"line {call.lineno}: {ast.unparse(call)}")
+    return found
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "eval(x)", "exec(x)", "os.system(x)", "pickle.load(f)", "pickle.loads(b)", "torch.load(f)", "yaml.load(f)",
+        "torch.load(f, weights_only=False)", "subprocess.run(x, shell=True)", "np.load(f, allow_pickle=True)",
+        "tar.extractall(path)", "shutil.unpack_archive(f)",
+    ],
+)  # fmt: skip
+def test_a_danger_is_seen(code):
+    assert len(dangers(f"def function():\n    return {code}")) == 1
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "model.eval()",
+        "torch.load(f, weights_only=True)",
+        "subprocess.run(x)",
+        "yaml.safe_load(f)",
+        "np.load(f)",
+        "tar.extractall(path, filter='data')",
+    ],
+)
+def test_what_is_none_is_not(code):
+    assert dangers(code) == []
+
+
+def test_no_code_of_ours_runs_what_it_reads():
+    files = [path for folder in ("fairseq_luna", "scripts", "examples") for path in (REPOSITORY / folder).rglob("*.py")]
+    assert len(files) > 90
+    found = {
+        str(path.relative_to(REPOSITORY)): calls
+        for path in files
+        if (calls := dangers(path.read_text(encoding="utf-8")))
+    }
+    assert {path: calls for path, calls in found.items() if path not in PROBES} == {}
+    assert all("torch.load(file)" in call for path in PROBES for call in found[path])
+
+
+def test_no_shell_script_evaluates_its_input():
+    scripts = [path for folder in ("scripts", "examples", ".ci") for path in (REPOSITORY / folder).rglob("*.sh")]
+    assert [path for path in scripts if "eval " in path.read_text(encoding="utf-8")] == []
