@@ -1,0 +1,120 @@
+"""The attention maps of a sentence pair: which modules of a model are asked, and what their weights belong to."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from typing import Any
+
+import torch
+from fairseq.modules import MultiheadAttention
+from torch import Tensor, nn
+
+from fairseq_luna.modules import (
+    FastformerAttention,
+    FastformerCausalAttention,
+    LunaAttention,
+    LunaCausalAttention,
+)
+from plots import fairseq_maps, fastformer_maps, luna_maps
+from plots.attention_map import AttentionMap, Axis, Pair, slots
+from plots.choices import SIDES
+from plots.luna_maps import SOFTMAX, LunaWeights
+from plots.problem import CannotPlot
+
+Recorder = Callable[[Any], Any]  # called with a module: a context whose value is the list of what it then computes
+
+_CAUSAL_PACK = "a positive function of slot and word: no shares"
+_CAUSAL_THROUGH = "weights of the values: no shares"
+_AVERAGED = "unpack times pack, averaged over the pack heads"
+
+
+def attention_maps(model: Any, pair: Pair, sides: Sequence[str] = (), layers: Sequence[int] = ()) -> list[AttentionMap]:
+    """Run ``model`` on ``pair`` once and return the weights that its attentions then have.
+
+    Args:
+        model: an encoder-decoder of fairseq's, in evaluation mode.
+        pair: one sentence and its translation.
+        sides: of :data:`plots.choices.SIDES`; none = all that can be drawn.
+        layers: counted from 0; none = the last.
+
+    Raises:
+        CannotPlot: there is no such layer, or an attention that was asked for cannot be drawn.
+    """
+    chosen = sides or [side for side in SIDES if _recorder(side, _module(model, side, -1))]
+    if not chosen:
+        raise CannotPlot("none of this model's attentions can be drawn: give a checkpoint of Luna or Fastformer")
+    with ExitStack() as stack, torch.no_grad():
+        found = []
+        for side in chosen:
+            for layer in layers or [_depth(model, side) - 1]:
+                module = _checked(model, side, layer)
+                found.append((side, layer, module, stack.enter_context(_recorder(side, module)(module))))
+        out = model.encoder(pair.source, torch.tensor([pair.source.shape[1]]))
+        model.decoder(pair.prefix, encoder_out=out)
+    return [made for side, layer, module, seen in found for made in _named(pair, side, layer, module, seen[-1])]
+
+
+def _recorder(side: str, module: nn.Module | None) -> Recorder | None:
+    """What listens to ``module``; None where its weights cannot be had."""
+    if isinstance(module, LunaAttention):
+        return luna_maps.recorded
+    if isinstance(module, LunaCausalAttention):
+        return luna_maps.recorded_causal
+    if isinstance(module, FastformerAttention | FastformerCausalAttention):
+        return fastformer_maps.recorded
+    if isinstance(module, MultiheadAttention) and side == "cross":
+        return fairseq_maps.recorded
+    return None
+
+
+def _layers(model: Any, side: str) -> Any:
+    return model.encoder.layers if side == "encoder" else model.decoder.layers
+
+
+def _depth(model: Any, side: str) -> int:
+    return len(_layers(model, side))
+
+
+def _module(model: Any, side: str, layer: int) -> nn.Module | None:
+    return getattr(list(_layers(model, side))[layer], "encoder_attn" if side == "cross" else "self_attn", None)
+
+
+def _checked(model: Any, side: str, layer: int) -> nn.Module:
+    """Raises CannotPlot where this attention is not there or cannot be drawn."""
+    if not 0 <= layer < _depth(model, side):
+        half = "encoder" if side == "encoder" else "decoder"
+        raise CannotPlot(f"--layers {layer}: the {half} has {_depth(model, side)}, counted from 0")
+    module = _module(model, side, layer)
+    if module is None:
+        raise CannotPlot(f"--attention {side}: this model has none; leave it out")
+    if _recorder(side, module) is None:
+        raise CannotPlot(
+            f"--attention {side}: {type(module).__name__} is not drawn here, only Luna's and Fastformer's attention "
+            "and, with cross, fairseq's own"
+        )
+    return module
+
+
+def _named(pair: Pair, side: str, layer: int, module: nn.Module, weights: Any) -> Iterator[AttentionMap]:
+    def made(kind: str, weights: Tensor, rows: Axis, columns: Axis, note: str = SOFTMAX) -> AttentionMap:
+        return AttentionMap(side, layer, kind, weights, rows, columns, note)
+
+    rows, columns = {
+        "encoder": (pair.read, pair.read),
+        "cross": (pair.predicted, pair.read),
+        "decoder": (pair.written, pair.written),
+    }[side]
+    if isinstance(weights, LunaWeights):
+        pack, unpack, through = weights
+        causal = isinstance(module, LunaCausalAttention)
+        if through.shape[2] > len(columns.labels):  # cross+self attention: the source stands before the target
+            columns = Axis("source and target words read", pair.source_words + pair.prefix_words)
+        slot = slots(pack.shape[1])
+        yield made("pack", pack, slot, columns, _CAUSAL_PACK if causal else SOFTMAX)
+        yield made("unpack", unpack, rows, slot)
+        yield made("through", through, rows, columns, _CAUSAL_THROUGH if causal else f"{_AVERAGED}; {SOFTMAX}")
+    elif isinstance(weights, fastformer_maps.FastformerWeights):
+        rows = rows if side == "decoder" else Axis("", ["all"])
+        yield made("query", weights.query, rows, columns)
+        yield made("key", weights.key, rows, columns)
+    else:
+        yield made("weights", weights, rows, columns)

@@ -1,0 +1,65 @@
+"""Drawing the curves of several runs: a panel for each value, a colour for each run."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from plots.picture import pyplot
+from plots.training_log import Series, smoothed
+
+Run = Mapping[str, Series]
+
+
+class Panel(NamedTuple):
+    name: str  # in the log
+    label: str
+    logarithmic: bool = False
+    validated: bool = True  # a point for each validation; else logged in training, and smoothed
+
+
+def panels(subset: str) -> tuple[Panel, ...]:
+    """What can be drawn, with the validation of ``subset``."""
+    return (
+        Panel("loss", "training loss (base 2)", validated=False),
+        Panel(f"{subset}_loss", f"{subset} loss (base 2)"),
+        Panel(f"{subset}_ppl", f"{subset} perplexity", logarithmic=True),
+        Panel(f"{subset}_bleu", f"{subset} BLEU, as logged"),
+    )
+
+
+def drawn_panels(runs: Mapping[str, Run], subset: str) -> list[Panel]:
+    """Those that at least one run has values for."""
+    return [panel for panel in panels(subset) if any(panel.name in run for run in runs.values())]
+
+
+def draw(runs: Mapping[str, Run], *, subset: str, smooth: float) -> Any:
+    """A figure of all panels that any run has values for.
+
+    Args:
+        runs: by the name in the legend.
+        subset: of the validations.
+        smooth: see :func:`plots.training_log.smoothed`; for the training loss alone.
+    """
+    shown = drawn_panels(runs, subset)
+    columns = min(len(shown), 2)
+    rows = -(-len(shown) // columns)
+    figure, axes = pyplot().subplots(
+        rows, columns, squeeze=False, figsize=(5 * columns, 3.5 * rows), layout="constrained"
+    )
+    for axis, panel in zip(axes.flat, shown, strict=False):
+        for colour, (name, run) in enumerate(runs.items()):
+            series = run.get(panel.name, Series([], []))
+            if not panel.validated:
+                series = smoothed(series, smooth)
+            marker = "." if len(series.updates) < 40 else None
+            axis.plot(series.updates, series.values, color=f"C{colour}", marker=marker, linewidth=1.2, label=name)
+        axis.set(xlabel="updates", ylabel=panel.label)
+        if panel.logarithmic:
+            axis.set_yscale("log")
+        axis.grid(True, alpha=0.3)
+    for axis in axes.flat[len(shown) :]:
+        axis.set_visible(False)
+    handles, labels = axes.flat[0].get_legend_handles_labels()
+    legend = figure.legend(handles, labels, loc="outside upper center", ncols=min(len(labels), 4), fontsize=9)
+    for text in legend.get_texts():
+        text.set_parse_math(False)
+    return figure

@@ -1,0 +1,51 @@
+"""Fastformer's two softmaxes over time, of which each step's global query and global key are the means."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from fairseq_luna.modules import FastformerCausalAttention
+from fairseq_luna.modules.fastformer_projections import FastformerProjections
+from fairseq_luna.ops.fastformer_attention.naive import scaled
+
+
+class FastformerWeights(NamedTuple):
+    """Of one sentence: ``(H, 1, T)``, or ``(H, T, T)`` where the attention is causal, a row for each step."""
+
+    query: Tensor
+    key: Tensor
+
+
+@contextmanager
+def recorded(module: FastformerProjections) -> Iterator[list[FastformerWeights]]:
+    """The weights of the forward passes that ``module`` makes meanwhile, of the first sentence of each.
+
+    The modules keep only the means; the weights are formed anew here from the module's own scores
+    (docs/fastformer.md).
+    """
+    seen: list[FastformerWeights] = []
+
+    def after_forward(module: FastformerProjections, args: tuple, kwargs: dict, output: Tensor) -> None:
+        x, mask = args[0][:, :1], kwargs.get("padding_mask")
+        real = torch.ones(1, len(x), dtype=torch.bool) if mask is None else ~mask[:1]
+        if isinstance(module, FastformerCausalAttention):
+            real = real & torch.ones(len(x), len(x), dtype=torch.bool).tril()
+        maps = module.maps()
+        q, k, _ = module.queries_keys_values(x)
+        query = shares(scaled(maps.query_score(q), q), real)
+        p = maps.combine_key(query @ q, k)
+        seen.append(FastformerWeights(query[0], shares(scaled(maps.key_score(p), p), real)[0]))
+
+    handle = module.register_forward_hook(after_forward, with_kwargs=True)
+    try:
+        yield seen
+    finally:
+        handle.remove()
+
+
+def shares(score: Tensor, seen: Tensor) -> Tensor:
+    """Softmax of ``score (B, H, T)`` over what each row of ``seen (R, T)`` has: ``(B, H, R, T)``, 0 elsewhere."""
+    return score[:, :, None].masked_fill(~seen, -torch.inf).softmax(-1).nan_to_num(0.0)

@@ -1,0 +1,84 @@
+"""Luna's weights, as its modules compute them for a sentence pair (docs/design.md, 3.1 and 3.2)."""
+
+import inspect
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from fairseq_luna.modules import LunaAttention, LunaCausalAttention
+from fairseq_luna.ops.luna_causal_attention.chunked import pack_weights
+
+SOFTMAX = "each row sums to 1"
+
+
+class LunaWeights(NamedTuple):
+    """Of one sentence, every head by itself."""
+
+    pack: Tensor  # (H, L, S): how much each slot takes of each word
+    unpack: Tensor  # (H, T, L): how much each word takes of each slot
+    through: Tensor  # (H, T, S): how much each word takes of each other word, through the slots
+
+
+@contextmanager
+def recorded(module: LunaAttention) -> Iterator[list[LunaWeights]]:
+    """The weights of the forward passes that ``module`` makes meanwhile, of the first sentence of each.
+
+    "through" is what the module itself returns for ``need_weights``: unpack weights times the pack weights averaged
+    over their heads, because every unpack head reads what all pack heads have written.
+    """
+    seen: list[LunaWeights] = []
+    steps: list[Tensor] = []
+    attend = module.attend
+
+    def attend_with_weights(
+        q: Tensor, k: Tensor, v: Tensor, padding_mask: Tensor | None, need_weights: bool
+    ) -> tuple[Tensor, Tensor | None]:
+        out, weights = attend(q, k, v, padding_mask, True)
+        assert weights is not None
+        steps.append(weights[0])
+        if len(steps) == 2:
+            pack, unpack = steps
+            seen.append(LunaWeights(pack, unpack, unpack @ pack.mean(0)))
+            steps.clear()
+        return out, weights if need_weights else None
+
+    module.attend = attend_with_weights  # type: ignore[method-assign]
+    try:
+        yield seen
+    finally:
+        del module.attend
+
+
+@contextmanager
+def recorded_causal(module: LunaCausalAttention) -> Iterator[list[LunaWeights]]:
+    """The same of a causal module, for whole sequences.
+
+    Its pack weights are no shares: each is a positive function of one word and one slot, 0 for a padded word. Step t
+    reads the mean over the words up to t, so that its "through" weights are ``U_t · A_j / t``: times the values they
+    are the output, but they do not sum to 1. Words of ``memory`` (cross+self attention) are the first columns.
+    """
+    seen: list[LunaWeights] = []
+
+    def after_forward(module: LunaCausalAttention, args: tuple, kwargs: dict, output: tuple[Tensor, Tensor]) -> None:
+        given = inspect.signature(module.forward).bind(*args, **kwargs).arguments
+        unpack = output[1][:, 0]
+        parts = [(given.get("memory"), given.get("memory_padding_mask")), (given["query"], given.get("padding_mask"))]
+        words = torch.cat([x[:, :1] for x, _ in parts if x is not None])
+        real = torch.cat(
+            [x.new_ones(len(x)) if mask is None else (~mask[0]).to(x.dtype) for x, mask in parts if x is not None]
+        )
+        pk = module.keys_and_values(words)[2]
+        pack = pack_weights(module.packed_queries(given["packed"][:, :1]), pk, module.activation)[0]
+        pack = pack * real[:, None]
+        count = real.cumsum(0).clamp(min=1)[-unpack.shape[1] :, None]
+        through = (unpack @ pack.transpose(1, 2)).tril(len(words) - unpack.shape[1]) / count
+        seen.append(LunaWeights(pack.transpose(1, 2), unpack, through))
+
+    handle = module.register_forward_hook(after_forward, with_kwargs=True)
+    try:
+        yield seen
+    finally:
+        handle.remove()

@@ -1,0 +1,116 @@
+"""The model of a checkpoint, and a sentence pair in its words."""
+
+import sys
+from argparse import Namespace
+from pathlib import Path
+from typing import Any
+
+import torch
+from fairseq import checkpoint_utils
+from fairseq.dataclass.configs import GenerationConfig
+
+import fairseq_luna  # noqa: F401 (registers the models and keeps torch's weights_only on)
+from fairseq_luna.host.one_line import in_one_line
+from plots.attention_map import Pair
+from plots.problem import CannotPlot
+
+EOS = "</s>"
+
+
+def load(checkpoint: Path, data: Path | None) -> tuple[Any, Any]:
+    """The model of ``checkpoint`` in evaluation mode, and its task.
+
+    Args:
+        checkpoint: what fairseq-train saved.
+        data: the folder with the dictionaries; None = where the training had them.
+
+    Raises:
+        CannotPlot: one of them cannot be read, or the model is no encoder-decoder.
+    """
+    if not checkpoint.is_file():
+        raise CannotPlot(f"{checkpoint}: there is no such file")
+    overrides: dict[str, Any] = {"eval_bleu": False}  # it would want the training's tokenizer
+    if data is not None:
+        overrides["data"] = str(data)
+    try:
+        models, _, task = checkpoint_utils.load_model_ensemble_and_task([str(checkpoint)], arg_overrides=overrides)
+    except Exception as error:
+        line = in_one_line(error)
+        if line is None:
+            raise
+        if isinstance(error, OSError):
+            line += "; --data names the folder with the dictionaries"
+        raise CannotPlot(line.removeprefix("--path ")) from error
+    model = models[0]
+    if not (hasattr(model, "encoder") and hasattr(model, "decoder") and getattr(task, "source_dictionary", None)):
+        raise CannotPlot(f"{checkpoint}: its model is no translation model")
+    return model.eval(), task
+
+
+def sentence_pair(model: Any, task: Any, source: str, target: str | None, pieces: Path | None) -> Pair:
+    """A sentence and its translation as tensors, with a word for every token.
+
+    Args:
+        source, target: pieces with spaces between them, or text where there is a model for it; without ``target``
+            the model's own translation stands in its place.
+        pieces: a SentencePiece model.
+
+    Raises:
+        CannotPlot: a sentence is empty, too long or not in the dictionary's pieces.
+    """
+    source_words = _words("--source", source, pieces)
+    tokens = _tokens("--source", source_words, task.source_dictionary, model.encoder.max_positions())
+    if target is None:
+        target_tokens = _translation(model, task, tokens)
+        target_words = [task.target_dictionary[token] for token in target_tokens[0, :-1]]
+    else:
+        target_words = _words("--target", target, pieces)
+        target_tokens = _tokens("--target", target_words, task.target_dictionary, model.decoder.max_positions())
+    return Pair(
+        source=tokens,
+        prefix=target_tokens.roll(1, dims=1),  # EOS first
+        source_words=[*source_words, EOS],
+        prefix_words=[EOS, *target_words],
+        predicted_words=[*target_words, EOS],
+    )
+
+
+def _words(flag: str, sentence: str, pieces: Path | None) -> list[str]:
+    if pieces is None:
+        words = sentence.split()
+    else:
+        import sentencepiece
+
+        try:
+            words = sentencepiece.SentencePieceProcessor(model_file=str(pieces)).encode(sentence, out_type=str)
+        except (OSError, RuntimeError) as error:
+            raise CannotPlot(f"--sentencepiece-model {pieces}: is no SentencePiece model, or cannot be read") from error
+    if not words:
+        raise CannotPlot(f"{flag}: the sentence is empty")
+    return words
+
+
+def _tokens(flag: str, words: list[str], dictionary: Any, longest: int) -> torch.Tensor:
+    line = dictionary.encode_line(" ".join(words), add_if_not_exist=False, line_tokenizer=str.split).long()
+    unknown = [word for word, token in zip(words, line, strict=False) if token == dictionary.unk()]
+    if 2 * len(unknown) > len(words):
+        raise CannotPlot(
+            f"{flag}: {len(unknown)} of {len(words)} words are not in the dictionary; "
+            "give the pieces that the model was trained on, or text with --sentencepiece-model"
+        )
+    if unknown:
+        print(f"{flag}: not in the dictionary, and read as unknown: {' '.join(unknown)}", file=sys.stderr)
+    if len(line) > longest:
+        raise CannotPlot(f"{flag}: {len(line)} tokens, and the model reads {longest}; give a shorter sentence")
+    return line[None]
+
+
+def _translation(model: Any, task: Any, source: torch.Tensor) -> torch.Tensor:
+    """The best of fairseq's beam search: ``(1, T)``, ending in EOS.
+
+    Its flags are the defaults, but that no model may babble on for 200 words, which no picture could show.
+    """
+    flags = GenerationConfig(max_len_a=2, max_len_b=10)
+    generator = task.build_generator([model], Namespace(**vars(flags)))
+    sample = {"net_input": {"src_tokens": source, "src_lengths": torch.tensor([source.shape[1]])}}
+    return task.inference_step(generator, [model], sample)[0][0]["tokens"][None]
