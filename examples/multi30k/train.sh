@@ -1,0 +1,70 @@
+#!/usr/bin/env bash
+# Trains one system on Multi30k English-German:
+#     DATA=data/multi30k/bin examples/multi30k/train.sh SYSTEM [further flags of fairseq-train]
+# SYSTEM is one of those below. DATA is what scripts/prepare_multi30k.py made; SAVE_DIR (checkpoints/multi30k/SYSTEM)
+# is where checkpoints and the log go, and where a run that was stopped goes on from. SETTING=published is the
+# setting of the published transformer-tiny, for a GPU; SETTING=short, the default, is a fifth of it, for one CPU core.
+# DRY_RUN=1 prints the command and runs nothing.
+set -euo pipefail
+root=$(cd "$(dirname "$0")/../.." && pwd)
+
+fail() {
+    echo "train.sh: $1" >&2
+    exit 2
+}
+
+adam=(--optimizer adam --adam-betas '(0.9,0.98)' --lr 0.005 --lr-scheduler inverse_sqrt --warmup-updates 2000)
+# Apollo takes its milestones where the papers do, after six and nine tenths of the updates.
+apollo() {
+    local updates=$1
+    echo --optimizer apollo --apollo-beta 0.9 --apollo-eps 1e-4 --apollo-rebound constant --lr 0.1 \
+        --weight-decay 1e-8 --weight-decay-type L2 --clip-norm 1.0 \
+        --lr-scheduler milestone --warmup-updates $((updates / 5)) --warmup-init-lr 1e-5 \
+        --milestones $((updates * 6 / 10)),$((updates * 9 / 10)) --lr-decay-rate 0.1
+}
+
+case "${SETTING:-short}" in
+    short) updates=3000 size=(--max-tokens 4096) ;;
+    published) updates=8000 size=(--max-tokens 4096 --update-freq "${UPDATE_FREQ:-2}" --patience 10) ;;
+    *) fail "SETTING is short or published, not '$SETTING'" ;;
+esac
+
+system=${1:-}
+case "$system" in
+    # fairseq's own transformer in the sizes of the others: its transformer_tiny is half as wide.
+    transformer)
+        model=(--arch transformer --encoder-layers 4 --decoder-layers 4 --encoder-attention-heads 4
+            --decoder-attention-heads 4 --encoder-embed-dim 128 --decoder-embed-dim 128
+            --encoder-ffn-embed-dim 256 --decoder-ffn-embed-dim 256 "${adam[@]}") ;;
+    luna_tied) model=(--arch luna_tiny "${adam[@]}") ;;
+    luna_untied) model=(--arch luna_tiny --untie-luna-kv "${adam[@]}") ;;
+    # shellcheck disable=SC2207 # Words without spaces or stars.
+    luna_tied_apollo) model=(--arch luna_tiny $(apollo "$updates")) ;;
+    fastformer) model=(--arch fastformer_tiny "${adam[@]}") ;;
+    block) model=(--arch block_tiny "${adam[@]}") ;;
+    *) fail "SYSTEM is transformer, luna_tied, luna_untied, luna_tied_apollo, fastformer or block, not '$system'" ;;
+esac
+shift
+[ -n "${DATA:-}" ] || fail "set DATA to the bin folder that scripts/prepare_multi30k.py made"
+[ -f "$DATA/dict.en.txt" ] || fail "there is no dict.en.txt in DATA=$DATA; scripts/prepare_multi30k.py makes that folder"
+
+# Data of Moses' tokens have a tokenised reference beside them; the others are SentencePiece's.
+pieces=sentencepiece
+if [ -f "$(dirname "$DATA")/reference/test.tok.de" ]; then pieces=subword_nmt; fi
+
+save_dir=${SAVE_DIR:-checkpoints/multi30k/$system}
+command=("${PYTHON:-python}" -m fairseq_cli.train "$DATA" --user-dir "$root/fairseq_luna" --save-dir "$save_dir"
+    "${model[@]}" --share-all-embeddings --dropout 0.3
+    --criterion label_smoothed_cross_entropy --label-smoothing 0.1
+    "${size[@]}" --max-update "$updates" --seed 1 --keep-last-epochs 10
+    --eval-bleu --eval-bleu-args '{"beam": 1, "max_len_a": 1.2, "max_len_b": 10}' --eval-bleu-remove-bpe "$pieces"
+    --log-format json --log-interval 50 --log-file "$save_dir/log.json" "$@")
+if [ -n "${DRY_RUN:-}" ]; then
+    printf '%q ' "${command[@]}"
+    echo
+    exit
+fi
+mkdir -p "$save_dir"
+# For matrices this small a second thread gains little, and costs much where the machine is busy.
+export OMP_NUM_THREADS="${OMP_NUM_THREADS:-1}"
+exec "${command[@]}"
