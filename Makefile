@@ -6,7 +6,7 @@ DEMO_FLAGS ?=
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: demo test lint bench clean
+.PHONY: demo test lint bench audit clean
 
 demo: .venv/installed
 	$(BIN)/python scripts/demo.py --arch $(ARCH) $(DEMO_FLAGS)
@@ -19,8 +19,20 @@ lint: .venv/installed
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+bench: BENCH = $(BIN)/python scripts/benchmark.py
 bench: .venv/installed
-	$(BIN)/python scripts/benchmark.py op
+	mkdir -p outputs/benchmark
+	$(BENCH) op --quick --json outputs/benchmark/op.json --png outputs/benchmark/op.png
+	$(BENCH) train --quick --json outputs/benchmark/train.json --png outputs/benchmark/train.png
+	$(BENCH) train --quick --memory --source-length 64 --json outputs/benchmark/memory.json --png outputs/benchmark/memory.png
+	$(BENCH) generate --quick --json outputs/benchmark/generate.json --png outputs/benchmark/generate.png
+	$(BENCH) optimizer --quick --json outputs/benchmark/optimizer.json
+
+# Known faults of the versions that the tests ran with; docs/reliability.md says what each means here. --strict: a
+# version that could not be looked up is a failure, not a pass.
+audit: .venv/installed
+	$(PIP) install --quiet -c constraints.txt pip-audit
+	$(BIN)/pip-audit --requirement constraints.txt --no-deps --disable-pip --strict --desc off
 
 # fairseq-fixed is built from source on most Pythons, against torch: with torch and the build's other needs
 # installed first, pip builds it with those, where its own build environment would download a second torch.
@@ -29,7 +41,7 @@ bench: .venv/installed
 	$(PYTHON) -m venv .venv
 	$(PIP) install --quiet 'pip<24.1; python_version < "3.11"'
 	$(PIP) install --quiet -c constraints.txt setuptools wheel cython numpy torch
-	$(PIP) install --quiet -c constraints.txt --no-build-isolation -e '.[test,plot]'
+	$(PIP) install --quiet -c constraints.txt --no-build-isolation -e '.[test,plot,data]'
 	touch $@
 
 clean:

@@ -33,7 +33,9 @@ class Apollo(torch.optim.Optimizer):
 
     State per parameter: ``step`` (int) and three tensors of its shape, ``exp_avg``, ``hessian`` and
     ``direction``, in fp32 when the parameter is half precision (the arithmetic is in fp32 too), else in its
-    dtype. Beyond that a step needs room for 2**24 elements, or one tensor if that is larger.
+    dtype. Two would do for the constant rebound with L2 decay or none, where ``direction`` is ``exp_avg`` over
+    the bounded ``|hessian|``; it is kept, as with the other choices, so that a step need not divide twice.
+    Beyond that a step needs room for 2**24 elements, or one tensor if that is larger.
 
     Args:
         params: tensors or groups, as for any torch optimizer; a group may set any of the options below.

@@ -37,6 +37,26 @@ def test_equals_the_formula_in_fp64(weight_decay_type, rebound, beta, eps):
     assert_same(run(init, grads, **options), expected, rtol=1e-9, atol=1e-9)
 
 
+def test_the_direction_follows_from_the_other_two_where_two_would_do():
+    """Said in Apollo's docstring: for the constant rebound with L2 decay, and for no other choice."""
+
+    def follows(**options):
+        init, grads = random_problem()
+        params = [nn.Parameter(p.clone()) for p in init]
+        optimizer = Apollo(params, lr=0.02, **options)
+        trajectory(optimizer, params, grads)
+        states = [optimizer.state[p] for p in params]
+        return all(
+            torch.equal(state["direction"], state["exp_avg"] / state["hessian"].abs().clamp(min=apollo.BOUND))
+            for state in states
+        )
+
+    assert follows()
+    assert follows(weight_decay=0.1)
+    assert not follows(weight_decay=0.1, weight_decay_type="decoupled")
+    assert not follows(rebound="belief")
+
+
 def test_decay_types_differ():
     init, grads = random_problem()
     ends = [

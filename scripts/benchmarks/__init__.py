@@ -1,0 +1,1 @@
+"""What scripts/benchmark.py measures: a file for each of its subcommands, and how time and memory are taken."""

@@ -1,0 +1,132 @@
+"""The causal attentions that are measured without a model around them, each beside the form that states it."""
+
+from argparse import Namespace
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+import cumulative_sum
+from fairseq_luna.ops.block_attention import blocked
+from fairseq_luna.ops.block_attention import naive as block_naive
+from fairseq_luna.ops.block_partition import Blocks, cut_by_size
+from fairseq_luna.ops.fastformer_attention import FastformerMaps
+from fairseq_luna.ops.fastformer_attention import chunked as fastformer_chunked
+from fairseq_luna.ops.fastformer_attention import naive as fastformer_naive
+from fairseq_luna.ops.luna_causal_attention import chunked, naive
+
+from .arguments import DTYPES
+
+Inputs = dict[str, Tensor]
+
+BLOCK_SIZE = 8  # the decoder's default
+
+
+class Attention(NamedTuple):
+    """An attention as it is measured; both forms take the inputs by their names and give ``(B, H, T, D)``."""
+
+    inputs: Callable[[Namespace, int], Inputs]
+    form: Callable[..., Tensor]
+    naive: Callable[..., Tensor]
+
+
+def forward_and_backward(form: Callable[..., Tensor], inputs: Inputs) -> dict[str, Tensor]:
+    """The output, and the gradient of every input for an output's gradient that is not the same everywhere."""
+    out = form(**inputs)
+    direction = torch.linspace(-1, 1, out.shape[-1], device=out.device, dtype=out.dtype).expand_as(out)
+    gradients = torch.autograd.grad(out, list(inputs.values()), direction)
+    names = [f"the gradient of {name}" for name in inputs]
+    return {"the output": out.detach(), **dict(zip(names, gradients, strict=True))}
+
+
+def _random(args: Namespace, shapes: dict[str, tuple[int, ...]]) -> Inputs:
+    torch.manual_seed(0)
+    return {
+        name: torch.randn(shape, device=args.device, dtype=DTYPES[args.dtype], requires_grad=True)
+        for name, shape in shapes.items()
+    }
+
+
+def _sequences(args: Namespace, steps: int, *names: str) -> dict[str, tuple[int, ...]]:
+    return dict.fromkeys(names, (args.batch, args.heads, steps, args.head_size))
+
+
+def luna_inputs(args: Namespace, steps: int) -> Inputs:
+    slots = (args.batch, args.heads, args.slots, args.head_size)
+    return _random(args, {**_sequences(args, steps, "q", "k", "v", "pk"), "pq": slots})
+
+
+def _luna(op: Callable[..., tuple[Tensor, Tensor]]) -> Callable[..., Tensor]:
+    return lambda **inputs: op(**inputs)[0]
+
+
+def fastformer_inputs(args: Namespace, steps: int) -> Inputs:
+    """Both score maps are one vector here, the same for every head."""
+    score = dict.fromkeys(("query_score", "key_score"), (args.head_size, 1))
+    return _random(args, {**_sequences(args, steps, "q", "k", "v"), **score})
+
+
+def _fastformer(op: Callable[..., tuple[Tensor, Tensor]]) -> Callable[..., Tensor]:
+    def form(q: Tensor, k: Tensor, v: Tensor, query_score: Tensor, key_score: Tensor) -> Tensor:
+        maps = FastformerMaps(
+            query_score=lambda x: (x @ query_score)[..., 0],
+            key_score=lambda x: (x @ key_score)[..., 0],
+            combine_key=torch.mul,
+            combine_value=torch.mul,
+        )
+        return op(q, k, v, maps)[0]
+
+    return form
+
+
+def block_inputs(args: Namespace, steps: int) -> Inputs:
+    """The second level's projections are matrices without biases."""
+    return _random(args, {**_sequences(args, steps, "q", "k", "v"), "second": (3, args.head_size, args.head_size)})
+
+
+def _block(op: Callable[..., tuple[Tensor, Tensor]]) -> Callable[..., Tensor]:
+    def form(q: Tensor, k: Tensor, v: Tensor, second: Tensor) -> Tensor:
+        def project(summaries: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+            of_query, of_key, of_value = second * second.shape[-1] ** -0.5
+            return summaries @ of_query, summaries @ of_key, summaries @ of_value
+
+        return torch.cat(op(q, k, v, project, _blocks(q), causal=True), dim=-1)
+
+    return form
+
+
+def _blocks(q: Tensor) -> Blocks:
+    nothing_padded = torch.zeros(q.shape[0], q.shape[2], dtype=torch.bool, device=q.device)
+    return cut_by_size(nothing_padded, BLOCK_SIZE)
+
+
+def softmax_inputs(args: Namespace, steps: int) -> Inputs:
+    return _random(args, _sequences(args, steps, "q", "k", "v"))
+
+
+def softmax(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """torch's own fused attention, the peer."""
+    return F.scaled_dot_product_attention(q, k, v, is_causal=True)
+
+
+def softmax_naive(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    scores = q.float() @ k.float().transpose(-1, -2) / q.shape[-1] ** 0.5
+    later = torch.ones(scores.shape[-2:], dtype=torch.bool, device=q.device).triu(1)
+    return (scores.masked_fill(later, -torch.inf).softmax(-1) @ v.float()).to(q.dtype)
+
+
+_LUNA_NAIVE = _luna(naive.luna_causal_attention)
+_FASTFORMER_NAIVE = _fastformer(fastformer_naive.fastformer_causal_attention)
+
+ATTENTIONS = {
+    "luna-naive": Attention(luna_inputs, _LUNA_NAIVE, _LUNA_NAIVE),
+    "luna-cumulative-sum": Attention(luna_inputs, _luna(cumulative_sum.luna_causal_attention), _LUNA_NAIVE),
+    "luna-chunked": Attention(luna_inputs, _luna(chunked.luna_causal_attention), _LUNA_NAIVE),
+    "fastformer": Attention(
+        fastformer_inputs, _fastformer(fastformer_chunked.fastformer_causal_attention), _FASTFORMER_NAIVE
+    ),
+    "block": Attention(block_inputs, _block(blocked.block_attention), _block(block_naive.block_attention)),
+    "softmax": Attention(softmax_inputs, softmax, softmax_naive),
+}

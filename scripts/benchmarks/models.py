@@ -1,0 +1,146 @@
+"""Encoder-decoders of one size, built as fairseq-train builds them from a user's flags, and batches for them."""
+
+import argparse
+from argparse import ArgumentParser, Namespace
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import torch
+from fairseq import options
+from fairseq.data import Dictionary
+from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+from fairseq.tasks.translation import TranslationTask
+from torch import Tensor
+
+import fairseq_luna  # noqa: F401 (registers the models)
+
+from .arguments import DTYPES, positive
+
+# The transformer is fairseq's own.
+SYSTEMS = {
+    "transformer": ("--arch=transformer",),
+    "luna": ("--arch=luna_base",),
+    "luna-untied": ("--arch=luna_base_untied",),
+    "fastformer": ("--arch=fastformer_base",),
+    "block": ("--arch=block_base",),
+}
+# As fairseq numbers them in every dictionary.
+EOS, FIRST_WORD = 2, 4
+
+
+class Sizes(NamedTuple):
+    """What all systems have alike; the slots are Luna's."""
+
+    layers: int = 3
+    embed_dim: int = 256
+    ffn_dim: int = 1024
+    heads: int = 4
+    slots: int = 16
+    vocabulary: int = 8000
+
+
+SMALL = Sizes()
+# Those of luna_tiny, fastformer_tiny and block_tiny, with the demo's vocabulary.
+TINY = Sizes(layers=4, embed_dim=128, ffn_dim=256, vocabulary=1600)
+
+
+class Built(NamedTuple):
+    """A model on its device, and what fairseq made beside it."""
+
+    model: Any
+    task: TranslationTask
+    cfg: Any
+
+
+def add_size_arguments(parser: ArgumentParser, default: str) -> None:
+    """The flags are left out of ``args`` where the user gives none, so that :func:`sizes_of` can choose."""
+    described = {
+        "layers": "of the encoder, and of the decoder",
+        "embed_dim": "channels",
+        "ffn_dim": "of the feed-forward network",
+        "heads": "of every attention",
+        "slots": "L, Luna's packed slots",
+        "vocabulary": "words of the joint dictionary",
+    }
+    for name, help_text in described.items():
+        parser.add_argument(
+            f"--{name.replace('_', '-')}",
+            type=positive,
+            default=argparse.SUPPRESS,
+            help=f"{help_text} (default: {getattr(SMALL, name)}{default.format(getattr(TINY, name))})",
+        )
+
+
+def sizes_of(args: Namespace, default: Sizes = SMALL) -> Sizes:
+    """``default``, but for what the command line sets."""
+    return Sizes(**{name: getattr(args, name, value) for name, value in default._asdict().items()})
+
+
+def flags(system: str, sizes: Sizes, longest: int) -> list[str]:
+    """What a user would pass to fairseq-train for ``system``, with sentences of up to ``longest`` tokens."""
+    sides = [
+        f"--{side}-{name}={value}"
+        for side in ("encoder", "decoder")
+        for name, value in (
+            ("layers", sizes.layers),
+            ("embed-dim", sizes.embed_dim),
+            ("ffn-embed-dim", sizes.ffn_dim),
+            ("attention-heads", sizes.heads),
+        )
+    ]
+    positions = max(1024, longest + 1)
+    own = [f"--projection-length={sizes.slots}"] if system.startswith("luna") else []
+    return [
+        *("no-data", *SYSTEMS[system], *sides, *own, "--share-all-embeddings", "--dropout=0.1"),
+        *(f"--max-source-positions={positions}", f"--max-target-positions={positions}"),
+        *("--criterion=label_smoothed_cross_entropy", "--label-smoothing=0.1"),
+    ]
+
+
+def build(args: Namespace, system: str, sizes: Sizes, longest: int, more: Sequence[str] = ()) -> Built:
+    """Build ``system`` for the device and dtype of ``args``; ``more`` is added to its flags.
+
+    Raises:
+        UsageError: from a model of the plugin, where a size is out of its range.
+    """
+    torch.manual_seed(1)
+    parser = options.get_training_parser(default_task="translation")
+    parsed = options.parse_args_and_arch(parser, input_args=[*flags(system, sizes, longest), *more])
+    cfg = convert_namespace_to_omegaconf(parsed)
+    words = dictionary(sizes.vocabulary)
+    task = TranslationTask(cfg.task, words, words)
+    model = task.build_model(cfg.model).to(device=args.device, dtype=DTYPES[args.dtype])
+    return Built(model, task, cfg)
+
+
+def dictionary(words: int) -> Dictionary:
+    """``words`` entries, fairseq's four special ones among them."""
+    made = Dictionary()
+    for number in range(words - len(made)):
+        made.add_symbol(f"word{number}")
+    return made
+
+
+def source(sentences: int, length: int, sizes: Sizes, device: str) -> Tensor:
+    """Random sentences of one length that end in EOS: ``(sentences, length)``."""
+    tokens = torch.randint(FIRST_WORD, sizes.vocabulary, (sentences, length), device=device)
+    tokens[:, -1] = EOS
+    return tokens
+
+
+def sample(sentences: int, source_length: int, length: int, sizes: Sizes, device: str) -> dict[str, Any]:
+    """A batch as fairseq's trainer gives it to a criterion, all sources of one length and all targets of another."""
+    target = source(sentences, length, sizes, device)
+    lengths = torch.full((sentences,), source_length, device=device)
+    net_input = {
+        "src_tokens": source(sentences, source_length, sizes, device),
+        "src_lengths": lengths,
+        "prev_output_tokens": target.roll(1, dims=1),
+    }
+    return {
+        "id": torch.arange(sentences),
+        "nsentences": sentences,
+        "ntokens": target.numel(),
+        "net_input": net_input,
+        "target": target,
+    }

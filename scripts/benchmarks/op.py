@@ -1,0 +1,110 @@
+"""The causal attentions, forward and backward, without projections and without a model around them."""
+
+import math
+from argparse import ArgumentParser, Namespace
+from collections.abc import Callable, Iterator
+
+from torch import Tensor
+
+from .arguments import add_common, check_common, positive
+from .attentions import ATTENTIONS, Inputs, forward_and_backward
+from .command import Column, Command, Panel, Refused, Row
+from .memory import memory_column, peak_mib
+from .timing import Step, compared, in_turn, stopwatch, time_columns, warm_up
+
+LENGTHS = [128, 512, 1024, 2048, 4096]
+
+# Longer than any fast form's block, and no multiple of one.
+CHECKED_LENGTH = 300
+# The largest difference, in terms of the largest number.
+TOLERANCES = {"float32": 1e-4, "bfloat16": 3e-2}
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    add_common(parser, systems=ATTENTIONS, reference="luna-naive", rounds=3)
+    parser.add_argument("--lengths", type=positive, nargs="+", default=LENGTHS, metavar="T")
+    parser.add_argument("--batch", type=positive, default=1)
+    parser.add_argument("--heads", type=positive, default=16)
+    parser.add_argument("--head-size", type=positive, default=64, help="D, of queries, keys and values (default: 64)")
+    parser.add_argument("--slots", type=positive, default=32, help="L, Luna's packed slots (default: 32)")
+
+
+def check_outputs(args: Namespace) -> None:
+    """Refuse to measure a form that is not the same function as its naive one: Refused."""
+    for name in args.systems:
+        attention = ATTENTIONS[name]
+        if attention.form is attention.naive:
+            continue
+        inputs = attention.inputs(args, CHECKED_LENGTH)
+        what, difference = largest_difference(attention.form, attention.naive, inputs)
+        allowed = TOLERANCES[args.dtype]
+        if not difference <= allowed:  # NaN is refused too
+            raise Refused(
+                f"op {name}: {what} differs from the naive form's by {difference:.1e} of its largest number, where "
+                f"{allowed:.0e} is allowed: no speed is measured of a form that is another function"
+            )
+
+
+def largest_difference(form: Callable[..., Tensor], naive: Callable[..., Tensor], inputs: Inputs) -> tuple[str, float]:
+    """What differs most among the output and the gradients, and by how much of its largest number."""
+    expected = forward_and_backward(naive, inputs)
+    computed = forward_and_backward(form, inputs)
+    differences = {
+        what: float((computed[what] - value).abs().max() / value.abs().max()) for what, value in expected.items()
+    }
+    return max(differences.items(), key=lambda pair: math.inf if math.isnan(pair[1]) else pair[1])
+
+
+def step_of(name: str, args: Namespace, steps: int) -> Step:
+    attention = ATTENTIONS[name]
+    inputs = attention.inputs(args, steps)
+    return lambda: forward_and_backward(attention.form, inputs)
+
+
+def warm_step_of(name: str, args: Namespace, steps: int) -> Step:
+    """The same in a fresh process, after what torch sets up once."""
+    step_of(name, args, 16)()
+    return step_of(name, args, steps)
+
+
+def rows(args: Namespace) -> Iterator[Row]:
+    """One for each length and system."""
+    check_outputs(args)
+    for length in args.lengths:
+        steps = {name: step_of(name, args, length) for name in args.systems}
+        warm_up(steps, args.warm_up)
+        taken = in_turn(steps, rounds=args.rounds, seconds=stopwatch(args.device))
+        del steps
+        for name, row in compared(taken, args.reference).items():
+            row["length"] = length
+            if not args.no_peak:
+                row["peak_mib"] = peak_mib(warm_step_of, name, args, length, device=args.device, threads=args.threads)
+            yield row
+
+
+def columns(args: Namespace) -> list[Column]:
+    return [
+        Column("T", lambda row: str(row["length"])),
+        Column("attention", lambda row: row["system"]),
+        *time_columns(args.reference),
+        memory_column(),
+    ]
+
+
+def title(args: Namespace) -> str:
+    return (
+        f"Causal attention, forward and backward: {args.batch} x {args.heads} heads, D = {args.head_size}, "
+        f"L = {args.slots}; {args.rounds} rounds"
+    )
+
+
+COMMAND = Command(
+    help="the causal attentions, forward and backward",
+    add_arguments=add_arguments,
+    check=check_common,
+    title=title,
+    rows=rows,
+    columns=columns,
+    panels=(Panel("ms", "ms, forward and backward"), Panel("peak_mib", "peak MiB")),
+    quick={"lengths": [128, 512, 2048]},
+)
