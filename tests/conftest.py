@@ -1,9 +1,21 @@
+import logging
 import os
+from collections.abc import Iterator
 
 # Models this small gain nothing from a second thread, and lose much where another process wants it too. Before torch.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import pytest
+
+
+@pytest.fixture(autouse=True)
+def _no_closed_log() -> Iterator[None]:
+    """fairseq's and hydra's logs go to the standard output of their first test, which is closed after it."""
+    yield
+    root = logging.getLogger()
+    for handler in list(root.handlers):
+        if isinstance(handler, logging.StreamHandler) and getattr(handler.stream, "closed", False):
+            root.removeHandler(handler)
 
 
 @pytest.fixture(scope="session")

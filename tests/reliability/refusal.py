@@ -1,7 +1,6 @@
 """A command that ends as a program of its own would: its exit status, and what it prints in the end."""
 
 import hashlib
-import logging
 import sys
 from pathlib import Path
 
@@ -12,7 +11,6 @@ from commands import run
 def refusal(capsys: pytest.CaptureFixture, command: str, *arguments: str) -> str:
     """Run fairseq's ``command``, which must fail, and return the one line it says."""
     capsys.readouterr()
-    logging.disable()  # fairseq's handlers may write to what an earlier test captured, and is closed
     try:
         run(command, *arguments)
         status = 0
@@ -21,8 +19,6 @@ def refusal(capsys: pytest.CaptureFixture, command: str, *arguments: str) -> str
     except Exception as error:
         status = 1
         sys.excepthook(type(error), error, error.__traceback__)
-    finally:
-        logging.disable(logging.NOTSET)
     printed = capsys.readouterr().err
     assert status, f"nothing was refused: {arguments}"
     assert "Traceback" not in printed, printed
