@@ -3,11 +3,12 @@
 from fairseq.modules.fairseq_dropout import FairseqDropout
 from torch import Tensor
 
+from ..ops import projected_attention
 from ..ops.softmax_attention.fused import softmax_attention
 from ..ops.softmax_attention.naive import softmax_attention as softmax_attention_with_weights
 from .generation_state import GenerationState, IncrementalState, ModuleState
 from .heads import merge_heads, split_heads
-from .projection import Projections
+from .projection import Projections, affine_of
 
 
 class LunaAttention(GenerationState):
@@ -106,6 +107,9 @@ class LunaAttention(GenerationState):
     ) -> tuple[Tensor, Tensor | None]:
         """Y_P ``(L, B, C)`` and, where wanted, its weights averaged over heads ``(B, L, S)``."""
         q = split_heads(self.pq_proj(packed), self.num_packed_heads)
+        folded = None if need_weights else self.pack_folded(q, context, padding_mask)
+        if folded is not None:
+            return merge_heads(folded), None
         if self.tie_kv:
             k = v = split_heads(self.pc_proj(context), self.num_packed_heads)
         else:
@@ -127,11 +131,48 @@ class LunaAttention(GenerationState):
         self, query: Tensor, state: ModuleState, padding_mask: Tensor | None, need_weights: bool
     ) -> tuple[Tensor, Tensor | None]:
         """``out_proj(Y_X) (T, B, C)`` and, where wanted, weights over the context ``(H, B, T, S)``."""
+        folded = None if need_weights else self.unpack_folded(query, state, padding_mask)
+        if folded is not None:
+            return folded, None
         q = split_heads(self.q_proj(query), self.num_heads)
         out, weights = self.attend(q, state["key"], state["value"], padding_mask, need_weights)
         if weights is not None:
             weights = (weights @ state["pack_weights"].unsqueeze(1)).transpose(0, 1)
         return self.out_proj(merge_heads(out)), weights
+
+    def pack_folded(self, q: Tensor, context: Tensor, padding_mask: Tensor | None) -> Tensor | None:
+        """Y_P ``(B, H, L, D)`` without keys and values of a long context, or None where that would not be cheaper."""
+        steps, _, channels = context.shape
+        slots, maps = self.num_packed_heads * q.shape[2], 1 if self.tie_kv else 2
+        if not projected_attention.folding_pays(steps=steps, slots=slots, channels=channels, maps=maps):
+            return None
+        key = affine_of(self.pc_proj if self.tie_kv else self.pk_proj)
+        value = key if self.tie_kv else affine_of(self.pv_proj)
+        if key is None or value is None:
+            return None
+        return projected_attention.pack(
+            q, context.transpose(0, 1), key, value, padding_mask=padding_mask, dropout=self.dropout_module
+        )
+
+    def unpack_folded(self, query: Tensor, state: ModuleState, padding_mask: Tensor | None) -> Tensor | None:
+        """``out_proj(Y_X) (T, B, C)`` without queries of a long ``query``, or None where that would not be cheaper."""
+        steps, _, channels = query.shape
+        slots = self.num_heads * state["key"].shape[2]
+        if not projected_attention.folding_pays(steps=steps, slots=slots, channels=channels, maps=2):
+            return None
+        to_query, out = affine_of(self.q_proj), affine_of(self.out_proj)
+        if to_query is None or out is None:
+            return None
+        y = projected_attention.unpack(
+            query.transpose(0, 1),
+            state["key"],
+            state["value"],
+            to_query,
+            out,
+            padding_mask=padding_mask,
+            dropout=self.dropout_module,
+        )
+        return y.transpose(0, 1)
 
     def attend(
         self, q: Tensor, k: Tensor, v: Tensor, padding_mask: Tensor | None, need_weights: bool

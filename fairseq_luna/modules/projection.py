@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from fairseq.modules.quant_noise import quant_noise
 from torch import nn
 
+from ..ops.projected_attention import Affine
+
 INPUT_GAIN = 1 / math.sqrt(2)  # as fairseq draws the projections of its own attention
 
 
@@ -37,3 +39,10 @@ class Projections:
         if self.bias:
             nn.init.zeros_(linear.bias)
         return quant_noise(linear, self.q_noise, self.qn_block_size)
+
+
+def affine_of(module: nn.Module) -> Affine | None:
+    """The map that calling ``module`` would apply, or None if it does more: quantises it, adds noise, has hooks."""
+    if type(module) is not nn.Linear or module._forward_pre_hooks or module._forward_hooks:
+        return None
+    return Affine(module.weight, module.bias)

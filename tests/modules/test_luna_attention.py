@@ -165,3 +165,37 @@ def test_linear_in_the_length_of_both_sides():
     with LargestTensor() as largest:
         module(*args)[0].sum().backward()
     assert largest.elements <= 3000 * 16
+
+
+@TIED
+@pytest.mark.parametrize("padded", [False, True], ids=["whole", "padded"])
+def test_a_long_sequence_equals_the_equations_without_being_projected(tie_kv, padded, monkeypatch):
+    module = build(heads=2, packed_heads=2, tie_kv=tie_kv)
+    args = inputs(steps=30, context=40, slots=2)
+    masks = {}
+    if padded:
+        masks = {"context_padding_mask": padding(2, 40, 40, 4), "packed_padding_mask": padding(2, 2, 2, 1)}
+    expected_out, expected_packed, _ = naive(module, *args, **masks)
+    theirs = gradients(expected_out, expected_packed, args, module)
+    rows = []
+    linear = torch.nn.Linear.forward
+    monkeypatch.setattr(torch.nn.Linear, "forward", lambda self, x: rows.append(x.shape[0]) or linear(self, x))
+    out, packed, _ = module(*args, **masks)
+    assert max(rows) == 2
+    torch.testing.assert_close(out, expected_out)
+    torch.testing.assert_close(packed, expected_packed)
+    torch.testing.assert_close(gradients(out, packed, args, module), theirs)
+
+
+def gradients(out, packed, args, module):
+    return torch.autograd.grad(out.square().sum() + packed.square().sum(), [*args, *module.parameters()])
+
+
+def test_a_projection_with_a_hook_is_called_at_any_length():
+    module = build(heads=2, packed_heads=2)
+    args = inputs(steps=30, context=40, slots=2)
+    calls = []
+    for name in ("q_proj", "pc_proj"):
+        module.get_submodule(name).register_forward_hook(lambda *_, name=name: calls.append(name))
+    module(*args)
+    assert sorted(calls) == ["pc_proj", "q_proj"]

@@ -1,0 +1,124 @@
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fairseq_luna.ops.projected_attention import Affine, folded, folding_pays, naive
+from numeric import DTYPE_IDS, TOLERANCE, gradients, randn, random_padding
+
+SHAPES = [(1, 1, 1, 1, 2), (2, 3, 7, 4, 5), (3, 4, 65, 16, 8)]
+SHAPE_IDS = [f"B{b}-H{h}-T{t}-L{s}-D{d}" for b, h, t, s, d in SHAPES]
+PADDED = pytest.mark.parametrize("padded", [False, True], ids=["whole", "padded"])
+BIAS = pytest.mark.parametrize("bias", [True, False], ids=["bias", "no-bias"])
+EVERY_DTYPE = pytest.mark.parametrize("dtype", DTYPE_IDS, ids=DTYPE_IDS.values())
+EVERY_SHAPE = pytest.mark.parametrize("shape", SHAPES, ids=SHAPE_IDS)
+
+
+def sequence_and_slots(shape, dtype):
+    batch, heads, steps, slots, size = shape
+    sequence = randn(batch, steps, heads * size, dtype=dtype)
+    return sequence, *(randn(batch, heads, slots, size, dtype=dtype, seed=seed) for seed in (1, 2))
+
+
+def maps(shape, dtype, bias=True):
+    channels = shape[1] * shape[4]
+    weights = [(randn(channels, channels, grad=False, seed=seed) * channels**-0.5).to(dtype) for seed in (3, 4)]
+    return [
+        Affine(weight.requires_grad_(), randn(channels, dtype=dtype, seed=seed) if bias else None)
+        for seed, weight in enumerate(weights, start=5)
+    ]
+
+
+def parameters(*affines):
+    return [x for affine in affines for x in affine if x is not None]
+
+
+def check(actual, expected, wanted, dtype):
+    torch.testing.assert_close(actual, expected, **TOLERANCE[dtype])
+    tolerance = dict(TOLERANCE[dtype])
+    for ours, theirs in zip(gradients(actual, *wanted), gradients(expected, *wanted), strict=True):
+        # Half precision rounds sums over all steps: what is small beside the largest element is noise.
+        close = tolerance | {"atol": tolerance["atol"] * max(1, theirs.abs().max().item())}
+        torch.testing.assert_close(ours, theirs, **close)
+
+
+@EVERY_SHAPE
+@EVERY_DTYPE
+@PADDED
+@BIAS
+def test_folded_pack_equals_naive(shape, dtype, padded, bias):
+    context, q, _ = sequence_and_slots(shape, dtype)
+    key, value = maps(shape, dtype, bias)
+    mask = random_padding(shape[0], shape[2], share=0.4) if padded else None
+    actual, expected = (form.pack(q, context, key, value, padding_mask=mask) for form in (folded, naive))
+    check(actual, expected, [q, context, *parameters(key, value)], dtype)
+
+
+@EVERY_SHAPE
+@EVERY_DTYPE
+@PADDED
+@BIAS
+def test_folded_unpack_equals_naive(shape, dtype, padded, bias):
+    x, k, v = sequence_and_slots(shape, dtype)
+    query, out = maps(shape, dtype, bias)
+    mask = random_padding(shape[0], shape[3], share=0.4) if padded else None
+    actual, expected = (form.unpack(x, k, v, query, out, padding_mask=mask) for form in (folded, naive))
+    check(actual, expected, [x, k, v, *parameters(query, out)], dtype)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    shape=st.tuples(*(st.integers(1, high) for high in (3, 3, 40, 9, 5))),
+    share=st.sampled_from([0.0, 0.5, 1.0]),
+    seed=st.integers(0, 1000),
+)
+def test_any_shape_and_padding(shape, share, seed):
+    sequence, k, v = sequence_and_slots(shape, torch.float64)
+    first, second = maps(shape, torch.float64)
+    steps, slots = (random_padding(shape[0], shape[axis], share=share, seed=seed) for axis in (2, 3))
+    wanted = [sequence, k, *parameters(first, second)]
+    packed = [form.pack(k, sequence, first, second, padding_mask=steps) for form in (folded, naive)]
+    check(*packed, wanted, torch.float64)
+    read = [form.unpack(sequence, k, v, first, second, padding_mask=slots) for form in (folded, naive)]
+    check(*read, [*wanted, v], torch.float64)
+
+
+def test_the_same_weights_are_dropped_as_in_the_specification():
+    shape = (2, 3, 50, 4, 5)
+    sequence, k, v = sequence_and_slots(shape, torch.float64)
+    first, second = maps(shape, torch.float64)
+    kept = torch.rand(2, 3, 50, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64).gt(0.3) / 0.7
+
+    def steps_last(weights):
+        return weights * kept.transpose(2, 3)
+
+    def slots_last(weights):
+        return weights * kept
+
+    def folded_pack(weights):
+        return weights * kept.transpose(1, 2).flatten(2)
+
+    def folded_unpack(weights):
+        return weights * kept.transpose(1, 2)
+
+    wanted = [sequence, k, *parameters(first, second)]
+    check(
+        folded.pack(k, sequence, first, second, dropout=folded_pack),
+        naive.pack(k, sequence, first, second, dropout=steps_last),
+        wanted,
+        torch.float64,
+    )
+    check(
+        folded.unpack(sequence, k, v, first, second, dropout=folded_unpack),
+        naive.unpack(sequence, k, v, first, second, dropout=slots_last),
+        [*wanted, v],
+        torch.float64,
+    )
+
+
+@pytest.mark.parametrize(
+    ("steps", "slots", "maps", "pays"),
+    [(1024, 64, 2, True), (1024, 64, 1, True), (25, 64, 2, False), (1, 64, 2, False), (1024, 256, 2, False)],
+)
+def test_folding_is_for_long_sequences_and_few_slots(steps, slots, maps, pays):
+    assert folding_pays(steps=steps, slots=slots, channels=256, maps=maps) is pays
