@@ -1,10 +1,15 @@
 """The form that trains: matrix products inside blocks of time, a running D x E state between them."""
 
+from typing import Any
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from ..dtypes import accumulation_dtype
+
+MOST_BLOCKS_SUMMED_AT_ONCE = 128  # by one triangular product, which is faster, but quadratic in their number
 
 
 def prefix_attention(
@@ -20,26 +25,26 @@ def prefix_attention(
         k: ``(B, H, T, D)``.
         v: ``(B, H, T, E)``.
         padding_mask: ``(B, T)`` bool, True = padding; None = nothing is padded.
-        block_length: steps in a block, C; None chooses it by shape. It changes the cost, not the result.
+        block_length: steps in a block at most, C; None chooses it by shape. It changes the cost, not the result.
 
     Returns:
         ``(B, H, T, E)`` in the dtype of ``q``; summed in fp32 when ``q`` is half precision.
     """
-    steps = q.shape[2]
     dtype = accumulation_dtype(q)
     out_dtype = q.dtype
     q, k, v = q.to(dtype), k.to(dtype), v.to(dtype)
     if padding_mask is not None:
         k = k.masked_fill(padding_mask[:, None, :, None], 0)
-    block_length = block_length or default_block_length(k.shape[-1], v.shape[-1])
-    total = _sum_in_one_block(q, k, v) if steps <= block_length else _sum_by_blocks(q, k, v, block_length)
-    return (total / step_counts(steps, padding_mask, like=total)).to(out_dtype)
+    counts = step_counts(q.shape[2], padding_mask, like=q)
+    length = block_length or default_block_length(k.shape[-1], v.shape[-1])
+    with torch.autocast(q.device.type, enabled=False):
+        return _PrefixMeans.apply(q, k, v, counts, length).to(out_dtype)
 
 
 def default_block_length(key_size: int, value_size: int) -> int:
     """The power of two at which a block's C x C products cost about as much as its D x E state."""
     balance = (key_size * value_size) ** 0.5
-    return max(32, min(256, 1 << round(balance).bit_length()))
+    return max(32, min(256, 1 << (round(balance) - 1).bit_length()))
 
 
 def step_counts(steps: int, padding_mask: Tensor | None, *, like: Tensor) -> Tensor:
@@ -49,24 +54,85 @@ def step_counts(steps: int, padding_mask: Tensor | None, *, like: Tensor) -> Ten
     return (~padding_mask).cumsum(1).clamp(min=1).to(like.dtype)[:, None, :, None]
 
 
-def _sum_in_one_block(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    return (q @ k.transpose(-1, -2)).tril() @ v
+class _PrefixMeans(torch.autograd.Function):
+    """:func:`prefix_attention` for inputs of one dtype, whose padded ``k`` are zero.
+
+    Written out because autograd would keep the C x C products and copy every gradient once more. With G = dF v^T hidden
+    above the diagonal, each gradient is again a sum inside a block and a product with a state: that of the earlier
+    blocks for q, that of the later blocks for k and v.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, counts: Tensor, block_length: int) -> Tensor:
+        batch, heads, steps, _ = q.shape
+        blocks = -(-steps // block_length)
+        # Blocks of about one length, so that the last one is not mostly filling.
+        ctx.shape = (batch, heads, blocks, -(-steps // blocks))
+        q, k, v = (_cut(x, ctx.shape) for x in (q, k, v))
+        total = torch.bmm(_products(q, k), v)
+        earlier = None
+        if blocks > 1:
+            earlier = _earlier(torch.bmm(k.mT, v), ctx.shape, steps)
+            total.baddbmm_(q, earlier, alpha=steps)
+        ctx.save_for_backward(q, k, v, counts, earlier)
+        return _joined(total, ctx.shape, steps).div_(counts)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        q, k, v, counts, earlier = ctx.saved_tensors
+        steps = gradient.shape[2]
+        g = _cut(gradient / counts, ctx.shape)
+        inside = _products(g, v)
+        gradients = [torch.bmm(inside, k), torch.bmm(inside.mT, q), torch.bmm(_products(q, k).mT, g)]
+        if earlier is not None:
+            later = _later(torch.bmm(q.mT, g), ctx.shape, steps)
+            gradients[0].baddbmm_(g, earlier.mT, alpha=steps)
+            gradients[1].baddbmm_(v, later.mT, alpha=steps)
+            gradients[2].baddbmm_(k, later, alpha=steps)
+        return *(_joined(x, ctx.shape, steps) for x in gradients), None, None
 
 
-def _sum_by_blocks(q: Tensor, k: Tensor, v: Tensor, block_length: int) -> Tensor:
-    batch, heads, steps, _ = q.shape
-    blocks = -(-steps // block_length)
-    q, k, v = (_cut(x, blocks, block_length) for x in (q, k, v))
-    states = (k.transpose(-1, -2) @ v).unflatten(0, (batch * heads, blocks))
-    # Scaled by 1/T, the state is never larger than a mean of k v^T: long sequences cannot overflow it.
-    earlier = F.pad((states[:, :-1] / steps).cumsum(1), (0, 0, 0, 0, 1, 0)).flatten(0, 1)
-    total = torch.baddbmm(_sum_in_one_block(q, k, v), q, earlier, alpha=steps)
-    return total.view(batch, heads, blocks * block_length, -1)[:, :, :steps]
+def _products(x: Tensor, y: Tensor) -> Tensor:
+    """``x_t . y_j`` for the steps j <= t of each block, and 0 for those after t: ``(B H blocks, C, C)``."""
+    return torch.bmm(x, y.mT).tril_()
 
 
-def _cut(x: Tensor, blocks: int, block_length: int) -> Tensor:
-    """``(B, H, T, D)`` to ``(B H blocks, block_length, D)``; the last block is filled up with zeros."""
-    missing = blocks * block_length - x.shape[2]
+def _earlier(states: Tensor, shape: tuple[int, ...], steps: int) -> Tensor:
+    """For each block, the sum of the ``states (B H blocks, D, E)`` before it, over ``steps``.
+
+    Scaled by 1/T, such a sum is never larger than a mean of k v^T: long sequences cannot overflow it.
+    """
+    batch, heads, blocks, _ = shape
+    by_block = states.div_(steps).view(batch * heads, blocks, -1)
+    if blocks <= MOST_BLOCKS_SUMMED_AT_ONCE:
+        sums = by_block.new_ones(blocks, blocks).tril_(-1) @ by_block
+    else:
+        sums = F.pad(by_block[:, :-1].cumsum(1), (0, 0, 1, 0))
+    return sums.view_as(states)
+
+
+def _later(states: Tensor, shape: tuple[int, ...], steps: int) -> Tensor:
+    """The same sum of the states after each block."""
+    batch, heads, blocks, _ = shape
+    by_block = states.div_(steps).view(batch * heads, blocks, -1)
+    if blocks <= MOST_BLOCKS_SUMMED_AT_ONCE:
+        sums = by_block.new_ones(blocks, blocks).triu_(1) @ by_block
+    else:
+        sums = F.pad(by_block[:, 1:].flip(1).cumsum(1).flip(1), (0, 0, 0, 1))
+    return sums.view_as(states)
+
+
+def _cut(x: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """``(B, H, T, D)`` to ``(B H blocks, C, D)``; the last block is filled up with zeros."""
+    _, _, blocks, length = shape
+    missing = blocks * length - x.shape[2]
     if missing:
         x = F.pad(x, (0, 0, 0, missing))
-    return x.reshape(-1, block_length, x.shape[-1])
+    return x.reshape(-1, length, x.shape[-1])
+
+
+def _joined(x: Tensor, shape: tuple[int, ...], steps: int) -> Tensor:
+    """``(B H blocks, C, D)`` to ``(B, H, T, D)``."""
+    batch, heads, blocks, length = shape
+    return x.view(batch, heads, blocks * length, -1)[:, :, :steps]
