@@ -7,6 +7,8 @@ from fairseq.modules import FairseqDropout, LayerNorm
 from fairseq.modules.quant_noise import quant_noise
 from torch import Tensor, nn
 
+from ..ops.dropout import add_dropped
+
 
 class ResidualLayer(nn.Module):
     """A layer of one side of an encoder-decoder, without its attention.
@@ -38,8 +40,14 @@ class ResidualLayer(nn.Module):
 
     def after(self, x: Tensor, residual: Tensor, norm: nn.Module | None) -> Tensor:
         """Dropout and residual connection; normalised in a post-norm layer, unless ``norm`` is None."""
-        x = residual + self.dropout_module(x)
+        x = add_dropped(residual, x, self.dropout_p)
         return x if self.normalize_before or norm is None else norm(x)
+
+    @property
+    def dropout_p(self) -> float:
+        """Probability with which an element of a sub-layer's output is dropped now."""
+        dropout = self.dropout_module
+        return dropout.p if dropout.training or dropout.apply_during_inference else 0.0
 
     def feed_forward(self, x: Tensor) -> Tensor:
         """The feed-forward sub-layer, residual connection and norm included: any shape ``(..., C)``."""

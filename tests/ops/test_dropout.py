@@ -1,0 +1,22 @@
+import pytest
+import torch
+
+from fairseq_luna.ops.dropout import add_dropped
+from numeric import DTYPE_IDS
+
+
+@pytest.mark.parametrize("p", [0.0, 0.1, 0.5, 1.0])
+@pytest.mark.parametrize("dtype", DTYPE_IDS, ids=DTYPE_IDS.values())
+def test_an_element_is_dropped_or_scaled_up(p, dtype):
+    torch.manual_seed(0)
+    residual = torch.full((200, 300), 2.0, dtype=dtype)
+    x = torch.ones(200, 300, dtype=dtype, requires_grad=True)
+    out = add_dropped(residual, x, p)
+    assert out.dtype == dtype
+    scaled = torch.tensor(0.0 if p == 1 else 1 / (1 - p), dtype=dtype)
+    kept = out != 2
+    assert out[kept].eq(2 + scaled).all()
+    # Six standard deviations of a share of 60,000 draws.
+    assert abs(kept.double().mean().item() - (1 - p)) <= 6 * (p * (1 - p) / 60_000) ** 0.5
+    out.sum().backward()
+    assert x.grad.equal(kept * scaled)
