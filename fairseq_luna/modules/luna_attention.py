@@ -144,7 +144,7 @@ class LunaAttention(GenerationState):
         """Y_P ``(B, H, L, D)`` without keys and values of a long context, or None where that would not be cheaper."""
         steps, _, channels = context.shape
         slots, maps = self.num_packed_heads * q.shape[2], 1 if self.tie_kv else 2
-        if not projected_attention.folding_pays(steps=steps, slots=slots, channels=channels, maps=maps):
+        if not projected_attention.folding_pays(steps=steps, slots=slots, channels=channels, maps=maps, products=2):
             return None
         key = affine_of(self.pc_proj if self.tie_kv else self.pk_proj)
         value = key if self.tie_kv else affine_of(self.pv_proj)
@@ -158,7 +158,7 @@ class LunaAttention(GenerationState):
         """``out_proj(Y_X) (T, B, C)`` without queries of a long ``query``, or None where that would not be cheaper."""
         steps, _, channels = query.shape
         slots = self.num_heads * state["key"].shape[2]
-        if not projected_attention.folding_pays(steps=steps, slots=slots, channels=channels, maps=2):
+        if not projected_attention.folding_pays(steps=steps, slots=slots, channels=channels, maps=2, products=2):
             return None
         to_query, out = affine_of(self.q_proj), affine_of(self.out_proj)
         if to_query is None or out is None:

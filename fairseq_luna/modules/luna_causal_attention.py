@@ -7,13 +7,15 @@ from torch import Tensor
 from ..ops.luna_causal_attention import (
     LunaCausalState,
     initial_state,
-    luna_causal_attention,
+    luna_causal_attention_of_scores,
     luna_causal_attention_step,
+    pack_scores,
     state_after,
 )
+from ..ops.projected_attention import folding_pays, scores_of
 from .generation_state import GenerationState, IncrementalState
 from .heads import merge_heads, split_heads
-from .projection import Projections
+from .projection import Projections, affine_of
 
 
 class LunaCausalAttention(GenerationState):
@@ -120,13 +122,10 @@ class LunaCausalAttention(GenerationState):
         if memory is not None:
             padding_mask = joined_padding(memory, memory_padding_mask, query, padding_mask)
             query = torch.cat([memory, query])
-        k, v, pk = self.keys_and_values(query)
-        y, weights = luna_causal_attention(
+        y, weights = luna_causal_attention_of_scores(
             self.queries(query),
-            k,
-            v,
-            self.packed_queries(packed),
-            pk,
+            *self.what_is_packed(query),
+            self.pack_scores(self.packed_queries(packed), query),
             activation=self.activation,
             padding_mask=padding_mask,
             packed_padding_mask=packed_padding_mask,
@@ -158,15 +157,31 @@ class LunaCausalAttention(GenerationState):
     def packed_queries(self, packed: Tensor) -> Tensor:
         return split_heads(self.pq_proj(packed), self.num_heads)
 
+    def pack_keys(self, x: Tensor) -> Tensor:
+        """The keys that decide into which slot a step is packed: ``(B, H, T, D)``."""
+        return split_heads(self.pc_proj(x), self.num_heads)
+
+    def pack_scores(self, pq: Tensor, x: Tensor) -> Tensor:
+        """How well each step of ``x (T, B, C)`` fits each slot of ``pq (B, H, L, D)``: ``(B, H, T, L)``."""
+        steps, _, channels = x.shape
+        slots = self.num_heads * pq.shape[2]
+        key = affine_of(self.pc_proj)
+        if key is None or not folding_pays(steps=steps, slots=slots, channels=channels, maps=1, products=1):
+            return pack_scores(pq, self.pack_keys(x))
+        return scores_of(x.transpose(0, 1), pq, key).unflatten(2, (self.num_heads, -1)).transpose(1, 2)
+
     def keys_and_values(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Keys and values to be packed, and the keys that decide into which slot: each ``(B, H, T, D)``."""
-        pk = split_heads(self.pc_proj(x), self.num_heads)
+        return *self.what_is_packed(x), self.pack_keys(x)
+
+    def what_is_packed(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Keys and values of ``x (T, B, C)``: each ``(B, H, T, D)``."""
         if self.tie_kv:
             k = v = split_heads(self.c_proj(x), self.num_heads)
         else:
             k = split_heads(self.k_proj(x), self.num_heads)
             v = split_heads(self.v_proj(x), self.num_heads)
-        return k, v, pk
+        return k, v
 
 
 def joined_padding(

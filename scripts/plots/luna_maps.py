@@ -45,11 +45,22 @@ def recorded(module: LunaAttention) -> Iterator[list[LunaWeights]]:
             steps.clear()
         return out, weights if need_weights else None
 
-    module.attend = attend_with_weights  # type: ignore[method-assign]
+    in_place_of = {
+        "attend": attend_with_weights,
+        "pack_folded": _never,  # the folded forms do not call attend
+        "unpack_folded": _never,
+    }
+    for name, method in in_place_of.items():
+        setattr(module, name, method)
     try:
         yield seen
     finally:
-        del module.attend
+        for name in in_place_of:
+            delattr(module, name)
+
+
+def _never(*_: object) -> None:
+    return None
 
 
 @contextmanager
@@ -70,7 +81,7 @@ def recorded_causal(module: LunaCausalAttention) -> Iterator[list[LunaWeights]]:
         real = torch.cat(
             [x.new_ones(len(x)) if mask is None else (~mask[0]).to(x.dtype) for x, mask in parts if x is not None]
         )
-        pk = module.keys_and_values(words)[2]
+        pk = module.pack_keys(words)
         pack = pack_weights(module.packed_queries(given["packed"][:, :1]), pk, module.activation)[0]
         pack = pack * real[:, None]
         count = real.cumsum(0).clamp(min=1)[-unpack.shape[1] :, None]

@@ -65,6 +65,24 @@ def test_equals_the_naive_form(tie_kv, activation, padded):
     )
 
 
+@pytest.mark.parametrize("padded", [False, True], ids=["whole", "padded"])
+def test_a_long_sequence_equals_the_naive_form_without_pack_keys(padded):
+    module = build(heads=2)
+    query, packed = inputs()
+    mask = scattered_padding(2, 40) if padded else None
+    k, v, pk = module.keys_and_values(query)
+    y, _ = naive.luna_causal_attention(
+        module.queries(query), k, v, module.packed_queries(packed), pk, padding_mask=mask
+    )
+    expected = module.out_proj(merge_heads(y))
+    wanted = [query, packed, *module.parameters()]
+    theirs = torch.autograd.grad(expected.square().sum(), wanted)
+    module.pc_proj.forward = lambda x: pytest.fail("pack keys of the whole sequence were made")
+    out, _ = module(query, packed, padding_mask=mask)
+    torch.testing.assert_close(out, expected)
+    torch.testing.assert_close(torch.autograd.grad(out.square().sum(), wanted), theirs)
+
+
 @TIED
 @pytest.mark.parametrize("memory_steps", [0, 7], ids=["alone", "memory"])
 def test_generation_equals_the_whole_pass_and_follows_the_beam(tie_kv, memory_steps):

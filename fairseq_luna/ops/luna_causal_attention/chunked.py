@@ -37,7 +37,31 @@ def luna_causal_attention(
     Returns:
         ``y (B, H, T, D)`` and the unpack weights ``(B, H, T, L)`` before dropout, in the dtype of ``q``.
     """
-    pack = dropout(pack_weights(pq, pk, activation))
+    return luna_causal_attention_of_scores(
+        q,
+        k,
+        v,
+        pack_scores(pq, pk),
+        activation=activation,
+        padding_mask=padding_mask,
+        packed_padding_mask=packed_padding_mask,
+        dropout=dropout,
+    )
+
+
+def luna_causal_attention_of_scores(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    scores: Tensor,
+    *,
+    activation: str = "softplus",
+    padding_mask: Tensor | None = None,
+    packed_padding_mask: Tensor | None = None,
+    dropout: Dropout = no_dropout,
+) -> tuple[Tensor, Tensor]:
+    """The same for whoever has the pack scores ``(B, H, T, L)`` already, what ``w`` is of."""
+    pack = dropout(pack_activation(activation)(scores))
     scores = prefix_attention(q * q.shape[-1] ** -0.5, k, pack, padding_mask=padding_mask)
     unpack = unpack_weights(scores, packed_padding_mask)
     y = prefix_attention(dropout(unpack), pack, v, padding_mask=padding_mask)
@@ -46,7 +70,12 @@ def luna_causal_attention(
 
 def pack_weights(pq: Tensor, pk: Tensor, activation: str) -> Tensor:
     """How much each step, of ``pk (B, H, T, D)``, gives to each slot, of ``pq (B, H, L, D)``: ``(B, H, T, L)``."""
-    return pack_activation(activation)(pk @ (pq * pq.shape[-1] ** -0.5).transpose(-1, -2))
+    return pack_activation(activation)(pack_scores(pq, pk))
+
+
+def pack_scores(pq: Tensor, pk: Tensor) -> Tensor:
+    """``pq pk_t / sqrt(D)``: ``(B, H, T, L)``."""
+    return pk @ (pq * pq.shape[-1] ** -0.5).transpose(-1, -2)
 
 
 def unpack_weights(scores: Tensor, packed_padding_mask: Tensor | None) -> Tensor:

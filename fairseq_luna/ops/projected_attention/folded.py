@@ -11,7 +11,7 @@ from ..dropout import Dropout, no_dropout
 from .naive import Affine
 
 
-def folding_pays(*, steps: int, slots: int, channels: int, maps: int) -> bool:
+def folding_pays(*, steps: int, slots: int, channels: int, maps: int, products: int) -> bool:
     """Whether these forms are cheaper than the maps themselves.
 
     They are where they halve the multiplications, unless the folded keys would be larger than the sequence.
@@ -20,9 +20,10 @@ def folding_pays(*, steps: int, slots: int, channels: int, maps: int) -> bool:
         steps: T, of the sequence.
         slots: ``H L``, slots of all heads.
         channels: C.
-        maps: how many maps of the sequence are saved; two products with ``slots`` columns replace them.
+        maps: how many maps of the sequence are saved.
+        products: how many products of the sequence with ``slots`` columns stand in their place.
     """
-    return steps >= slots and 4 * slots <= maps * channels
+    return steps >= slots and 2 * products * slots <= maps * channels
 
 
 def pack(
