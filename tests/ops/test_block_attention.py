@@ -226,6 +226,41 @@ def test_dropout_drops_weights_of_both_levels_and_keeps_the_mean(form, causal):
     torch.testing.assert_close(y.mean(0), whole[0], rtol=0, atol=0.5)
 
 
+@CAUSAL
+@FORM
+def test_dropout_drops_weights_of_the_second_level_alone_where_blocks_are_unordered(form, causal):
+    v = inputs((200, 2, 30, 4))[0][:1].expand(200, -1, -1, -1)
+    blocks = cut(torch.zeros(200, 30, dtype=torch.bool), causal)
+    torch.manual_seed(0)
+    y, z = form.unordered_block_attention(v, Second(4), blocks, reduce="mean", causal=causal, dropout_p=0.5)
+    assert y.std(0).amax() < 1e-12
+    assert z[:, :, BLOCK_SIZE if causal else 0 :].std(0).amin() > 1e-4
+
+
+def test_dropout_of_a_step_drops_weights_of_both_levels():
+    q, k, v = (x[:1].expand(200, -1, -1, -1) for x in inputs((200, 2, 12, 4)))
+    torch.manual_seed(0)
+    state = recurrent.initial_state(v, BLOCK_SIZE)
+    y, _, _ = recurrent.block_attention_step(q, k, v, Second(4), state, dropout_p=0.5)
+    assert y.std(0).amin() > 1e-4
+    state = recurrent.initial_state(v, 0)
+    given = {"reduce": "mean", "block_size": BLOCK_SIZE, "dropout_p": 0.5}
+    y, z, _ = recurrent.unordered_block_attention_step(v, Second(4), state, **given)
+    assert y.std(0).amax() < 1e-12
+    assert z[:, :, BLOCK_SIZE:].std(0).amin() > 1e-4
+
+
+@LEVEL_ONE
+@FORM
+def test_later_steps_are_seen_unless_causal(form, level_one):
+    args = inputs((2, 2, 12, 4), level_one=level_one)
+    blocks = cut_by_size(no_padding((2, 2, 12, 4)), BLOCK_SIZE)
+    attention = both_levels(form, level_one)
+    default = attention(*args, Second(4), blocks)
+    for ours, theirs in zip(default, attention(*args, Second(4), blocks, causal=False), strict=True):
+        assert ours.equal(theirs)
+
+
 @LEVEL_ONE
 @CAUSAL
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=["fp32", "bf16", "fp16"])

@@ -149,6 +149,14 @@ def test_random_sizes_are_spread_over_their_range_alike_for_all_blocks(length, n
     assert sizes.std(0).max() < 1.2 * sizes.std(0).min()
 
 
+def test_a_sentence_is_cut_by_its_own_draws_alone():
+    draws = []
+    for batch in (1, 5):
+        torch.manual_seed(0)
+        draws.append(cut_by_number(whole(batch, 60), 7, random=True).sizes[0])
+    assert draws[0].equal(draws[1])
+
+
 def test_random_sizes_of_a_short_sentence_are_spread_alike_beside_a_long_one():
     torch.manual_seed(0)
     padded = (torch.arange(300) >= 12).expand(20_000, 300)

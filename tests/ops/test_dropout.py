@@ -20,3 +20,11 @@ def test_an_element_is_dropped_or_scaled_up(p, dtype):
     assert abs(kept.double().mean().item() - (1 - p)) <= 6 * (p * (1 - p) / 60_000) ** 0.5
     out.sum().backward()
     assert x.grad.equal(kept * scaled)
+
+
+def test_half_precision_drops_as_seldom_as_it_is_told():
+    """Among the 256 numbers that bf16 has between 1/2 and 1 there is none that only one draw in a thousand is under."""
+    torch.manual_seed(0)
+    x, p = torch.ones(1000, 1000, dtype=torch.bfloat16), 0.001
+    dropped = add_dropped(torch.zeros_like(x), x, p).eq(0).double().mean().item()
+    assert abs(dropped - p) <= 6 * (p * (1 - p) / 1e6) ** 0.5

@@ -150,8 +150,10 @@ def test_memory_holds_no_state_per_step():
     assert largest.elements <= steps * max(size, chunked.default_block_length(size, value_size))
 
 
-@pytest.mark.parametrize(("size", "value_size"), [(1, 1), (64, 32), (64, 64), (128, 256), (1024, 1024)])
-def test_block_length_balances_the_products(size, value_size):
-    length = chunked.default_block_length(size, value_size)
-    assert 32 <= length <= 256
-    assert length & (length - 1) == 0
+@pytest.mark.parametrize(
+    ("size", "value_size", "length"),
+    [(1, 1, 32), (64, 16, 32), (64, 32, 64), (64, 64, 64), (65, 65, 128), (128, 256, 256), (1024, 1024, 256)],
+)
+def test_block_length_balances_the_products(size, value_size, length):
+    assert chunked.default_block_length(size, value_size) == length
+    assert chunked.default_block_length(value_size, size) == length
