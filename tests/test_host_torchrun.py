@@ -44,7 +44,7 @@ def test_processes_without_gpus_join_over_gloo(gpus, cpu, under_torchrun, monkey
         "distributed_rank": 1,
         "distributed_no_spawn": True,
         "distributed_backend": "gloo",
-        "ddp_backend": "legacy_ddp",
+        "ddp_backend": "pytorch_ddp",
     }
 
 
@@ -56,12 +56,6 @@ def test_on_gpus_only_the_number_of_processes_is_told(under_torchrun, monkeypatc
     assert cfg == untouched
 
 
-def test_a_chosen_ddp_backend_is_kept(under_torchrun):
-    cfg = config(cpu=True, ddp_backend="no_c10d")
-    torchrun.join(cfg)
-    assert cfg.distributed_training.ddp_backend == "no_c10d"
-
-
 def test_unjoined_processes_are_refused_in_one_line(under_torchrun):
     with pytest.raises(SystemExit, match="torchrun --nproc_per_node 2") as refusal:
         Trainer(config(), None, None, None)
@@ -71,7 +65,8 @@ def test_unjoined_processes_are_refused_in_one_line(under_torchrun):
 @pytest.mark.slow
 def test_two_processes_equal_one_of_double_batches_also_after_a_resume(tiny_data, tmp_path):
     def train_on_two(updates: int) -> None:
-        more = ("--dropout=0", "--disable-validation", f"--max-update={updates}")
+        # 0.12.2's transformer has weights that nothing trains, which torch's own DDP, the default, cannot bear.
+        more = ("--dropout=0", "--disable-validation", f"--max-update={updates}", "--ddp-backend=legacy_ddp")
         arguments = tiny_training.arguments(tiny_data, tmp_path / "two", *more)
         launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2"]
         train = [str(Path(sys.executable).with_name("fairseq-train")), *arguments]

@@ -26,7 +26,6 @@ _BY_HAND = " ".join(
         "distributed_init_method=env://",
         "distributed_no_spawn=true",
         "distributed_backend=gloo",
-        "ddp_backend=legacy_ddp",
     )
 )
 
@@ -55,8 +54,6 @@ def join(cfg: Any) -> None:
     distributed.distributed_rank = int(os.environ["RANK"])
     distributed.distributed_no_spawn = True
     distributed.distributed_backend = "gloo"
-    if distributed.ddp_backend in ("c10d", "pytorch_ddp"):  # the host hands torch's DDP a GPU's number
-        distributed.ddp_backend = "legacy_ddp"
 
 
 def mend() -> None:

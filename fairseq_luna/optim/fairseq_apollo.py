@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, List, Optional  # noqa: UP035 (fairseq's parser knows no other spelling)
 
 import torch
+from fairseq import tasks
 from fairseq.dataclass import FairseqDataclass
 from fairseq.dataclass.constants import StrEnum
 from fairseq.optim import FairseqOptimizer, register_optimizer
@@ -27,6 +28,11 @@ REFUSED = {
         "fully_sharded",
         "--ddp-backend fully_sharded splits tensors, and Apollo's norms need them whole: use legacy_ddp or "
         "pytorch_ddp (with --zero-sharding os to save memory: its workers hold whole tensors)",
+    ),
+    "distributed_training.use_sharded_state": (
+        True,
+        "--use-sharded-state, a part of --ddp-backend fully_sharded, which splits tensors, and Apollo's norms need "
+        "them whole: use --zero-sharding os alone, whose workers hold whole tensors",
     ),
     "common.amp": (
         True,
@@ -94,7 +100,8 @@ class FairseqApollo(FairseqOptimizer):
     def __init__(self, cfg: DictConfig, params: Iterable[Any]) -> None:
         super().__init__(cfg)
         if isinstance(cfg, DictConfig):
-            _check_host(cfg._get_root())
+            _refuse(cfg._get_root())
+            _warn_of_short_warmup(cfg._get_root())
         self.clips_each = cfg.apollo_clip_mode == ClipMode.each
         if self.clips_each and not cfg.clip_norm > 0:
             raise UsageError(f"--apollo-clip-mode each with --clip-norm {cfg.clip_norm}: give a norm, such as 0.1")
@@ -152,11 +159,14 @@ def clip_each(grads: list[Tensor], max_norm: float) -> None:
         grad.mul_((max_norm / (norm + 1e-6)).clamp_(max=1))
 
 
-def _check_host(root: DictConfig) -> None:
-    """Look at the whole of fairseq's config, where the optimizer's is a part of it."""
+def _refuse(root: DictConfig) -> None:
+    """Look at the whole of fairseq's config, and refuse what Apollo cannot bear: UsageError."""
     for place, (value, reason) in REFUSED.items():
         if OmegaConf.select(root, place) == value:
             raise UsageError(f"--optimizer apollo does not go with {reason}")
+
+
+def _warn_of_short_warmup(root: DictConfig) -> None:
     schedule = OmegaConf.select(root, "lr_scheduler")
     warmup = getattr(schedule, "warmup_updates", None)
     if warmup is not None and warmup < SHORTEST_WARMUP:
@@ -179,4 +189,22 @@ def _leave_clipping_each_to_apollo() -> None:
     Trainer.clip_grad_norm = clip_grad_norm
 
 
+def _refuse_before_the_model_is_built() -> None:
+    """What fairseq would first ask another library for, or build a large model with, is refused at once."""
+    host_setup = tasks.setup_task
+
+    @functools.wraps(host_setup)
+    def setup_task(cfg: Any, **kwargs: Any) -> Any:
+        # A checkpoint's config is that of a training which went well.
+        if isinstance(cfg, DictConfig) and not kwargs.get("from_checkpoint"):
+            root = cfg._get_root()
+            # In two steps: omegaconf 2.0 does not select from the None that fairseq-generate has here.
+            if getattr(OmegaConf.select(root, "optimizer"), "_name", None) == "apollo":
+                _refuse(root)
+        return host_setup(cfg, **kwargs)
+
+    tasks.setup_task = setup_task
+
+
 _leave_clipping_each_to_apollo()
+_refuse_before_the_model_is_built()

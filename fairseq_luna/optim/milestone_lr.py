@@ -62,6 +62,13 @@ class MilestoneLRSchedule(FairseqLRScheduler):
         self.milestones = list(cfg.milestones)
         self.step_update(0)
 
+    def step(self, epoch: int, val_loss: float | None = None) -> None:
+        """Do nothing at an epoch's end: the rate hangs on the updates alone.
+
+        The inherited method keeps the best loss, which nothing reads, and which is not that of an uninterrupted run
+        in one that goes on from an epoch's last checkpoint: that is written before the call.
+        """
+
     def step_update(self, num_updates: int) -> float:
         lr = milestone_lr(
             num_updates,

@@ -73,6 +73,7 @@ def test_flattened_gradients_are_refused_by_flag(monkeypatch):
     "flags,named",
     [
         pytest.param(["--ddp-backend", "fully_sharded"], "--ddp-backend fully_sharded", id="sharded"),
+        pytest.param(["--use-sharded-state"], "--use-sharded-state", id="sharded-state"),
         pytest.param(["--amp"], "--amp", id="amp"),
     ],
 )

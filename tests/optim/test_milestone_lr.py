@@ -58,7 +58,7 @@ def test_epochs_change_nothing():
     scheduler.step_begin_epoch(3)
     scheduler.step(3, val_loss=1.5)
     assert optimizer.get_lr() == 0.1
-    assert scheduler.state_dict() == {"best": 1.5}
+    assert scheduler.state_dict() == {"best": None}  # not even what differs after resuming at an epoch's end
 
 
 @pytest.mark.parametrize("at", [2, 5, 6, 9])

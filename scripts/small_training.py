@@ -1,0 +1,118 @@
+"""A training of seconds, through fairseq's own command: what is given to it, and what has come of it.
+
+It has what a long one has: several epochs, a warm-up, two milestones, validation, checkpoints every few updates.
+"""
+
+import json
+import os
+import random
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from steps import USER_DIR, remove, run_fairseq
+
+MAX_UPDATE = 30
+SAVE_INTERVAL = 3
+# Nine updates to an epoch; an update depends on the one before through Apollo's state and the random numbers.
+_RECIPE = (
+    *("--batch-size=7", "--required-batch-size-multiple=1", "--criterion=label_smoothed_cross_entropy"),
+    *("--optimizer=apollo", "--lr=0.02", "--weight-decay=1e-6", "--clip-norm=1"),
+    *("--lr-scheduler=milestone", "--warmup-updates=10", "--milestones=17,24", f"--max-update={MAX_UPDATE}"),
+    *(f"--save-interval-updates={SAVE_INTERVAL}", "--keep-interval-updates=2", "--no-epoch-checkpoints"),
+    *("--cpu", "--log-format=json", "--log-interval=1"),
+)
+_CLOCKS = ("wps", "ups", "train_wall", "wall", "train_wps", "train_ups", "train_train_wall", "train_wall", "valid_wps")
+# fairseq 0.12.2 asks this one for its device and dtype alone, and never sets its value.
+_UNSET = "._float_tensor"
+_SENTENCES = {"train": 61, "valid": 7}
+
+
+def make_data(folder: Path) -> Path:
+    """A data-bin of a few dozen sentences of made-up words, each translated by itself reversed."""
+    draw = random.Random(0)
+    texts, data = folder / "texts", folder / "data-bin"
+    remove(data)
+    texts.mkdir(parents=True, exist_ok=True)
+    for split, count in _SENTENCES.items():
+        sentences = [[f"w{draw.randrange(20)}" for _ in range(draw.randint(2, 9))] for _ in range(count)]
+        for language, step in (("a", 1), ("b", -1)):
+            text = "".join(" ".join(sentence[::step]) + "\n" for sentence in sentences)
+            (texts / f"{split}.{language}").write_text(text, encoding="utf-8")
+    arguments = ["--source-lang=a", "--target-lang=b", "--joined-dictionary", f"--destdir={data}"]
+    run_fairseq("preprocess", [*arguments, *(f"--{split}pref={texts / split}" for split in _SENTENCES)], folder / "log")
+    return data
+
+
+def arguments(data: Path, save_dir: Path, arch: str, more: Sequence[str] = ()) -> list[str]:
+    """Of fairseq-train; ``more`` is what the recipe has not, or has otherwise."""
+    return [str(data), f"--user-dir={USER_DIR}", f"--save-dir={save_dir}", f"--arch={arch}", *_RECIPE, *more]
+
+
+def command(*given: str) -> list[str]:
+    return [sys.executable, "-m", "fairseq_cli.train", *given]
+
+
+def environment() -> dict[str, str]:
+    """One thread a process: models this small gain nothing from a second."""
+    return {**os.environ, "OMP_NUM_THREADS": "1"}
+
+
+def logged(log: str) -> dict[tuple[str, str], dict[str, str]]:
+    """What a training has printed of its updates and validations, but for its clocks; (kind, update) are the keys."""
+    return {
+        (kind, record[update]): {name: value for name, value in record.items() if name not in _CLOCKS}
+        for kind, update in (("train_inner", "num_updates"), ("valid", "valid_num_updates"))
+        for record in _records(log, kind)
+    }
+
+
+def _records(log: str, kind: str) -> Iterator[dict[str, Any]]:
+    for line in log.splitlines():
+        _, found, record = line.partition(f" | {kind} | {{")
+        if found and record.endswith("}"):  # the last line of a killed process may be half of one
+            yield json.loads("{" + record)
+
+
+def updates_in(checkpoint: Path) -> int:
+    """How many updates the checkpoint holds; 0 if it is not there."""
+    if not checkpoint.exists():
+        return 0
+    return load(checkpoint)["optimizer_history"][-1]["num_updates"]
+
+
+def load(checkpoint: Path) -> dict[str, Any]:
+    return torch.load(checkpoint, weights_only=True)
+
+
+def outcome(checkpoint: Path) -> dict[str, Any]:
+    """All that a training goes on with: parameters, Apollo's state, the rate, the place in the data; by name."""
+    state = load(checkpoint)
+    extra = state["extra_state"]
+    # The history has an entry for each time the training was resumed.
+    kept = {"model": state["model"], "optimizer": state["last_optimizer_state"], "now": state["optimizer_history"][-1]}
+    found = _flat({**kept, **{name: extra[name] for name in ("train_iterator", "val_loss", "best")}}, "")
+    return {name: value for name, value in found if not name.endswith(_UNSET)}
+
+
+def _flat(value: Any, name: str) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, Mapping | list | tuple):
+        for key, part in value.items() if isinstance(value, Mapping) else enumerate(value):
+            yield from _flat(part, f"{name}/{key}")
+    else:
+        yield name, value
+
+
+def differing(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> list[str]:
+    """The names under which two outcomes do not hold the same bits."""
+
+    def same(name: str) -> bool:
+        if name not in ours or name not in theirs:
+            return False
+        mine, other = ours[name], theirs[name]
+        return torch.equal(mine, other) if torch.is_tensor(mine) and torch.is_tensor(other) else mine == other
+
+    return sorted(name for name in ours.keys() | theirs.keys() if not same(name))

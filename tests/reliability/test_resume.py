@@ -1,0 +1,39 @@
+"""A run that stops goes on as if it had not, bit for bit: losses, rates and all state.
+
+It stops within the warm-up, and between the milestones at the end of an epoch.
+"""
+
+import json
+
+import pytest
+from commands import APOLLO, FAMILIES, train
+
+from small_training import differing, outcome
+
+CLOCKS = ("wps", "ups", "train_wall", "wall")
+# The recipe warms up to update 6 and cuts the rate at 14 and 18; an epoch has 8 updates.
+STOPS = (4, 16, 20)
+
+
+def updates(caplog):
+    """What has been logged of each update, but for the clocks; the log starts anew."""
+    records = [json.loads(record.message) for record in caplog.records if record.name == "train_inner"]
+    caplog.clear()
+    return [{name: value for name, value in each.items() if name not in CLOCKS} for each in records]
+
+
+@pytest.mark.parametrize("family", ["luna", "fastformer", "block"])
+def test_stopped_twice_is_bit_identical(tiny_data, tmp_path, caplog, family):
+    caplog.set_level("INFO")
+    flags = (*FAMILIES[family], *APOLLO, "--log-format=json", "--log-interval=1")
+    whole = train(tiny_data, tmp_path / "whole", *flags, f"--max-update={STOPS[-1]}")
+    expected = updates(caplog)
+    for stop in STOPS:
+        resumed = train(tiny_data, tmp_path / "stopped", *flags, f"--max-update={stop}")
+
+    found = updates(caplog)
+    assert [each["num_updates"] for each in found] == [str(update + 1) for update in range(STOPS[-1])]
+    assert found == expected
+    assert len({each["lr"] for each in found}) >= 8  # six of the warm-up, one after each milestone
+    # Each stop validates once more, and that validation may be the best.
+    assert set(differing(outcome(resumed), outcome(whole))) <= {"/best"}

@@ -1,0 +1,93 @@
+"""A training is killed, resumed and found to be as it was; and a difference, if there were one, would be found."""
+
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+import kill_moments
+import kill_rounds
+import small_training
+from kill_moments import Start
+from kill_rounds import Lost, Reference
+
+SCRIPT = Path(kill_rounds.__file__)
+RECORD = '2026-01-01 00:00:00 | INFO | train_inner | {{"num_updates": "{update}", "loss": "{loss}", "wps": "7"}}\n'
+
+
+def test_no_rounds_are_refused_in_one_line(capsys, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["kill_rounds.py", "--rounds", "0"])
+    assert kill_rounds.main() == 2
+    assert capsys.readouterr().err == "kill_rounds.py: --rounds 0: must be 1 or more\n"
+
+
+def reference(**losses):
+    text = "".join(RECORD.format(update=update[1:], loss=loss) for update, loss in losses.items())
+    return Reference({}, small_training.logged(text), 1.0)
+
+
+def test_a_start_that_goes_on_as_it_should_is_accepted():
+    text = RECORD.format(update=4, loss="2.5").replace('"7"', '"8"')  # the speed may differ
+    kill_rounds.check_start(Start(False, "", text), 3, reference(u3="3", u4="2.5"))
+
+
+@pytest.mark.parametrize(("update", "loss", "said"), [(4, "2.6", "train_inner 4"), (5, "2.5", "went on with update 5")])
+def test_another_loss_or_a_skipped_update_is_found(update, loss, said):
+    start = Start(False, "", RECORD.format(update=update, loss=loss))
+    with pytest.raises(Lost, match=said):
+        kill_rounds.check_start(start, 3, reference(u4="2.5", u5="2.5"))
+
+
+def test_a_damaged_last_checkpoint_is_found(tmp_path):
+    last = tmp_path / "checkpoint_last.pt"
+    assert kill_rounds.updates_kept(last) == 0
+    last.write_bytes(b"half")
+    with pytest.raises(Lost, match=r"checkpoint_last\.pt cannot be read any more"):
+        kill_rounds.updates_kept(last)
+
+
+@pytest.mark.parametrize("before", [0, 27, small_training.MAX_UPDATE])
+def test_kills_are_spread_over_what_is_left_to_do(before):
+    draw = random.Random(1)
+    moments = [kill_moments.draw_moment(draw, before, 0.5) for _ in range(1000)]
+    left = set(range(before + 1, small_training.MAX_UPDATE + 1)) or {small_training.MAX_UPDATE}
+    assert {moment.update for moment in moments} == left
+    assert {moment.aim for moment in moments} == {"anywhere", "writing", "copying"}
+    assert all(0 <= moment.after <= 0.5 for moment in moments)
+
+
+@pytest.mark.parametrize(
+    ("left_behind", "log", "where"),
+    [
+        ({"checkpoint_1_3.pt.tmp"}, RECORD, "writing a checkpoint"),
+        ({"checkpoint_last.pt.tmp"}, RECORD, "copying a checkpoint"),
+        (set(), RECORD, "between saves"),
+        (set(), "", "starting"),
+    ],
+)
+def test_the_place_of_a_kill_is_read_from_what_it_left(left_behind, log, where):
+    files = {(name, 1) for name in left_behind}
+    assert kill_moments.place(files, log.format(update=4, loss="2.5") if log else "") == where
+
+
+def test_half_a_line_of_a_killed_process_is_left_out():
+    text = RECORD.format(update=4, loss="2.5") + RECORD.format(update=5, loss="2.5")[:-20]
+    assert list(small_training.logged(text)) == [("train_inner", "4")]
+
+
+def test_one_differing_bit_is_found():
+    ours, theirs = {"w": torch.ones(3), "n": 1}, {"w": torch.ones(3), "n": 1}
+    assert small_training.differing(ours, theirs) == []
+    theirs["w"][1] = torch.nextafter(theirs["w"][1], torch.tensor(2.0))
+    assert small_training.differing(ours, {**theirs, "more": 0}) == ["more", "w"]
+
+
+@pytest.mark.slow
+def test_a_training_survives_kills():
+    command = [sys.executable, str(SCRIPT), "--rounds", "2", "--seed", "3", "--arch", "luna_tiny"]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=900)
+    assert ended.returncode == 0, ended.stderr[-2000:]
+    assert ended.stdout.splitlines()[-1].startswith("luna_tiny: 2 kills survived")

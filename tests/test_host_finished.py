@@ -1,0 +1,42 @@
+"""A training that has ended, by --max-update or --max-epoch, changes nothing when it is started again."""
+
+import json
+
+import pytest
+
+import tiny_training
+from reliability.refusal import fingerprint
+
+
+def updates(caplog):
+    found = [json.loads(record.message)["num_updates"] for record in caplog.records if record.name == "train_inner"]
+    caplog.clear()
+    return found
+
+
+# An epoch has eight updates: it ends in the midst of one, and with one.
+@pytest.mark.parametrize("end", ["--max-update=5", "--max-update=8", "--max-epoch=1"])
+def test_started_again_after_its_end_it_stays_as_it_was(tiny_data, tmp_path, caplog, end):
+    caplog.set_level("INFO")
+    logging = ("--log-format=json", "--log-interval=1")
+    tiny_training.train_here(tiny_data, tmp_path, *logging, end)
+    assert updates(caplog)
+    before = fingerprint(tmp_path)
+    tiny_training.train_here(tiny_data, tmp_path, *logging, end)
+    assert updates(caplog) == []
+    assert fingerprint(tmp_path) == before
+
+
+def test_with_more_updates_to_make_it_goes_on(tiny_data, tmp_path, caplog):
+    caplog.set_level("INFO")
+    for end in (5, 7):
+        tiny_training.train_here(tiny_data, tmp_path, f"--max-update={end}", "--log-format=json", "--log-interval=1")
+    assert updates(caplog) == [str(update + 1) for update in range(7)]
+
+
+def test_a_new_training_from_its_weights_is_not_held_back(tiny_data, tmp_path, caplog):
+    caplog.set_level("INFO")
+    last = tiny_training.train_here(tiny_data, tmp_path / "first", "--max-update=5")
+    again = (f"--finetune-from-model={last}", "--max-update=5", "--log-format=json", "--log-interval=1")
+    tiny_training.train_here(tiny_data, tmp_path / "second", *again)
+    assert len(updates(caplog)) == 5
