@@ -109,9 +109,30 @@ COMPLAINTS = (
     Complaint(
         AssertionError,
         r"Input features must be a multiple of block sizes",
-        "--quant-noise-pq-block-size {block_size}: must divide the inputs of every layer",
+        "--quant-noise-pq-block-size {block_size}: must divide the inputs of every layer for --quant-noise-pq",
         "quant_noise",
     ),
+    Complaint(
+        (AssertionError, RuntimeError),
+        r"(Torch not compiled with CUDA|Found no NVIDIA driver)",
+        "--quant-noise-scalar: this noise of fairseq's needs a GPU, and there is none; --quant-noise-pq does not",
+        r"emulate_int8_\w+",
+        through=True,
+    ),
+    Complaint(
+        KeyError,
+        r".*LearnedPositionalEmbedding",
+        "--quant-noise-scalar: does not know learned positions (--encoder-learned-pos, --decoder-learned-pos)",
+        "quantize_model_",
+    ),
+    Complaint(
+        RuntimeError,
+        r"The expanded size of the tensor",
+        "--encoder-embed-path or --decoder-embed-path {path}: its vectors are not of the embeddings' size, {embed_dim}",
+        "build_embedding",
+        through=True,
+    ),
+    Complaint(ValueError, r"Cannot use a fixed learning rate schedule", "--lr {cfg.lr}: {message}", "__init__"),
     Complaint(
         AssertionError,
         r"min_len cannot be larger",
@@ -143,4 +164,5 @@ COMPLAINTS = (
     ),
     Complaint(RuntimeError, r"chosen optimizer does not support flat params.*--fp16-no-flatten-grads"),
     Complaint(ImportError, r"Cannot find FullyShardedDataParallel", "--ddp-backend fully_sharded: {message}"),
+    Complaint(ImportError, r"Please install the fairscale package", "--zero-sharding os: pip install fairscale"),
 )

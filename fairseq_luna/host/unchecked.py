@@ -75,10 +75,12 @@ def check_rates(lr: Sequence[float]) -> None:
 
 
 def check_loss(cfg: Any) -> None:
-    """Refuse the two losses that stop in their first update with adaptive softmax: UsageError."""
+    """Refuse losses that stop in their first update: two with adaptive softmax, one without: UsageError."""
     cutoff, loss = getattr(cfg.model, "adaptive_softmax_cutoff", None), getattr(cfg.criterion, "_name", None)
     if cutoff and loss in ("cross_entropy", "label_smoothed_cross_entropy"):
         raise UsageError(f"--adaptive-softmax-cutoff {cutoff}: needs --criterion adaptive_loss, not {loss}")
+    if loss == "adaptive_loss" and not cutoff:
+        raise UsageError("--criterion adaptive_loss: needs --adaptive-softmax-cutoff, such as 4000,20000")
 
 
 def check_words(model: Any) -> None:

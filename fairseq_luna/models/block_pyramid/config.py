@@ -9,7 +9,7 @@ from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 from omegaconf import II
 
 from ...usage_error import UsageError
-from ..checks import check_heads, check_positive, check_rates
+from ..checks import check_heads, check_positions, check_positive, check_rates
 from ..flat_config import OptionalInt, nested_config, option
 
 ACTIVATIONS = ChoiceEnum(utils.get_available_activation_fns())
@@ -58,6 +58,7 @@ def pyramid_config(cfg: Any) -> Any:
     side = nested.encoder
     check_positive(nested, "encoder.layers", "encoder.embed_dim", "encoder.ffn_embed_dim", "max_source_positions")
     check_rates(nested, "pooler_dropout")
+    check_positions(nested, "encoder")
     check_heads("encoder_attention_heads", side.attention_heads, "encoder_embed_dim", side.embed_dim)
     return nested
 

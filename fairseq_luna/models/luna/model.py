@@ -35,11 +35,6 @@ class LunaModel(FlatConfigModel):
         """Make a checkpoint of the authors' code, or of another fairseq, one of this model's."""
         translate(state_dict)
         if not self.cfg.decoder.normalize_before:
-            drop_last_packed_norm(state_dict, self.last_decoder_layer())
+            drop_last_packed_norm(state_dict, self.decoder.num_layers - 1)
         super().upgrade_state_dict_named(state_dict, name)
         match_position_buffers(state_dict, self.state_dict())
-
-    def last_decoder_layer(self) -> int:
-        """The number that the checkpoint gives the top decoder layer: with --decoder-layers-to-keep, a kept one."""
-        kept = self.cfg.decoder.layers_to_keep
-        return max(int(layer) for layer in kept.split(",")) if kept else self.cfg.decoder.layers - 1

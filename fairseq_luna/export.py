@@ -1,0 +1,113 @@
+"""Encoders and decoders as modules of tensors alone, for torch.export.
+
+Generation's state is a dictionary that modules write into, and models leave masks out where nothing is padded: neither
+fits a graph. Here the state goes in and comes out as named tensors, and every mask is kept. ``docs/export.md`` says
+what can be exported, and shows it.
+"""
+
+from typing import Any
+
+import torch
+from fairseq.incremental_decoding_utils import FairseqIncrementalState
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+
+Tensors = dict[str, Tensor]
+
+# What a decoder reads of an encoder's output.
+_SOURCE = ("encoder_out", "encoder_padding_mask", "packed_out", "packed_padding_mask")
+
+
+class EncoderForExport(nn.Module):
+    """A model's encoder.
+
+    Args:
+        model: an encoder-decoder of this package.
+    """
+
+    def __init__(self, model: Any) -> None:
+        super().__init__()
+        self.encoder = model.encoder
+
+    def forward(self, src_tokens: Tensor) -> Tensors:
+        """What a decoder reads of the source: ``src_tokens (B, S)`` int64 to tensors by name.
+
+        ``encoder_out (S, B, C)``, ``encoder_padding_mask (B, S)``, True = padding, and Luna's ``packed_out (L, B, C)``
+        and ``packed_padding_mask (B, L)``.
+        """
+        with _WithoutLooking():
+            out = self.encoder(src_tokens, src_tokens.ne(self.encoder.padding_idx).sum(1))
+        return {name: out[name][0] for name in _SOURCE if out.get(name)}
+
+
+class DecoderStepForExport(nn.Module):
+    """One step of a model's decoder, its state an argument and a result.
+
+    The first step is another graph than all later ones, because it reads the source and makes the state.
+
+    Args:
+        model: an encoder-decoder of this package.
+    """
+
+    def __init__(self, model: Any) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, prev_output_tokens: Tensor, source: Tensors, state: Tensors) -> tuple[Tensor, Tensors]:
+        """The next word's log-probabilities.
+
+        Args:
+            prev_output_tokens: ``(B, T)`` int64, from the first on; only the last is read, and T for its position.
+            source: what :class:`EncoderForExport` returned, its rows those of ``prev_output_tokens``.
+            state: of the last step, empty at the first; the first axis of each tensor is B.
+
+        Returns:
+            ``(B, V)``, and the state after this step.
+        """
+        modules = _stateful(self.model.decoder)
+        incremental_state = _nested(state, modules)
+        encoder_out: dict[str, list[Tensor]] = {name: [] for name in _SOURCE} | {k: [v] for k, v in source.items()}
+        with _WithoutLooking():
+            out = self.model.decoder(prev_output_tokens, encoder_out=encoder_out, incremental_state=incremental_state)
+        log_probs = self.model.get_normalized_probs(out, log_probs=True)
+        return log_probs[:, -1], _flat(incremental_state, modules)
+
+
+class _WithoutLooking(TorchFunctionMode):
+    """Let nothing depend on the data, nor a shape become data, while a graph is recorded.
+
+    ``if mask.any()`` goes on as if something were padded: the other branch gives the same numbers, sooner. Shapes that
+    fairseq's positions take for a tensor stay numbers, which a graph can keep open.
+    """
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is Tensor.any and len(args) == 1:
+            return torch.tensor(True)
+        if func is torch._shape_as_tensor:
+            return args[0].shape
+        return func(*args, **(kwargs or {}))
+
+
+def _stateful(decoder: nn.Module) -> dict[str, Any]:
+    """The modules that keep a state, fairseq's own attention to the source among them, by their names."""
+    return {name: module for name, module in decoder.named_modules() if isinstance(module, FairseqIncrementalState)}
+
+
+def _nested(state: Tensors, modules: dict[str, Any]) -> dict[str, dict[str, Tensor | None]]:
+    nested: dict[str, dict[str, Tensor | None]] = {}
+    for place, tensor in state.items():
+        module, kind, name = place.split("/")
+        key = modules[module]._get_full_incremental_state_key(kind)
+        nested.setdefault(key, {})[name] = tensor
+    return nested
+
+
+def _flat(incremental_state: Any, modules: dict[str, Any]) -> Tensors:
+    flat: Tensors = {}
+    for module in modules:
+        own = modules[module]._get_full_incremental_state_key("")
+        for key, tensors in incremental_state.items():
+            if key.startswith(own):
+                kind = key.removeprefix(own)
+                flat |= {f"{module}/{kind}/{name}": tensor for name, tensor in tensors.items() if tensor is not None}
+    return flat

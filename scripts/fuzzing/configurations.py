@@ -1,0 +1,101 @@
+"""How a configuration is drawn: mostly of values that can be used, now and then with one that cannot."""
+
+from typing import NamedTuple
+
+from hypothesis import strategies as st
+
+from fuzzing import flags
+from fuzzing.flags import Table
+
+# In tenths of all configurations.
+_WITH_A_BAD_VALUE, _IN_HALF_PRECISION = 3, 1
+_MOST_FLAGS = 14
+
+# Small enough that a configuration trains in some hundredths of a second; what is drawn stands behind these.
+_SIZES = ("--encoder-embed-dim=8", "--encoder-ffn-embed-dim=8", "--encoder-layers=1", "--encoder-attention-heads=2")
+_DECODER_SIZES = ("--decoder-layers=1", "--decoder-attention-heads=2")
+
+
+class Flag(NamedTuple):
+    """One flag as it is typed, and whether nothing can make it usable."""
+
+    text: str
+    is_bad: bool = False
+
+
+class Configuration(NamedTuple):
+    """Parts that every training has, and the flags that were drawn beside them.
+
+    ``joined``: source and target have the same dictionary.
+    """
+
+    arch: str
+    optimizer: str
+    scheduler: str
+    criterion: str
+    joined: bool
+    flags: tuple[Flag, ...]
+
+    @property
+    def is_bad(self) -> bool:
+        """Whether this must be refused."""
+        return any(flag.is_bad for flag in self.flags)
+
+    def arguments(self) -> list[str]:
+        """Those of fairseq-train; names in braces are of files."""
+        task = ("--task=translation", "--source-lang=a", "--target-lang=b", *_DECODER_SIZES)
+        if self.arch == flags.PYRAMID:
+            task = ("--task=sentence_prediction", "--num-classes=3", "--max-positions=32")
+        return [
+            *("data", "--cpu", "--batch-size=8", f"--arch={self.arch}", *_SIZES, *task),
+            *(f"--optimizer={self.optimizer}", "--lr=0.01", f"--lr-scheduler={self.scheduler}"),
+            *(f"--criterion={self.criterion}", "--ddp-backend=legacy_ddp", *(flag.text for flag in self.flags)),
+        ]
+
+    def __str__(self) -> str:
+        parts = (self.arch, self.optimizer, self.scheduler, self.criterion, "joined" if self.joined else "apart")
+        return " ".join([*parts, *(flag.text for flag in self.flags)])
+
+
+@st.composite
+def configurations(draw: st.DrawFn) -> Configuration:
+    """Any configuration; it is shrunk by leaving flags out."""
+    arch = draw(st.sampled_from([*flags.TRANSFORMERS, flags.PYRAMID]))
+    optimizer = draw(st.sampled_from(list(flags.OPTIMIZERS)))
+    scheduler = draw(st.sampled_from(list(flags.SCHEDULERS)))
+    parts = flags.MODELS[arch] | flags.OPTIMIZERS[optimizer] | flags.SCHEDULERS[scheduler] | flags.TRAINING
+    if arch != flags.PYRAMID:
+        parts |= flags.TRANSLATION
+    usable = [name for name in parts if parts[name].good]
+    names = draw(st.lists(st.sampled_from(usable), unique=True, max_size=_MOST_FLAGS))
+    criterion = draw(st.sampled_from(_criteria(arch, names)))
+    parts |= flags.CRITERIA[criterion]
+    names += [name for name in flags.CRITERIA[criterion] if draw(st.booleans())]
+    drawn = [Flag(typed(name, draw(st.sampled_from(parts[name].good)))) for name in names]
+    if draw(_tenths(_WITH_A_BAD_VALUE)):
+        drawn.append(draw(st.sampled_from(_bad(parts))))
+    if draw(_tenths(_IN_HALF_PRECISION)):
+        drawn += map(Flag, draw(st.sampled_from(flags.PRECISIONS)))
+    return Configuration(arch, optimizer, scheduler, criterion, draw(st.booleans()), tuple(drawn))
+
+
+def typed(name: str, value: str) -> str:
+    return f"{name}={value}" if value else name
+
+
+def _bad(parts: Table) -> list[Flag]:
+    return [Flag(typed(name, value), is_bad=True) for name, values in parts.items() for value in values.bad]
+
+
+def _criteria(arch: str, names: list[str]) -> list[str]:
+    """What trains most often first; the last one may not fit."""
+    if arch == flags.PYRAMID:
+        return ["sentence_prediction"]
+    if "--adaptive-softmax-cutoff" in names:
+        return [*["adaptive_loss"] * 4, "cross_entropy"]
+    return [*["label_smoothed_cross_entropy"] * 6, *["cross_entropy"] * 3, "adaptive_loss"]
+
+
+def _tenths(share: int) -> st.SearchStrategy[bool]:
+    """True in so many tenths of the draws; shrinks to False."""
+    return st.integers(0, 9).map(lambda drawn: drawn >= 10 - share)

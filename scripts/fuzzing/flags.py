@@ -1,0 +1,191 @@
+"""Values for every flag of this package, and for those of fairseq's that meet its code.
+
+A flag without a value is there or not.
+"""
+
+from typing import NamedTuple
+
+TRANSFORMERS = ("luna", "fastformer", "block")
+PYRAMID = "block_pyramid_classifier"
+
+
+class Values(NamedTuple):
+    """``good`` can be used, if what stands beside them fits; ``bad`` must be refused whatever stands beside them."""
+
+    good: tuple[str, ...] = ()
+    bad: tuple[str, ...] = ()
+
+
+Table = dict[str, Values]
+
+_SWITCH = Values(("",))
+_RATE = Values(("0", "0.1", "0.5", "0.9"), ("-0.1", "1", "1.5", "nan"))
+_LAYERS = Values(("1", "2"), ("0", "-1"))
+_SIZE = Values(("1", "2", "4", "6", "8", "12", "16"), ("0", "-8"))
+_HEADS = Values(("1", "2", "3", "4"), ("0", "-1"))
+_POSITIONS = Values(("1", "2", "5", "64", "100000"), ("0", "-4"))
+_KEPT = Values(("0", "1", "0,1", "1, 0", "5"), ("0,0", "x", "-1", "0,,1"))
+_ACTIVATION = Values(("relu", "gelu", "gelu_fast", "gelu_accurate", "tanh", "linear"), ("swish",))
+
+_TRANSFORMER: Table = {
+    "--activation-fn": _ACTIVATION,
+    "--dropout": _RATE,
+    "--attention-dropout": _RATE,
+    "--activation-dropout": _RATE,
+    "--relu-dropout": _RATE,
+    "--encoder-embed-path": Values(("{embeddings}", "{missing}")),
+    "--decoder-embed-path": Values(("{embeddings}",)),
+    "--encoder-embed-dim": _SIZE,
+    "--encoder-ffn-embed-dim": _SIZE,
+    "--encoder-layers": _LAYERS,
+    "--encoder-attention-heads": _HEADS,
+    "--encoder-normalize-before": _SWITCH,
+    "--encoder-learned-pos": _SWITCH,
+    "--encoder-layerdrop": _RATE,
+    "--encoder-layers-to-keep": _KEPT,
+    "--max-source-positions": _POSITIONS,
+    "--decoder-embed-dim": _SIZE,
+    "--decoder-ffn-embed-dim": _SIZE,
+    "--decoder-layers": _LAYERS,
+    "--decoder-attention-heads": _HEADS,
+    "--decoder-normalize-before": _SWITCH,
+    "--decoder-learned-pos": _SWITCH,
+    "--decoder-layerdrop": _RATE,
+    "--decoder-layers-to-keep": _KEPT,
+    "--decoder-input-dim": Values(("8",), ("0", "-8")),
+    "--decoder-output-dim": Values(("1", "4", "8"), ("0", "-8")),
+    "--max-target-positions": _POSITIONS,
+    "--share-decoder-input-output-embed": _SWITCH,
+    "--share-all-embeddings": _SWITCH,
+    "--merge-src-tgt-embed": _SWITCH,
+    "--no-token-positional-embeddings": _SWITCH,
+    "--adaptive-softmax-cutoff": Values(("4", "8,16", "24", "1000"), ("0", "8,4", "-4", "4,4", "x")),
+    "--adaptive-softmax-dropout": Values(("0", "0.5", "-0.1", "1", "2", "nan")),  # read with the cutoff alone
+    "--adaptive-softmax-factor": Values(("1", "2", "4", "0.5", "100", "0", "-1", "nan", "inf")),  # likewise
+    "--layernorm-embedding": _SWITCH,
+    "--tie-adaptive-weights": Values(bad=("",)),
+    "--tie-adaptive-proj": Values(bad=("",)),
+    "--no-scale-embedding": _SWITCH,
+    "--checkpoint-activations": _SWITCH,
+    "--offload-activations": _SWITCH,
+    "--no-cross-attention": _SWITCH,
+    "--cross-self-attention": _SWITCH,
+    "--quant-noise-pq": Values(("0", "0.1", "0.5"), ("-0.1", "1", "2", "nan")),
+    "--quant-noise-pq-block-size": Values(("1", "2", "3", "4", "8"), ("0", "-1")),
+    "--quant-noise-scalar": Values(("0", "0.5", "1"), ("-0.1", "2", "nan")),
+    "--min-params-to-wrap": Values(("1", "100000000")),
+    "--export": _SWITCH,
+    "--no-decoder-final-norm": _SWITCH,
+    "--adaptive-input": Values(bad=("",)),
+    "--char-inputs": Values(bad=("",)),
+    "--base-layers": Values(("0",), ("1",)),
+    "--base-sublayers": Values(("1",)),
+    "--base-shuffle": Values(("1",)),
+    "--encoder-xformers-att-config": Values(bad=('{"name":"x"}',)),
+    "--decoder-xformers-att-config": Values(bad=('{"name":"x"}',)),
+}
+
+_FAMILIES: dict[str, Table] = {
+    "luna": {
+        "--projection-length": Values(("1", "2", "4", "16", "1000"), ("0", "-1", "x")),
+        "--fix-projection-length": _SWITCH,
+        "--untie-luna-kv": _SWITCH,
+        "--word-dropout": _RATE,
+        "--luna-activation": Values(("softplus", "elu"), ("relu",)),
+        "--encoder-projected-attention-heads": _HEADS,
+        "--decoder-projected-attention-heads": _HEADS,
+    },
+    "fastformer": {
+        "--fastformer-combine": Values(("product", "sum", "concat"), ("max",)),
+        "--fastformer-residual": Values(("query", "global-query"), ("none",)),
+        "--fastformer-share": Values(("none", "query-value", "query-key-value"), ("key",)),
+        "--fastformer-share-layers": _SWITCH,
+    },
+    "block": {
+        "--num-blocks": Values(("0", "1", "2", "5", "1000"), ("-1",)),
+        "--random-blocks": _SWITCH,
+        "--share-block-levels": _SWITCH,
+        "--share-block-layers": _SWITCH,
+        "--unordered-blocks": Values(("none", "mean", "sum"), ("max",)),
+        "--decoder-block-size": Values(("1", "2", "3", "8", "1000"), ("0", "-1")),
+    },
+}
+
+_PYRAMID: Table = {
+    "--pyramid-block-sizes": Values(("2", "4,8", "2, 3,2", "1000"), ("", "1", "0", "-4", "x", "4,,8")),
+    "--encoder-embed-dim": _SIZE,
+    "--encoder-ffn-embed-dim": _SIZE,
+    "--encoder-layers": Values(("1", "2", "9"), ("0", "-1")),
+    "--encoder-attention-heads": _HEADS,
+    "--encoder-normalize-before": _SWITCH,
+    "--encoder-learned-pos": _SWITCH,
+    "--no-token-positional-embeddings": _SWITCH,
+    "--activation-fn": _ACTIVATION,
+    "--dropout": _RATE,
+    "--attention-dropout": _RATE,
+    "--activation-dropout": _RATE,
+    "--pooler-activation-fn": _ACTIVATION,
+    "--pooler-dropout": _RATE,
+    "--max-source-positions": _POSITIONS,
+    "--max-positions": Values(("8", "64", "100000")),
+}
+
+MODELS: dict[str, Table] = {family: _TRANSFORMER | own for family, own in _FAMILIES.items()} | {PYRAMID: _PYRAMID}
+
+_RATES_OF_LEARNING = Values(("1e-8", "0.001", "0.1", "2", "0.1,0.01"), ("0", "-1", "nan", "inf", "x"))
+_DECAY = Values(("0", "1e-8", "0.1"), ("-1", "nan"))
+
+OPTIMIZERS: dict[str, Table] = {
+    "apollo": {
+        "--lr": _RATES_OF_LEARNING,
+        "--apollo-beta": Values(("0", "0.5", "0.9"), ("1", "-0.1", "nan")),
+        "--apollo-eps": Values(("1e-8", "1e-4", "1"), ("0", "-1", "nan", "inf")),
+        "--apollo-rebound": Values(("constant", "belief"), ("trust",)),
+        "--apollo-clip-mode": Values(("total", "each"), ("none",)),
+        "--weight-decay": _DECAY,
+        "--weight-decay-type": Values(("L2", "decoupled", "stable"), ("l2",)),
+    },
+    "adam": {
+        "--lr": _RATES_OF_LEARNING,
+        "--adam-betas": Values(("(0.9, 0.98)", "(0, 0)")),
+        "--adam-eps": Values(("1e-8", "1e-4")),
+        "--weight-decay": Values(_DECAY.good),
+    },
+}
+
+SCHEDULERS: dict[str, Table] = {
+    "fixed": {"--warmup-updates": Values(("0", "2"))},
+    "inverse_sqrt": {"--warmup-updates": Values(("1", "4")), "--warmup-init-lr": Values(("0", "1e-5"))},
+    "milestone": {
+        "--milestones": Values(("1", "5", "5,9"), ("5,3", "5,5", "0", "-1", "x")),
+        "--lr-decay-rate": Values(("0.1", "0.5", "1"), ("0", "-0.1", "2", "nan")),
+        "--warmup-updates": Values(("0", "1", "4", "10"), ("-1",)),
+        "--warmup-init-lr": Values(("0", "1e-5"), ("-1", "nan", "inf")),
+    },
+}
+
+CRITERIA: dict[str, Table] = {
+    "label_smoothed_cross_entropy": {"--label-smoothing": Values(("0", "0.1", "1"), ("-0.1", "2", "nan"))},
+    "cross_entropy": {},
+    "adaptive_loss": {},
+    "sentence_prediction": {},
+}
+
+# The trainer's and the task's. Half precisions stand by themselves: two together are fairseq's own affair.
+TRAINING: Table = {
+    "--clip-norm": Values(("0", "0.1", "10", "inf"), ("-1", "nan")),
+    "--sentence-avg": _SWITCH,
+    "--update-freq": Values(("1", "1,2"), ("0", "-1")),
+}
+TRANSLATION: Table = {
+    "--left-pad-source": _SWITCH,
+    "--left-pad-target": _SWITCH,
+}
+PRECISIONS: tuple[tuple[str, ...], ...] = (
+    ("--bf16",),
+    ("--memory-efficient-bf16",),
+    ("--fp16", "--fp16-no-flatten-grads"),
+    ("--memory-efficient-fp16",),
+    ("--fp16",),
+    ("--amp",),
+)

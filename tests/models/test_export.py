@@ -1,0 +1,153 @@
+"""Graphs of torch.export give the numbers of the models: encoders, and a step of the decoder with its state."""
+
+import io
+import re
+from pathlib import Path
+
+import pytest
+import torch
+from torch.export import Dim, ExportedProgram, export
+
+from fairseq_luna.export import DecoderStepForExport, EncoderForExport
+from support import PAD, TINY, as_prefix, build_model, sentences, step_by_step
+
+SLOTS, HEADS = TINY["projection_length"], TINY["encoder_attention_heads"]
+# How long a source one graph takes: each has the form that its lengths are computed in.
+SOURCES = {
+    "luna-short": ("luna", {"min": SLOTS, "max": HEADS * SLOTS - 1}, (9, 4, 5), [(6, 2), (23, 7, 1, 11)]),
+    "luna-long": ("luna", {"min": HEADS * SLOTS, "max": 1000}, (40, 4, 5), [(24, 2), (300, 7, 1, 11)]),
+    "luna-prenorm": (
+        "luna", {"min": SLOTS, "max": HEADS * SLOTS - 1}, (9, 4, 5), [(12, 12)]),
+    "fastformer-short": ("fastformer", {"min": 2, "max": 512}, (9, 4, 5), [(2, 2), (300, 7, 1, 11)]),
+}  # fmt: skip
+WITH_A_STATE = ("luna", "fastformer")
+CLOSE = {"rtol": 1e-4, "atol": 1e-5}
+STEPS = 7
+
+
+def small(family, **flags):
+    return build_model(family, **{"encoder_layers": 1, "decoder_layers": 1, **flags}).eval()
+
+
+def open_axes(tensors):
+    """Every axis of every tensor may have another size, where the graph allows it."""
+    return {name: dict.fromkeys(range(tensor.dim()), Dim.AUTO) for name, tensor in tensors.items()}
+
+
+def assert_same_source(actual, expected):
+    for name, tensor in actual.items():
+        torch.testing.assert_close(tensor, expected[name][0], **CLOSE)
+
+
+@pytest.mark.parametrize(("family", "lengths", "example", "others"), SOURCES.values(), ids=SOURCES)
+def test_an_encoders_graph_takes_any_batch_and_length_of_its_range(family, lengths, example, others, request):
+    prenorm = "prenorm" in request.node.callspec.id
+    model = small(family, encoder_normalize_before=prenorm, layernorm_embedding=prenorm)
+    axes = {0: Dim("batch"), 1: Dim("source", **lengths)}
+    graph = export(EncoderForExport(model), (sentences(*example),), dynamic_shapes=(axes,), strict=False).module()
+    for batch in ((example), *others):
+        source = sentences(*batch, left=True)
+        assert_same_source(graph(source), model.encoder(source))
+
+
+def test_a_source_shorter_than_lunas_slots_is_padded_to_them():
+    model = small("luna")
+    source = sentences(3, 2)
+    padded = torch.nn.functional.pad(source, (0, SLOTS - 3), value=PAD)
+    out = EncoderForExport(model)(padded)
+    torch.testing.assert_close(out["encoder_out"][:3], model.encoder(source)["encoder_out"][0], **CLOSE)
+    torch.testing.assert_close(out["packed_out"][:3], model.encoder(source)["packed_out"][0], **CLOSE)
+    assert out["packed_padding_mask"].tolist() == [[False] * 3 + [True] * 3, [False] * 2 + [True] * 4]
+
+
+@pytest.mark.parametrize(("family", "length"), [("block", 9), ("fastformer", 513)])
+def test_some_encoders_graphs_take_any_batch_of_one_length(family, length):
+    model = small(family)
+    encoder, example = EncoderForExport(model), sentences(length, 4, 5)
+    encoder(example)  # which keeps how a source of this length is laid out
+    graph = export(encoder, (example,), dynamic_shapes=({0: Dim("batch")},), strict=False).module()
+    for source in (example, sentences(length, 1), sentences(2, 3, length, 8)):
+        assert_same_source(graph(source), model.encoder(source))
+    with pytest.raises(AssertionError, match="Guard failed"):
+        graph(sentences(length + 1, 4))
+
+
+@pytest.mark.parametrize("family", WITH_A_STATE)
+def test_two_graphs_generate_as_the_model_does(family):
+    model = small(family, decoder_layers=2)
+    encode, step = EncoderForExport(model), DecoderStepForExport(model)
+    source = encode(sentences(9, 4, 5))
+    words = as_prefix(sentences(6, 6, 6, seed=2))
+    _, state = step(words[:, :1].clone(), source, {})
+    axes = {0: Dim.AUTO}, open_axes(source)
+    first = export(step, (words[:, :1].clone(), source, {}), dynamic_shapes=(*axes, {}), strict=False).module()
+    later_axes = ({0: Dim.AUTO, 1: Dim.AUTO}, open_axes(source), open_axes(state))
+    later = export(step, (words[:, :3].clone(), source, state), dynamic_shapes=later_axes, strict=False)
+    later = later.module()
+
+    for batch in ((9, 4, 5), (12, 7)):
+        tokens = sentences(*batch)
+        words = as_prefix(sentences(*[STEPS] * len(batch), seed=3))
+        log_probs, sizes = [], set()
+        source, state = encode(tokens), {}
+        for t in range(1, STEPS + 1):
+            out, state = (later if state else first)(words[:, :t].clone(), source, state)
+            log_probs.append(out)
+            sizes.add(tuple(tensor.shape for tensor in state.values()))
+        expected = step_by_step(model, words, model.encoder(tokens)).log_softmax(-1)
+        torch.testing.assert_close(torch.stack(log_probs, dim=1), expected, **CLOSE)
+        assert len(sizes) == 1
+
+
+def test_a_beam_is_reordered_by_the_first_axis_of_the_state():
+    model = small("luna")
+    encode, step = EncoderForExport(model), DecoderStepForExport(model)
+    tokens, words = sentences(9, 4, 5), as_prefix(sentences(6, 6, 6, seed=2))
+    _, state = step(words[:, :1], encode(tokens), {})
+    rows = torch.tensor([2, 0, 0, 1])
+    chosen = {name: tensor.index_select(0, rows) for name, tensor in state.items()}
+    actual, _ = step(words[rows, :2], encode(tokens[rows]), chosen)
+    expected, _ = step(words[:, :2], encode(tokens), state)
+    torch.testing.assert_close(actual, expected[rows], **CLOSE)
+
+
+@pytest.mark.parametrize("layers", [1, 2])
+def test_a_graph_is_saved_and_loaded(layers):
+    model = build_model("luna", encoder_layers=layers, decoder_layers=1).eval()
+    source = sentences(9, 4, 5)
+    graph = export(EncoderForExport(model), (source,), strict=False)
+    file = io.BytesIO()
+    torch.export.save(graph, file)
+    file.seek(0)
+    loaded = torch.export.load(file)
+    assert isinstance(loaded, ExportedProgram)
+    assert_same_source(loaded.module()(source), model.encoder(source))
+
+
+def test_a_step_of_block_attention_has_no_graph_because_blocks_close_by_the_data():
+    model = small("block")
+    source, words = EncoderForExport(model)(sentences(9, 4, 5)), as_prefix(sentences(6, 6, 6, seed=2))
+    step = DecoderStepForExport(model)
+    torch.testing.assert_close(
+        step(words[:, :1], source, {})[0], model.decoder(words[:, :1], {k: [v] for k, v in source.items()})[0][:, 0]
+        .log_softmax(-1), **CLOSE
+    )  # fmt: skip
+    with pytest.raises(Exception, match="data-dependent"):
+        export(step, (words[:, :1].clone(), source, {}), strict=False)
+
+
+def test_the_wrappers_change_nothing_of_the_model():
+    model = small("luna")
+    tokens = sentences(9, 9)
+    before = model.encoder(tokens)["encoder_out"][0]
+    EncoderForExport(model)(tokens)
+    assert model.encoder(tokens)["encoder_out"][0].equal(before)
+    assert model.encoder(tokens)["encoder_padding_mask"][0].any().item() is False
+
+
+def test_the_documented_code_runs():
+    page = (Path(__file__).parents[2] / "docs" / "export.md").read_text(encoding="utf-8")
+    [code] = re.findall(r"```python\n(.*?)```", page, flags=re.S)
+    known = {"model": small("luna"), "tokens": sentences(9, 4, 5), "print": print}
+    exec(compile(code, "docs/export.md", "exec"), known)
+    assert known["words"].shape[0] == 3
