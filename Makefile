@@ -2,17 +2,30 @@
 PYTHON ?= python3
 ARCH ?= luna_tiny
 DEMO_FLAGS ?=
+MATRIX_FLAGS ?=
 
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: demo test lint bench audit clean
+.PHONY: demo test test-matrix mutants lint bench audit clean
 
 demo: .venv/installed
 	$(BIN)/python scripts/demo.py --arch $(ARCH) $(DEMO_FLAGS)
 
 test: .venv/installed
 	$(BIN)/python -m pytest -x -q
+
+# The tests on each Python and torch that setup.py allows; noxfile.py says which. MATRIX_FLAGS='-s suite(python-3.12)'
+# chooses one. Some gigabytes of torch are downloaded for the others than constraints.txt's.
+test-matrix: .venv/installed
+	$(PIP) install --quiet -c constraints.txt nox
+	$(BIN)/nox $(MATRIX_FLAGS)
+
+# Changes the code of ops/ and optim/ in thousands of ways, one at a time, and sees whether a test fails. An hour or two.
+mutants: .venv/installed
+	$(PIP) install --quiet -c constraints.txt mutmut
+	OMP_NUM_THREADS=1 $(BIN)/mutmut run
+	$(BIN)/mutmut results
 
 lint: .venv/installed
 	$(BIN)/ruff check .
@@ -45,4 +58,4 @@ audit: .venv/installed
 	touch $@
 
 clean:
-	rm -rf .venv demo build dist *.egg-info
+	rm -rf .venv .nox demo mutants build dist *.egg-info

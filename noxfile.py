@@ -1,0 +1,67 @@
+"""make test-matrix: the tests on every supported Python and fairseq, with the oldest and the newest torch.
+
+Each environment also writes checkpoints (scripts/exchange_checkpoints.py), and at the end reads those of all others.
+"""
+
+from pathlib import Path
+
+import nox
+
+nox.options.default_venv_backend = "venv"
+nox.options.reuse_existing_virtualenvs = True
+nox.options.sessions = ["suite", "exchange"]
+
+OUTPUTS = Path("outputs/matrix").absolute()
+PINNED = "as in constraints.txt"
+ENVIRONMENTS = {
+    "python-3.10": ("3.10", PINNED),  # with fairseq 0.12.2; the others have fairseq-fixed
+    "python-3.11": ("3.11", PINNED),
+    "python-3.12": ("3.12", PINNED),
+    "oldest-torch": ("3.11", "torch==2.6.0"),
+    "newest-torch": ("3.12", "torch"),
+}
+
+
+def constraints(torch: str) -> Path:
+    """constraints.txt, without torch's version where another one is wanted."""
+    lines = Path("constraints.txt").read_text(encoding="utf-8").splitlines()
+    kept = [line for line in lines if torch == PINNED or not line.startswith("torch")]
+    OUTPUTS.mkdir(parents=True, exist_ok=True)
+    made = OUTPUTS / f"constraints-{'pinned' if torch == PINNED else torch}.txt"
+    made.write_text("\n".join(kept) + "\n", encoding="utf-8")
+    return made
+
+
+def install(session: nox.Session, torch: str) -> None:
+    """As the Makefile does: what fairseq is built with comes first."""
+    limits = ("-c", str(constraints(torch)))
+    if session.python == "3.10":
+        session.install("pip<24.1")
+    wanted = "torch" if torch == PINNED else torch
+    session.install(*limits, "setuptools", "wheel", "cython", "numpy", wanted)
+    session.install(*limits, "--no-build-isolation", "-e", ".[test,plot,data]", wanted)
+
+
+@nox.session
+@nox.parametrize("python,torch", list(ENVIRONMENTS.values()), ids=list(ENVIRONMENTS))
+def suite(session: nox.Session, torch: str) -> None:
+    """Run the tests, and write checkpoints for ``exchange``."""
+    install(session, torch)
+    name = next(name for name, pair in ENVIRONMENTS.items() if pair == (session.python, torch))
+    folder = OUTPUTS / name
+    folder.mkdir(parents=True, exist_ok=True)
+    session.run("python", "-m", "fairseq_luna")
+    session.run("python", "scripts/exchange_checkpoints.py", "write", str(folder))
+    (folder / "python").write_text(f"{session.bin}/python", encoding="utf-8")
+    session.run("python", "-m", "pytest", "-q", *session.posargs, env={"OMP_NUM_THREADS": "1"})
+
+
+@nox.session(venv_backend="none")
+def exchange(session: nox.Session) -> None:
+    """In every environment that ``suite`` has made, read the checkpoints of all others."""
+    written = sorted(path.parent for path in OUTPUTS.glob("*/python"))
+    for folder in written:
+        others = [str(other) for other in written if other != folder]
+        python = (folder / "python").read_text(encoding="utf-8")
+        if others:
+            session.run(python, "scripts/exchange_checkpoints.py", "read", *others, external=True)
