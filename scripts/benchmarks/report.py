@@ -85,6 +85,7 @@ def draw(target: Path, panels: Sequence[Panel], rows: Sequence[Row]) -> None:
 
     matplotlib.use("Agg")
     from matplotlib import pyplot
+    from matplotlib.ticker import LogLocator, StrMethodFormatter
 
     measured = [panel for panel in panels if any(row.get(panel.key) is not None for row in rows)]
     figure, axes = pyplot.subplots(1, len(measured), figsize=(6 * len(measured), 4.5), layout="constrained")
@@ -97,6 +98,8 @@ def draw(target: Path, panels: Sequence[Panel], rows: Sequence[Row]) -> None:
         axis.set(xscale="log", yscale="log", xlabel="length", ylabel=panel.label)
         axis.set_xticks(lengths, [str(length) for length in lengths])
         axis.minorticks_off()
+        axis.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axis.yaxis.set_major_formatter(StrMethodFormatter("{x:,g}"))
         axis.grid(True, which="major", alpha=0.3)
         axis.legend()
     figure.savefig(target, dpi=120)
