@@ -70,8 +70,9 @@ def check_positions(nested: Any, *names: str) -> None:
     for name in names:
         side = getattr(nested, name)
         if side.embed_dim in (2, 3) and not (side.learned_pos or nested.no_token_positional_embeddings):
+            origin = " (--encoder-embed-dim unless given)" if name == "decoder" else ""
             raise UsageError(
-                f"{flag(name)}-embed-dim {side.embed_dim}: sinusoidal positions need 4 or more; or give"
+                f"{flag(name)}-embed-dim {side.embed_dim}{origin}: sinusoidal positions need 4 or more; or give"
                 f" {flag(name)}-learned-pos"
             )
 

@@ -39,7 +39,9 @@ def outcome(configuration: Configuration) -> Outcome:
         folder = Path(temporary)
         arguments = _with_files(configuration.arguments(), folder)
         try:
-            trained = train(parse(arguments), joined=configuration.joined)
+            cfg = parse(arguments)
+            cfg.checkpoint.save_dir = temporary  # fairseq leaves a crash.pt there
+            trained = train(cfg, joined=configuration.joined)
         except SystemExit:
             return _refused(arguments, said.getvalue().rstrip().rpartition("error: ")[2])
         except Exception as error:

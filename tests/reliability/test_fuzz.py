@@ -76,6 +76,10 @@ FOUND = {
         configuration("--encoder-embed-dim=2", arch="fastformer"),
         "--encoder-embed-dim 2: sinusoidal positions need 4 or more",
     ),
+    "two-channels-of-the-decoder-alone": (
+        configuration("--encoder-embed-dim=2", "--encoder-learned-pos"),
+        "--decoder-embed-dim 2 (--encoder-embed-dim unless given): sinusoidal positions need 4 or more",
+    ),
     "two-channels-of-a-pyramid": (
         configuration("--encoder-embed-dim=2", arch=flags.PYRAMID, criterion="sentence_prediction"),
         "--encoder-embed-dim 2: sinusoidal positions need 4 or more",
@@ -147,6 +151,12 @@ def test_the_quick_config_is_fairseqs(drawn):
         parse(others.arguments())
     quick, slow = (OmegaConf.to_container(parse(drawn.arguments(), quickly=quickly)) for quickly in (True, False))
     assert quick == slow
+
+
+def test_what_crashes_leaves_nothing_behind(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert outcome(FOUND["noise-that-needs-a-gpu"][0]).kind == (TRAINED if torch.cuda.is_available() else REFUSED)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_bad_value_that_trains_is_a_failure():
