@@ -6,7 +6,7 @@ from examples.wmt14_runs import REPOSITORY, SHORT, SMALL, english_german, refusa
 from recipe_settings import command_settings, script_command
 
 MULTI30K = REPOSITORY / "examples" / "multi30k"
-SYSTEMS = ("transformer", "luna_tied", "luna_untied", "luna_tied_apollo", "fastformer", "block")
+SYSTEMS = ("transformer", "luna_tied", "luna_untied", "luna_tied_apollo", "luna_untied_apollo", "fastformer", "block")
 
 
 @pytest.fixture
@@ -35,8 +35,9 @@ def test_every_system_gets_the_same_training(system, prepared):
         assert getattr(ours.model, size) == getattr(transformer.model, size), size
 
 
-def test_apollo_decays_after_six_and_nine_tenths(prepared):
-    schedule = settings("luna_tied_apollo", prepared).lr_scheduler
+@pytest.mark.parametrize("system", ["luna_tied_apollo", "luna_untied_apollo"])
+def test_apollo_decays_after_six_and_nine_tenths(system, prepared):
+    schedule = settings(system, prepared).lr_scheduler
     assert (schedule.warmup_updates, list(schedule.milestones)) == (600, [1800, 2700])
 
 
