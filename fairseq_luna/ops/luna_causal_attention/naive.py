@@ -76,5 +76,6 @@ def positive(activation: str, scores: Tensor) -> Tensor:
     if activation == "softplus":
         return torch.logaddexp2(scores, torch.zeros_like(scores))
     if activation == "elu":
-        return torch.where(scores > 0, scores + 1, scores.clamp(max=0).exp())
+        above = scores > 0
+        return torch.where(above, scores + 1, scores.masked_fill(above, 0).exp())
     raise ValueError(f"--luna-activation {activation}: choose softplus or elu")

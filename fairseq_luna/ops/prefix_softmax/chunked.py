@@ -32,8 +32,15 @@ def prefix_softmax(
     # The denominator is a numerator too: the weighted sum of ones.
     values_and_ones = F.pad(v.to(dtype), (0, 1), value=1)
     sums = _running_sums(scores, values_and_ones, block_length or default_block_length(v.shape[-1]))
-    # A denominator is at least 1, for the largest score's own weight is 1; it is 0 before the first real step.
-    return (sums[..., :-1] / sums[..., -1:].clamp(min=1)).to(v.dtype)
+    return (sums[..., :-1] / one_for_none(sums[..., -1:])).to(v.dtype)
+
+
+def one_for_none(denominator: Tensor) -> Tensor:
+    """1 where the denominator is 0, before the first real step; else it is at least 1, the largest score's own weight.
+
+    Not ``clamp(min=1)``: from torch 2.15 on that has no gradient where the value is 1 itself.
+    """
+    return denominator.masked_fill(denominator == 0, 1)
 
 
 def default_block_length(value_size: int) -> int:

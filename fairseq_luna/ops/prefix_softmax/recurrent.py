@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from ..dtypes import accumulation_dtype
+from .chunked import one_for_none
 
 
 class RunningSoftmax(NamedTuple):
@@ -58,7 +59,6 @@ def advance(scores: Tensor, v: Tensor, state: RunningSoftmax) -> RunningSoftmax:
     largest = torch.maximum(state.largest, scores)
     weight = (scores - largest).exp()
     denominator = state.denominator * (state.largest - largest).exp() + weight
-    # Moving the mean, rather than adding to a numerator, keeps equal values equal at any number of steps. The
-    # denominator is at least 1, for the largest score's own weight is 1; it is 0 before the first real step.
-    share = weight / denominator.clamp(min=1)
+    # Moving the mean, rather than adding to a numerator, keeps equal values equal at any number of steps.
+    share = weight / one_for_none(denominator)
     return RunningSoftmax(largest, denominator, torch.lerp(state.mean, v, share[..., None]))
