@@ -237,6 +237,17 @@ def test_dropout_drops_weights_of_the_second_level_alone_where_blocks_are_unorde
     assert z[:, :, BLOCK_SIZE if causal else 0 :].std(0).amin() > 1e-4
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=["bf16", "fp16"])
+def test_a_summary_of_half_precision_is_kept_in_fp32(dtype):
+    state = recurrent.initial_state(randn(2, 3, 1, 4, dtype=dtype), BLOCK_SIZE)
+    assert state.steps.dtype == torch.int64
+    assert state.summary.dtype == torch.float32
+    assert {x.dtype for x in (state.keys, state.values, state.block_keys, state.block_values, state.read)} == {dtype}
+    assert {x.shape for x in (state.keys, state.values)} == {(2, 3, BLOCK_SIZE, 4)}
+    assert {x.shape for x in (state.block_keys, state.block_values)} == {(2, 3, 0, 4)}
+    assert {x.shape for x in (state.summary, state.read)} == {(2, 3, 4)}
+
+
 def test_dropout_of_a_step_drops_weights_of_both_levels():
     q, k, v = (x[:1].expand(200, -1, -1, -1) for x in inputs((200, 2, 12, 4)))
     torch.manual_seed(0)

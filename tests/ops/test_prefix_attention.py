@@ -157,3 +157,12 @@ def test_memory_holds_no_state_per_step():
 def test_block_length_balances_the_products(size, value_size, length):
     assert chunked.default_block_length(size, value_size) == length
     assert chunked.default_block_length(value_size, size) == length
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=["bf16", "fp16"])
+def test_a_state_of_half_precision_is_kept_in_fp32(dtype):
+    _, k, v = inputs((2, 3, 5, 4, 6), dtype)
+    for state in (recurrent.initial_prefix_mean(k, v), recurrent.prefix_mean_of(k, v)):
+        assert state.mean.shape == (2, 3, 4, 6)
+        assert state.steps.shape == (2,)
+        assert {x.dtype for x in state} == {torch.float32}

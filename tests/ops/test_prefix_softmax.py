@@ -204,3 +204,10 @@ def test_memory_holds_no_weight_for_every_pair_of_steps():
 @pytest.mark.parametrize(("size", "length"), [(1, 32), (32, 32), (48, 64), (64, 64), (65, 128), (1024, 128)])
 def test_block_length_follows_the_value_size(size, length):
     assert chunked.default_block_length(size) == length
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=["bf16", "fp16"])
+def test_a_state_of_half_precision_is_kept_in_fp32(dtype):
+    state = recurrent.initial_running_softmax(randn(2, 3, 1, 4, dtype=dtype))
+    assert [x.shape for x in state] == [(2, 3), (2, 3), (2, 3, 4)]
+    assert {x.dtype for x in state} == {torch.float32}
