@@ -47,6 +47,17 @@ def test_chunked_equals_naive(shape, dtype, activation, padded):
         torch.testing.assert_close(ours / scale, theirs / scale, **TOLERANCE[dtype])
 
 
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+@pytest.mark.parametrize(("dtype", "bound"), [(torch.bfloat16, 0.01), (torch.float16, 0.002)], ids=["bf16", "fp16"])
+def test_gradients_of_half_precision_stay_near_the_exact_ones(dtype, bound, activation):
+    args = inputs((2, 3, 65, 16, 4), dtype)
+    exact = [x.detach().double().requires_grad_() for x in args]
+    expected = gradients(naive.luna_causal_attention(*exact, activation=activation)[0], *exact)
+    found = gradients(chunked.luna_causal_attention(*args, activation=activation)[0], *args)
+    for ours, theirs in zip(found, expected, strict=True):
+        assert (ours.double() - theirs).abs().max() < bound * theirs.abs().max()
+
+
 @settings(max_examples=40, deadline=None)
 @given(
     shape=st.tuples(*(st.integers(1, high) for high in (3, 2, 60, 8, 6))),

@@ -3,6 +3,7 @@
 from torch import Tensor
 
 from ..dropout import Dropout, no_dropout
+from ..dtypes import accumulation_dtype
 from ..pack_activation import pack_activation
 from ..prefix_attention.chunked import prefix_attention
 
@@ -62,10 +63,19 @@ def luna_causal_attention_of_scores(
 ) -> tuple[Tensor, Tensor]:
     """The same for whoever has the pack scores ``(B, H, T, L)`` already, what ``w`` is of."""
     pack = dropout(pack_activation(activation)(scores))
-    scores = prefix_attention(q * q.shape[-1] ** -0.5, k, pack, padding_mask=padding_mask)
+    scores = prefix_attention(scaled_queries(q), k, pack, padding_mask=padding_mask)
     unpack = unpack_weights(scores, packed_padding_mask)
     y = prefix_attention(dropout(unpack), pack, v, padding_mask=padding_mask)
-    return y, unpack
+    return y.to(q.dtype), unpack.to(q.dtype)
+
+
+def scaled_queries(q: Tensor) -> Tensor:
+    """``q / sqrt(D)``, in fp32 for a half precision ``q``: what is computed of it up to the outputs stays in fp32.
+
+    A softmax in half precision, of scores that were rounded to it, is where most of the error of q's and k's gradients
+    would come from.
+    """
+    return q.to(accumulation_dtype(q)) * q.shape[-1] ** -0.5
 
 
 def pack_weights(pq: Tensor, pk: Tensor, activation: str) -> Tensor:

@@ -11,7 +11,7 @@ from ..prefix_attention.recurrent import (
     prefix_attention_step,
     prefix_mean_of,
 )
-from .chunked import pack_weights, unpack_weights
+from .chunked import pack_weights, scaled_queries, unpack_weights
 
 
 class LunaCausalState(NamedTuple):
@@ -71,10 +71,10 @@ def luna_causal_attention_step(
     """
     pack = dropout(pack_weights(state.pq, pk, activation))
     scores, (keys, steps) = prefix_attention_step(
-        q * q.shape[-1] ** -0.5, k, pack, PrefixMean(state.keys, state.steps), padding_mask=padding_mask
+        scaled_queries(q), k, pack, PrefixMean(state.keys, state.steps), padding_mask=padding_mask
     )
     unpack = unpack_weights(scores, packed_padding_mask)
     y, (values, _) = prefix_attention_step(
         dropout(unpack), pack, v, PrefixMean(state.values, state.steps), padding_mask=padding_mask
     )
-    return y, unpack, LunaCausalState(pq=state.pq, keys=keys, values=values, steps=steps)
+    return y.to(q.dtype), unpack.to(q.dtype), LunaCausalState(pq=state.pq, keys=keys, values=values, steps=steps)
