@@ -141,13 +141,16 @@ class FairseqApollo(FairseqOptimizer):
 
         That waits until here because ``clip_grad_norm`` sees gradients that fairseq's half-precision
         wrappers have not yet divided by the loss scale and the number of tokens; in ``step`` all of that
-        has been done, in every precision.
+        has been done, in every precision. A ``closure`` comes first: its gradients are the ones.
         """
+        if closure is not None:
+            with torch.enable_grad():
+                closure()
         if scale != 1.0:
             self.multiply_grads(1.0 / scale)
         if self.clips_each:
             clip_each([p.grad for p in self.params if p.grad is not None], self.cfg.clip_norm)
-        super().step(closure, groups=groups)
+        super().step(groups=groups)
 
 
 def clip_each(grads: list[Tensor], max_norm: float) -> None:

@@ -98,4 +98,4 @@ def _check(cfg: DictConfig) -> None:
             " the rate would be cut before it is reached, such as a tenth of it"
         )
     if not 0 <= cfg.warmup_init_lr < math.inf:
-        raise UsageError(f"--warmup-init-lr {cfg.warmup_init_lr} must be at least 0, such as 1e-5")
+        raise UsageError(f"--warmup-init-lr {cfg.warmup_init_lr} must be a finite number of at least 0, such as 1e-5")

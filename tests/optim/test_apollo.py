@@ -111,12 +111,15 @@ def test_sparse_and_complex_gradients_are_refused_untouched(kind):
     [
         ("lr", -0.1),
         ("lr", float("nan")),
+        ("lr", float("inf")),
+        ("lr", "0.1"),
         ("lr", torch.tensor(0.1)),
         ("beta", 1.0),
         ("beta", -0.1),
         ("eps", 0.0),
         ("eps", float("inf")),
         ("weight_decay", -1e-8),
+        ("weight_decay", float("inf")),
         ("rebound", "trust"),
         ("weight_decay_type", "l2"),
     ],
@@ -130,6 +133,11 @@ def test_bad_options_are_named(name, value, where):
         else:
             Apollo([{"params": [p], name: value}], lr=0.1)
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(("name", "value"), [("lr", 0), ("beta", 0), ("eps", 1e-30), ("weight_decay", 0)])
+def test_the_ends_of_the_ranges_are_taken(name, value):
+    Apollo([nn.Parameter(torch.ones(2))], **{"lr": 0.1, name: value})
 
 
 def test_warns_once_of_a_rate_for_another_bound():

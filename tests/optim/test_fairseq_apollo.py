@@ -119,6 +119,25 @@ def test_short_warm_up_warns(scheduler, warmup, warns, caplog):
     )
 
 
+def test_a_closures_gradients_are_scaled_clipped_and_used():
+    param = nn.Parameter(torch.tensor([3.0, 4.0]))
+    optimizer = optim.build_optimizer(config("--apollo-clip-mode", "each", "--clip-norm", "2").optimizer, [param])
+    seen, calls = spy_on_steps(optimizer), []
+
+    @torch.no_grad()
+    def step(size, scale):
+        def closure():
+            calls.append(torch.is_grad_enabled())
+            optimizer.zero_grad()
+            (size * param.norm()).backward()
+
+        optimizer.step(closure, scale=scale)
+
+    step(size=8.0, scale=8.0)
+    step(size=24.0, scale=8.0)
+    assert calls == [True, True] and seen == [pytest.approx([1.0]), pytest.approx([2.0], rel=1e-5)]
+
+
 def test_stands_without_the_rest_of_the_config():
     cfg = OmegaConf.structured(fairseq_apollo.FairseqApolloConfig(lr=[0.1]))
     optimizer = FairseqApollo(cfg, [nn.Parameter(torch.ones(3))])

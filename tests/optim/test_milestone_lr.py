@@ -25,6 +25,8 @@ PLAIN = {"peak": 1.0, "init": 0.0, "warmup": 0, "milestones": (), "decay": 0.1}
         pytest.param(5, {"warmup": 10, "milestones": (3,)}, 0.5, id="milestone_waits_for_warmup"),
         pytest.param(10, {"warmup": 10, "milestones": (3, 10)}, 1.0, id="milestones_wait_to_its_end"),
         pytest.param(11, {"warmup": 10, "milestones": (3, 10)}, 0.01, id="milestones_in_warmup_count_after"),
+        pytest.param(0, {"warmup": 1, "init": 0.2}, 0.2, id="start_of_a_warmup_of_one"),
+        pytest.param(1, {"warmup": 1, "init": 0.2}, 1.0, id="end_of_a_warmup_of_one"),
         pytest.param(0, {}, 1.0, id="no_warmup"),
         pytest.param(10**6, {}, 1.0, id="no_milestones"),
         pytest.param(299, {"milestones": (300, 450)}, 1.0, id="before_first"),
@@ -97,6 +99,9 @@ def test_hydra_config(written):
         pytest.param({"lr_decay_rate": 1.1}, "--lr-decay-rate", id="decay_above_1"),
         pytest.param({"warmup_updates": -1}, "--warmup-updates", id="warmup_below_0"),
         pytest.param({"warmup_init_lr": -1.0}, "--warmup-init-lr", id="init_below_0"),
+        pytest.param({"warmup_init_lr": float("inf")}, "--warmup-init-lr", id="init_infinite"),
+        pytest.param({"warmup_init_lr": float("nan")}, "--warmup-init-lr", id="init_nan"),
+        pytest.param({"warmup_updates": 4, "milestones": [3]}, "--warmup-updates", id="warmup_beyond_milestone"),
         pytest.param({"lr": [0.1, 0.01]}, "--lr", id="two_rates"),
     ],
 )
@@ -104,3 +109,17 @@ def test_bad_options_are_named(options, flag):
     with pytest.raises(ValueError, match=f"^{flag} .* must be .*such as") as error:
         build(**options)
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        pytest.param({"milestones": [1]}, id="milestone_1"),
+        pytest.param({"lr_decay_rate": 1.0, "milestones": [3]}, id="decay_1"),
+        pytest.param({"warmup_updates": 0}, id="warmup_0"),
+        pytest.param({"warmup_updates": 3, "warmup_init_lr": 0.0}, id="init_0"),
+        pytest.param({"warmup_updates": 3, "milestones": [3]}, id="warmup_to_the_milestone"),
+    ],
+)
+def test_the_ends_of_the_ranges_are_taken(options):
+    build(**options)
