@@ -22,7 +22,7 @@ def test_never_waits_for_the_device(rebound, kind):
     assert optimizer.state[params[0]]["step"] == 3
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["fp32", "bf16"])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16], ids=["fp64", "fp32", "bf16"])
 @pytest.mark.parametrize("rebound", ["constant", "belief"])
 def test_resumes_bit_for_bit(dtype, rebound, tmp_path):
     init, grads = random_problem(dtype=dtype)
@@ -37,6 +37,20 @@ def test_resumes_bit_for_bit(dtype, rebound, tmp_path):
     second = Apollo(params, lr=0.5)  # the loaded options win
     second.load_state_dict(torch.load(tmp_path / "state.pt", weights_only=True))
     assert_same(trajectory(second, params, grads[3:]), straight[3:], rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("saved", [torch.float64, torch.float32, torch.bfloat16], ids=["fp64", "fp32", "bf16"])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16], ids=["fp64", "fp32", "bf16"])
+def test_state_is_in_its_own_precision_whatever_it_was_saved_in(saved, dtype):
+    (init,), grads = random_problem(shapes=[(4, 3)], dtype=saved)
+    params = [nn.Parameter(init.clone())]
+    first = Apollo(params, lr=0.02)
+    trajectory(first, params, grads)
+    p = nn.Parameter(init.to(dtype))
+    second = Apollo([p], lr=0.02)
+    second.load_state_dict(first.state_dict())
+    kept = torch.float64 if dtype == torch.float64 else torch.float32
+    assert {second.state[p][name].dtype for name in ("exp_avg", "hessian", "direction")} == {kept}
 
 
 def test_groups_keep_their_own_options():
