@@ -75,7 +75,7 @@ def test_chunks_do_not_change_the_result(numel, monkeypatch):
     assert_same(run(init, grads, lr=0.02), expected, rtol=0, atol=0)
 
 
-@pytest.mark.parametrize("numel,sizes", [(1, [1, 1, 1, 1]), (5, [2, 1, 1]), (99, [4])])
+@pytest.mark.parametrize("numel,sizes", [(1, [1, 1, 1, 1]), (5, [2, 1, 1]), (10, [2, 2]), (13, [2, 2]), (99, [4])])
 def test_chunks_keep_order_and_bound(numel, sizes):
     params = [torch.zeros(n) for n in (2, 3, 9, 1)]
     chunks = list(apollo._chunks(params, numel))
