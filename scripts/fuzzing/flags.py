@@ -92,6 +92,7 @@ _FAMILIES: dict[str, Table] = {
         "--untie-luna-kv": _SWITCH,
         "--word-dropout": _RATE,
         "--luna-activation": Values(("softplus", "elu"), ("relu",)),
+        "--luna-source-attention": Values(("packed", "softmax"), ("full",)),
         "--encoder-projected-attention-heads": _HEADS,
         "--decoder-projected-attention-heads": _HEADS,
     },

@@ -20,6 +20,8 @@ FAMILIES = {
         "fixed-length": {"fix_projection_length": True},
         "learned-positions": {"encoder_learned_pos": True, "decoder_learned_pos": True, "layernorm_embedding": True},
         "packed-heads": {"encoder_projected_attention_heads": 2, "decoder_projected_attention_heads": 8},
+        "softmax-source": {"luna_source_attention": "softmax"},
+        "softmax-source-prenorm": {"luna_source_attention": "softmax", "untie_luna_kv": True, **PRENORM},
         "cross-self": {"cross_self_attention": True},
         "cross-self-only": {"cross_self_attention": True, "no_cross_attention": True},
         "checkpointed": {"checkpoint_activations": True},

@@ -25,6 +25,11 @@ LUNA_OPTIONS = {
     "luna_activation": option(
         ChoiceEnum(list(PACK_ACTIVATIONS)), "softplus", "positive function of the causal pack scores"
     ),
+    "luna_source_attention": option(
+        ChoiceEnum(["packed", "softmax"]),
+        "packed",
+        "how the decoder attends to the source: through the packed sequence, or to each word as a transformer does",
+    ),
 }
 
 LunaConfig = flat_config("LunaConfig", LUNA_OPTIONS, LUNA_FOLLOWS)

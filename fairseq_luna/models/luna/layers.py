@@ -2,12 +2,13 @@
 
 from typing import Any
 
-from fairseq.modules import LayerNorm
+from fairseq.modules import LayerNorm, MultiheadAttention
 from torch import Tensor
 
 from ...modules import LunaAttention, LunaCausalAttention
 from ...modules.generation_state import IncrementalState
 from ..residual_layer import ResidualLayer
+from ..source_attention import attend_to_source, source_attention
 
 
 def luna_attention(cfg: Any, side: Any) -> LunaAttention:
@@ -58,7 +59,7 @@ class LunaEncoderLayer(ResidualLayer):
 
 
 class LunaDecoderLayer(ResidualLayer):
-    """Causal Luna attention over x, Luna attention over the encoder's output, the feed-forward network.
+    """Causal Luna attention over x, Luna's or fairseq's over the encoder's output, the feed-forward network.
 
     Args:
         cfg: the nested config.
@@ -78,12 +79,13 @@ class LunaDecoderLayer(ResidualLayer):
             qn_block_size=cfg.quant_noise.pq_block_size,
         )
         self.self_attn_layer_norm = LayerNorm(self.embed_dim, export=cfg.export)
-        self.encoder_attn: LunaAttention | None = None
+        self.encoder_attn: LunaAttention | MultiheadAttention | None = None
         self.encoder_attn_packed_layer_norm = None
         if not cfg.no_cross_attention:
-            self.encoder_attn = luna_attention(cfg, cfg.decoder)
+            packs = str(cfg.luna_source_attention) == "packed"
+            self.encoder_attn = luna_attention(cfg, cfg.decoder) if packs else source_attention(cfg)
             self.encoder_attn_layer_norm = LayerNorm(self.embed_dim, export=cfg.export)
-            if self.normalize_before or not last:
+            if packs and (self.normalize_before or not last):
                 self.encoder_attn_packed_layer_norm = LayerNorm(self.embed_dim, export=cfg.export)
 
     def forward(
@@ -125,7 +127,19 @@ class LunaDecoderLayer(ResidualLayer):
         )
         x = self.after(x, residual, self.self_attn_layer_norm)
         weights = None
-        if self.encoder_attn is not None:
+        if isinstance(self.encoder_attn, MultiheadAttention):
+            residual = x
+            x, weights = attend_to_source(
+                self.encoder_attn,
+                self.before(x, self.encoder_attn_layer_norm),
+                encoder_out,
+                encoder_padding_mask,
+                incremental_state,
+                need_weights=need_weights,
+                need_head_weights=need_weights,
+            )
+            x = self.after(x, residual, self.encoder_attn_layer_norm)
+        elif self.encoder_attn is not None:
             residual, packed_residual = x, packed
             if packed is not None and self.encoder_attn_packed_layer_norm is not None:
                 packed = self.before(packed, self.encoder_attn_packed_layer_norm)

@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from ...modules.generation_state import IncrementalState
 from ..residual_layer import ResidualLayer
+from ..source_attention import attend_to_source, source_attention
 
 
 class SelfAttentionEncoderLayer(ResidualLayer):
@@ -51,16 +52,7 @@ class SelfAttentionDecoderLayer(ResidualLayer):
         self.self_attn_layer_norm = LayerNorm(self.embed_dim, export=cfg.export)
         self.encoder_attn: MultiheadAttention | None = None
         if not no_encoder_attn:
-            self.encoder_attn = MultiheadAttention(
-                self.embed_dim,
-                cfg.decoder.attention_heads,
-                kdim=cfg.encoder.embed_dim,
-                vdim=cfg.encoder.embed_dim,
-                dropout=cfg.attention_dropout,
-                encoder_decoder_attention=True,
-                q_noise=cfg.quant_noise.pq,
-                qn_block_size=cfg.quant_noise.pq_block_size,
-            )
+            self.encoder_attn = source_attention(cfg)
             self.encoder_attn_layer_norm = LayerNorm(self.embed_dim, export=cfg.export)
 
     def forward(
@@ -100,13 +92,12 @@ class SelfAttentionDecoderLayer(ResidualLayer):
         weights = None
         if self.encoder_attn is not None:
             residual = x
-            x, weights = self.encoder_attn(
-                query=self.before(x, self.encoder_attn_layer_norm),
-                key=encoder_out,
-                value=encoder_out,
-                key_padding_mask=encoder_padding_mask,
-                incremental_state=incremental_state,
-                static_kv=True,
+            x, weights = attend_to_source(
+                self.encoder_attn,
+                self.before(x, self.encoder_attn_layer_norm),
+                encoder_out,
+                encoder_padding_mask,
+                incremental_state,
                 need_weights=need_attn,
                 need_head_weights=need_head_weights,
             )

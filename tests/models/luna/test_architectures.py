@@ -87,5 +87,6 @@ def test_every_flag_has_a_help_text():
         "--decoder-projected-attention-heads",
         "--word-dropout",
         "--luna-activation",
+        "--luna-source-attention",
     ):
         assert own[flag]

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from fairseq.modules import MultiheadAttention
 
 from fairseq_luna.models.word_dropout import WordDropout
 from support import PAD, as_prefix, build_luna, sentences
@@ -31,6 +32,17 @@ def test_a_sentence_of_padding_alone_is_finite():
     source[1] = PAD
     out, _ = model(source, None, as_prefix(sentences(30, 2, seed=2)))
     assert torch.isfinite(out).all()
+
+
+def test_softmax_source_attention_reads_each_word_and_no_padding():
+    model = build_luna(luna_source_attention="softmax").eval()
+    assert all(isinstance(layer.encoder_attn, MultiheadAttention) for layer in model.decoder.layers)
+    source = sentences(7, 4)
+    out = model.decoder(as_prefix(sentences(6, 3, seed=2)), encoder_out=model.encoder(source), alignment_layer=0)
+    weights = out[1]["attn"][0]
+    assert weights.shape == (2, 6, 7)
+    torch.testing.assert_close(weights.sum(-1), torch.ones(2, 6))
+    assert weights.masked_select(source.eq(PAD)[:, None]).abs().max() == 0
 
 
 def test_a_decoder_alone_is_refused():
