@@ -1,11 +1,12 @@
-"""fairseq's softmax attention from the decoder to the encoder's output, as a layer of this package holds it."""
+"""A decoder layer's softmax attention to the encoder's output: fairseq's, as this package's layers hold it."""
 
 from typing import Any
 
 from fairseq.modules import MultiheadAttention
-from torch import Tensor
+from torch import Tensor, nn
 
 from ..modules.generation_state import IncrementalState
+from .residual_layer import ResidualLayer
 
 
 def source_attention(cfg: Any) -> MultiheadAttention:
@@ -23,22 +24,25 @@ def source_attention(cfg: Any) -> MultiheadAttention:
 
 
 def attend_to_source(
+    layer: ResidualLayer,
     attention: MultiheadAttention,
+    norm: nn.Module,
     x: Tensor,
     encoder_out: Tensor | None,
+    *,
     encoder_padding_mask: Tensor | None,
     incremental_state: IncrementalState | None,
-    *,
     need_weights: bool,
     need_head_weights: bool,
 ) -> tuple[Tensor, Tensor | None]:
-    """Read the source ``(S, B, C)`` for ``x (T, B, C)``: the same shape, and the weights or None.
+    """The sub-layer of ``layer`` that reads the source ``(S, B, C)``, residual connection and norm included.
 
-    The weights are ``(B, T, S)``, or ``(H, B, T, S)`` with ``need_head_weights``. In generation the source's keys and
-    values are made at the first step and kept in ``incremental_state``.
+    Returns:
+        ``(T, B, C)`` as ``x``, and the weights or None: ``(B, T, S)``, or ``(H, B, T, S)`` with ``need_head_weights``.
+        In generation the source's keys and values are made at the first step and kept in ``incremental_state``.
     """
-    return attention(
-        query=x,
+    context, weights = attention(
+        query=layer.before(x, norm),
         key=encoder_out,
         value=encoder_out,
         key_padding_mask=encoder_padding_mask,
@@ -47,3 +51,4 @@ def attend_to_source(
         need_weights=need_weights,
         need_head_weights=need_head_weights,
     )
+    return layer.after(context, x, norm), weights

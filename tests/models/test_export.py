@@ -23,7 +23,11 @@ SOURCES = {
         "luna", {"min": SLOTS, "max": HEADS * SLOTS - 1}, (9, 4, 5), [(12, 12)]),
     "fastformer-short": ("fastformer", {"min": 2, "max": 512}, (9, 4, 5), [(2, 2), (300, 7, 1, 11)]),
 }  # fmt: skip
-WITH_A_STATE = ("luna", "fastformer")
+WITH_A_STATE = {
+    "luna": {"family": "luna"},
+    "luna-softmax-source": {"family": "luna", "luna_source_attention": "softmax"},
+    "fastformer": {"family": "fastformer"},
+}
 CLOSE = {"rtol": 1e-4, "atol": 1e-5}
 STEPS = 7
 
@@ -75,9 +79,9 @@ def test_some_encoders_graphs_take_any_batch_of_one_length(family, length):
         graph(sentences(length + 1, 4))
 
 
-@pytest.mark.parametrize("family", WITH_A_STATE)
-def test_two_graphs_generate_as_the_model_does(family):
-    model = small(family, decoder_layers=2)
+@pytest.mark.parametrize("flags", WITH_A_STATE.values(), ids=WITH_A_STATE)
+def test_two_graphs_generate_as_the_model_does(flags):
+    model = small(**flags, decoder_layers=2)
     encode, step = EncoderForExport(model), DecoderStepForExport(model)
     source = encode(sentences(9, 4, 5))
     words = as_prefix(sentences(6, 6, 6, seed=2))

@@ -43,6 +43,8 @@ TRAIN = {
     # What this model has not, and choices that are none.
     "--adaptive-input": "--adaptive-input: adaptive input belongs",
     "--char-inputs": "--char-inputs: character inputs",
+    "--luna-source-attention=full": "--luna-source-attention: invalid choice: 'full'",
+    "--luna-source-attention=softmax --decoder-projected-attention-heads=1": "--decoder-projected-attention-heads 1:",
     "--luna-activation=relu": "--luna-activation: invalid choice: 'relu'",
     "--projection-lenght=8": "unrecognized arguments: --projection-lenght=8",
     "--arch=luna_tine": "--arch/-a: invalid choice: 'luna_tine'",

@@ -49,6 +49,7 @@ def luna_config(cfg: Any) -> Any:
     check_sizes(nested)
     check_rates(nested, "word_dropout")
     check_packed_sequence(nested)
+    check_source_attention(nested)
     return nested
 
 
@@ -63,4 +64,14 @@ def check_packed_sequence(nested: Any) -> None:
         raise UsageError(
             f"--decoder-embed-dim {decoder.embed_dim}: the decoder goes on with the encoder's packed sequence,"
             f" so it must equal --encoder-embed-dim {encoder.embed_dim}"
+        )
+
+
+def check_source_attention(nested: Any) -> None:
+    """Refuse heads for a pack attention that the decoder then does not have: UsageError."""
+    heads, default = nested.decoder.projected_attention_heads, nested.decoder.attention_heads
+    if str(nested.luna_source_attention) == "softmax" and heads != default:
+        raise UsageError(
+            f"--decoder-projected-attention-heads {heads}: with --luna-source-attention softmax the decoder packs no"
+            " source; leave it out"
         )

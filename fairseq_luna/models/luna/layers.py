@@ -128,31 +128,56 @@ class LunaDecoderLayer(ResidualLayer):
         x = self.after(x, residual, self.self_attn_layer_norm)
         weights = None
         if isinstance(self.encoder_attn, MultiheadAttention):
-            residual = x
             x, weights = attend_to_source(
+                self,
                 self.encoder_attn,
-                self.before(x, self.encoder_attn_layer_norm),
+                self.encoder_attn_layer_norm,
+                x,
                 encoder_out,
-                encoder_padding_mask,
-                incremental_state,
+                encoder_padding_mask=encoder_padding_mask,
+                incremental_state=incremental_state,
                 need_weights=need_weights,
                 need_head_weights=need_weights,
             )
-            x = self.after(x, residual, self.encoder_attn_layer_norm)
         elif self.encoder_attn is not None:
-            residual, packed_residual = x, packed
-            if packed is not None and self.encoder_attn_packed_layer_norm is not None:
-                packed = self.before(packed, self.encoder_attn_packed_layer_norm)
-            x, packed, weights = self.encoder_attn(
-                self.before(x, self.encoder_attn_layer_norm),
+            x, packed, weights = self.read_packed_source(
+                self.encoder_attn,
+                x,
                 packed,
                 encoder_out,
-                context_padding_mask=encoder_padding_mask,
+                encoder_padding_mask=encoder_padding_mask,
                 packed_padding_mask=packed_padding_mask,
                 incremental_state=incremental_state,
                 need_weights=need_weights,
             )
-            x = self.after(x, residual, self.encoder_attn_layer_norm)
-            if packed is not None and packed_residual is not None:
-                packed = self.after(packed, packed_residual, self.encoder_attn_packed_layer_norm)
         return self.feed_forward(x), packed, weights
+
+    def read_packed_source(
+        self,
+        attention: LunaAttention,
+        x: Tensor,
+        packed: Tensor | None,
+        encoder_out: Tensor,
+        *,
+        encoder_padding_mask: Tensor | None,
+        packed_padding_mask: Tensor | None,
+        incremental_state: IncrementalState | None,
+        need_weights: bool,
+    ) -> tuple[Tensor, Tensor | None, Tensor | None]:
+        """The sub-layer that reads the source through p, and writes p: arguments and results as ``forward``'s."""
+        residual, packed_residual = x, packed
+        if packed is not None and self.encoder_attn_packed_layer_norm is not None:
+            packed = self.before(packed, self.encoder_attn_packed_layer_norm)
+        x, packed, weights = attention(
+            self.before(x, self.encoder_attn_layer_norm),
+            packed,
+            encoder_out,
+            context_padding_mask=encoder_padding_mask,
+            packed_padding_mask=packed_padding_mask,
+            incremental_state=incremental_state,
+            need_weights=need_weights,
+        )
+        x = self.after(x, residual, self.encoder_attn_layer_norm)
+        if packed is not None and packed_residual is not None:
+            packed = self.after(packed, packed_residual, self.encoder_attn_packed_layer_norm)
+        return x, packed, weights

@@ -91,15 +91,15 @@ class SelfAttentionDecoderLayer(ResidualLayer):
         x = self.after(x, residual, self.self_attn_layer_norm)
         weights = None
         if self.encoder_attn is not None:
-            residual = x
             x, weights = attend_to_source(
+                self,
                 self.encoder_attn,
-                self.before(x, self.encoder_attn_layer_norm),
+                self.encoder_attn_layer_norm,
+                x,
                 encoder_out,
-                encoder_padding_mask,
-                incremental_state,
+                encoder_padding_mask=encoder_padding_mask,
+                incremental_state=incremental_state,
                 need_weights=need_attn,
                 need_head_weights=need_head_weights,
             )
-            x = self.after(x, residual, self.encoder_attn_layer_norm)
         return self.feed_forward(x), weights, None

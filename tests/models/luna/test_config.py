@@ -14,6 +14,10 @@ BAD = {
     "--decoder-attention-heads 0": {"decoder_attention_heads": 0},
     "--encoder-projected-attention-heads 5": {"encoder_projected_attention_heads": 5},
     "--decoder-projected-attention-heads 7": {"decoder_projected_attention_heads": 7},
+    "--decoder-projected-attention-heads 2": {
+        "decoder_projected_attention_heads": 2,
+        "luna_source_attention": "softmax",
+    },
     "--decoder-embed-dim 64": {"decoder_embed_dim": 64},
     "--decoder-input-dim 16": {"decoder_input_dim": 16},
     "--adaptive-input:": {"adaptive_input": True},
