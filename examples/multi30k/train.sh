@@ -38,14 +38,16 @@ case "$system" in
             --encoder-ffn-embed-dim 256 --decoder-ffn-embed-dim 256 "${adam[@]}") ;;
     luna_tied) model=(--arch luna_tiny "${adam[@]}") ;;
     luna_untied) model=(--arch luna_tiny --untie-luna-kv "${adam[@]}") ;;
+    luna_untied_softmax_source)
+        model=(--arch luna_tiny --untie-luna-kv --luna-source-attention softmax "${adam[@]}") ;;
     # shellcheck disable=SC2207 # Words without spaces or stars.
     luna_tied_apollo) model=(--arch luna_tiny $(apollo "$updates")) ;;
     # shellcheck disable=SC2207
     luna_untied_apollo) model=(--arch luna_tiny --untie-luna-kv $(apollo "$updates")) ;;
     fastformer) model=(--arch fastformer_tiny "${adam[@]}") ;;
     block) model=(--arch block_tiny "${adam[@]}") ;;
-    *) fail "SYSTEM is transformer, luna_tied, luna_untied, luna_tied_apollo, luna_untied_apollo, fastformer or block,\
- not '$system'" ;;
+    *) fail "SYSTEM is transformer, luna_tied, luna_untied, luna_untied_softmax_source, luna_tied_apollo,\
+ luna_untied_apollo, fastformer or block, not '$system'" ;;
 esac
 shift
 [ -n "${DATA:-}" ] || fail "set DATA to the bin folder that scripts/prepare_multi30k.py made"

@@ -6,7 +6,16 @@ from examples.wmt14_runs import REPOSITORY, SHORT, SMALL, english_german, refusa
 from recipe_settings import command_settings, script_command
 
 MULTI30K = REPOSITORY / "examples" / "multi30k"
-SYSTEMS = ("transformer", "luna_tied", "luna_untied", "luna_tied_apollo", "luna_untied_apollo", "fastformer", "block")
+SYSTEMS = (
+    "transformer",
+    "luna_tied",
+    "luna_untied",
+    "luna_untied_softmax_source",
+    "luna_tied_apollo",
+    "luna_untied_apollo",
+    "fastformer",
+    "block",
+)
 
 
 @pytest.fixture
