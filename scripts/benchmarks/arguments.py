@@ -34,11 +34,19 @@ def not_negative(text: str) -> int:
 
 
 def add_common(
-    parser: ArgumentParser, *, systems: Iterable[str], reference: str, rounds: int, png: bool = True
+    parser: ArgumentParser,
+    *,
+    systems: Iterable[str],
+    variants: Iterable[str] = (),
+    reference: str,
+    rounds: int,
+    png: bool = True,
 ) -> None:
-    """Which systems, how often, on what, and where to."""
-    names = list(systems)
-    parser.add_argument("--systems", nargs="+", choices=names, default=names, metavar="NAME", help=", ".join(names))
+    """Which systems, how often, on what, and where to; ``variants`` are measured only where they are named."""
+    usual = list(systems)
+    names = [*usual, *variants]
+    named = "; also ".join(", ".join(part) for part in (usual, variants) if part)
+    parser.add_argument("--systems", nargs="+", choices=names, default=usual, metavar="NAME", help=named)
     parser.add_argument(
         "--reference",
         choices=names,

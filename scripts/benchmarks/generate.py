@@ -14,7 +14,7 @@ from . import goals
 from .arguments import add_common, check_common, positive, raw_help
 from .command import Column, Command, Panel, Refused, Row
 from .memory import memory_column, peak_mib
-from .models import SMALL, SYSTEMS, add_size_arguments, build, sizes_of, source
+from .models import SMALL, SYSTEMS, VARIANTS, add_size_arguments, build, sizes_of, source
 from .timing import Seconds, Step, compared, in_turn, named, now, ratios, spread, stopwatch, time_columns, walls
 from .train import describe
 
@@ -25,7 +25,7 @@ WARM_UP_LENGTH = 16
 
 def add_arguments(parser: ArgumentParser) -> None:
     raw_help(parser, __doc__)
-    add_common(parser, systems=SYSTEMS, reference="transformer", rounds=3)
+    add_common(parser, systems=SYSTEMS, variants=VARIANTS, reference="transformer", rounds=3)
     parser.add_argument("--lengths", type=positive, nargs="+", default=LENGTHS, metavar="T", help="tokens generated")
     parser.add_argument("--source-length", type=positive, default=64)
     parser.add_argument("--sentences", type=positive, default=4)

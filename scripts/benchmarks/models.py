@@ -24,6 +24,8 @@ SYSTEMS = {
     "fastformer": ("--arch=fastformer_base",),
     "block": ("--arch=block_base",),
 }
+# Measured only where --systems names them.
+VARIANTS = {"luna-softmax-source": ("--arch=luna_base", "--luna-source-attention=softmax")}
 # As fairseq numbers them in every dictionary.
 EOS, FIRST_WORD = 2, 4
 
@@ -91,7 +93,7 @@ def flags(system: str, sizes: Sizes, longest: int) -> list[str]:
     positions = max(1024, longest + 1)
     own = [f"--projection-length={sizes.slots}"] if system.startswith("luna") else []
     return [
-        *("no-data", *SYSTEMS[system], *sides, *own, "--share-all-embeddings", "--dropout=0.1"),
+        *("no-data", *(SYSTEMS | VARIANTS)[system], *sides, *own, "--share-all-embeddings", "--dropout=0.1"),
         *(f"--max-source-positions={positions}", f"--max-target-positions={positions}"),
         *("--criterion=label_smoothed_cross_entropy", "--label-smoothing=0.1"),
     ]

@@ -16,7 +16,7 @@ from . import goals
 from .arguments import add_common, check_common, positive, raw_help
 from .command import Column, Command, Panel, Refused, Row
 from .memory import memory_column, peak_mib
-from .models import SMALL, SYSTEMS, TINY, Sizes, add_size_arguments, build, sample, sizes_of
+from .models import SMALL, SYSTEMS, TINY, VARIANTS, Sizes, add_size_arguments, build, sample, sizes_of
 from .timing import Step, compared, in_turn, stopwatch, time_columns, warm_up
 
 OPTIMIZERS = ("none", "adam", "apollo")
@@ -54,7 +54,7 @@ def shapes(text: str) -> list[Shape]:
 
 def add_arguments(parser: ArgumentParser) -> None:
     raw_help(parser, __doc__)
-    add_common(parser, systems=SYSTEMS, reference="transformer", rounds=5)
+    add_common(parser, systems=SYSTEMS, variants=VARIANTS, reference="transformer", rounds=5)
     parser.set_defaults(systems=None)
     parser.add_argument("--shapes", type=shapes, default=SHAPES, help=f"default: {','.join(map(str, SHAPES))}")
     parser.add_argument("--optimizer", choices=OPTIMIZERS, default="none", help="whose step is part of it")

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
+from fairseq.modules import MultiheadAttention
 from torch import nn
 
 import benchmark
@@ -91,6 +92,15 @@ def test_every_system_has_a_row_with_all_fields(
     assert content["finished"] is True
     table = [line for line in capsys.readouterr().out.splitlines() if line.startswith("| ")]
     assert len(table) == 2 + len(rows)
+
+
+@pytest.mark.parametrize("command", ["train --shapes=7x3", "generate --lengths 8 --beam=2 --sentences=2"])
+def test_a_variant_is_measured_where_it_is_named(command: str, tmp_path: Path, monkeypatch) -> None:
+    named = ("--systems", "transformer", "luna-softmax-source")
+    rows = measured(monkeypatch, tmp_path, *command.split(), *named, "--no-peak", *TINY)["rows"]
+    assert [row["system"] for row in rows] == list(named[1:])
+    model = models.build(Namespace(**PLAIN), named[-1], SIZES, longest=8).model
+    assert isinstance(model.decoder.layers[0].encoder_attn, MultiheadAttention)
 
 
 @pytest.mark.parametrize("arguments", [("train", "--shapes=7x3"), ("generate", "--lengths", "8", "--source-length=5")])
