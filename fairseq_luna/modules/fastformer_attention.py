@@ -23,6 +23,8 @@ class FastformerAttention(FastformerProjections):
         Returns:
             ``(T, B, C)``.
         """
+        if self.convolution is not None:
+            x = self.convolution.centred(x, padding_mask=padding_mask)
         q, k, v = self.queries_keys_values(x)
         u, global_query = fastformer_attention(
             q, k, v, self.maps(), padding_mask=padding_mask, dropout=self.dropout_module

@@ -9,7 +9,7 @@ from ..ops.fastformer_attention import (
     initial_state,
 )
 from .fastformer_projections import FastformerProjections
-from .generation_state import GenerationState, IncrementalState
+from .generation_state import GenerationState, IncrementalState, ModuleState
 
 
 class FastformerCausalAttention(FastformerProjections, GenerationState):
@@ -38,6 +38,11 @@ class FastformerCausalAttention(FastformerProjections, GenerationState):
         Returns:
             ``(T, B, C)``.
         """
+        saved = self.load_state(incremental_state)
+        kept: ModuleState = {}
+        if self.convolution is not None:
+            past = None if saved is None else saved["last_inputs"]
+            x, kept["last_inputs"] = self.convolution.causal(x, padding_mask=padding_mask, past=past)
         q, k, v = self.queries_keys_values(x)
         dropout = self.dropout_module
         if incremental_state is None:
@@ -45,10 +50,12 @@ class FastformerCausalAttention(FastformerProjections, GenerationState):
                 q, k, v, self.maps(), padding_mask=padding_mask, dropout=dropout
             )
         else:
-            saved = self.load_state(incremental_state)
-            state = initial_state(q) if saved is None else FastformerState(**saved)
+            if saved is None:
+                state = initial_state(q)
+            else:
+                state = FastformerState(*(saved[name] for name in FastformerState._fields))
             u, global_query, state = fastformer_causal_attention_step(
                 q, k, v, self.maps(), state, padding_mask=padding_mask, dropout=dropout
             )
-            self.save_state(incremental_state, state._asdict())
+            self.save_state(incremental_state, state._asdict() | kept)
         return self.output(u, q, global_query)

@@ -9,6 +9,7 @@ from ..ops.fastformer_attention import FastformerMaps
 from ..usage_error import UsageError
 from .heads import merge_heads, split_heads
 from .projection import INPUT_GAIN, Projections
+from .short_convolution import ShortConvolution
 
 COMBINE_CHOICES = ("product", "sum", "concat")
 RESIDUAL_CHOICES = ("query", "global-query")
@@ -28,12 +29,14 @@ class FastformerProjections(nn.Module):
         residual: what is added to the transformed result: "query", of the step, or "global-query".
         share: which of queries, keys and values are one projection: "none", "query-value" (the paper's), or
             "query-key-value".
+        kernel_size: steps of the convolution before the projections, an odd number; 0: none, as in the paper.
         dropout: probability with which an attention weight is dropped.
         bias: projections have a bias.
         q_noise, qn_block_size: fairseq's quantisation noise on the projections.
 
     Raises:
-        UsageError: if a choice is unknown, or ``num_heads`` does not divide ``embed_dim``.
+        UsageError: if a choice is unknown, ``num_heads`` does not divide ``embed_dim``, or ``kernel_size`` is even
+            or below 0.
     """
 
     def __init__(
@@ -44,6 +47,7 @@ class FastformerProjections(nn.Module):
         combine: str = "product",
         residual: str = "query",
         share: str = "query-value",
+        kernel_size: int = 0,
         dropout: float = 0.0,
         bias: bool = True,
         q_noise: float = 0.0,
@@ -78,6 +82,7 @@ class FastformerProjections(nn.Module):
         self.query_key_proj = new_map(2 * embed_dim, embed_dim, bias=bias) if concat else None
         self.key_value_proj = new_map(2 * embed_dim, embed_dim, bias=bias) if concat else None
         self.out_proj = new.output()
+        self.convolution = ShortConvolution(embed_dim=embed_dim, kernel_size=kernel_size) if kernel_size else None
 
     def queries_keys_values(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """The projections of ``x (T, B, C)``, each ``(B, H, T, D)``; those that are shared are one tensor."""

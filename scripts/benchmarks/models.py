@@ -25,7 +25,10 @@ SYSTEMS = {
     "block": ("--arch=block_base",),
 }
 # Measured only where --systems names them.
-VARIANTS = {"luna-softmax-source": ("--arch=luna_base", "--luna-source-attention=softmax")}
+VARIANTS = {
+    "luna-softmax-source": ("--arch=luna_base", "--luna-source-attention=softmax"),
+    "fastformer-convolution": ("--arch=fastformer_base", "--fastformer-kernel-size=5"),
+}
 # As fairseq numbers them in every dictionary.
 EOS, FIRST_WORD = 2, 4
 

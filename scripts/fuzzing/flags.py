@@ -100,6 +100,7 @@ _FAMILIES: dict[str, Table] = {
         "--fastformer-combine": Values(("product", "sum", "concat"), ("max",)),
         "--fastformer-residual": Values(("query", "global-query"), ("none",)),
         "--fastformer-share": Values(("none", "query-value", "query-key-value"), ("key",)),
+        "--fastformer-kernel-size": Values(("0", "1", "3", "5", "101"), ("2", "-1", "x")),
         "--fastformer-share-layers": _SWITCH,
     },
     "block": {

@@ -14,6 +14,7 @@ SYSTEMS = (
     "luna_tied_apollo",
     "luna_untied_apollo",
     "fastformer",
+    "fastformer_convolution",
     "block",
 )
 

@@ -33,6 +33,8 @@ FAMILIES = {
         "sum-global": {"fastformer_combine": "sum", "fastformer_residual": "global-query", "fastformer_share": "none"},
         "concat-one": {"fastformer_combine": "concat", "fastformer_share": "query-key-value"},
         "share-layers": {"fastformer_share_layers": True},
+        "convolution": {"fastformer_kernel_size": 5},
+        "convolution-prenorm-shared": {"fastformer_kernel_size": 3, "fastformer_share_layers": True, **PRENORM},
         "checkpointed": {"checkpoint_activations": True},
     },
     "block": {

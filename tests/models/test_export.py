@@ -19,14 +19,19 @@ SLOTS, HEADS = TINY["projection_length"], TINY["encoder_attention_heads"]
 SOURCES = {
     "luna-short": ("luna", {"min": SLOTS, "max": HEADS * SLOTS - 1}, (9, 4, 5), [(6, 2), (23, 7, 1, 11)]),
     "luna-long": ("luna", {"min": HEADS * SLOTS, "max": 1000}, (40, 4, 5), [(24, 2), (300, 7, 1, 11)]),
-    "luna-prenorm": (
-        "luna", {"min": SLOTS, "max": HEADS * SLOTS - 1}, (9, 4, 5), [(12, 12)]),
+    "luna-prenorm": ("luna", {"min": SLOTS, "max": HEADS * SLOTS - 1}, (9, 4, 5), [(12, 12)]),
     "fastformer-short": ("fastformer", {"min": 2, "max": 512}, (9, 4, 5), [(2, 2), (300, 7, 1, 11)]),
-}  # fmt: skip
+    "fastformer-convolution": ("fastformer", {"min": 2, "max": 512}, (9, 4, 5), [(2, 2), (300, 7, 1, 11)]),
+}
+FLAGS = {
+    "luna-prenorm": {"encoder_normalize_before": True, "layernorm_embedding": True},
+    "fastformer-convolution": {"fastformer_kernel_size": 5},
+}
 WITH_A_STATE = {
     "luna": {"family": "luna"},
     "luna-softmax-source": {"family": "luna", "luna_source_attention": "softmax"},
     "fastformer": {"family": "fastformer"},
+    "fastformer-convolution": {"family": "fastformer", "fastformer_kernel_size": 5},
 }
 CLOSE = {"rtol": 1e-4, "atol": 1e-5}
 STEPS = 7
@@ -46,10 +51,10 @@ def assert_same_source(actual, expected):
         torch.testing.assert_close(tensor, expected[name][0], **CLOSE)
 
 
-@pytest.mark.parametrize(("family", "lengths", "example", "others"), SOURCES.values(), ids=SOURCES)
-def test_an_encoders_graph_takes_any_batch_and_length_of_its_range(family, lengths, example, others, request):
-    prenorm = "prenorm" in request.node.callspec.id
-    model = small(family, encoder_normalize_before=prenorm, layernorm_embedding=prenorm)
+@pytest.mark.parametrize("name", SOURCES)
+def test_an_encoders_graph_takes_any_batch_and_length_of_its_range(name):
+    family, lengths, example, others = SOURCES[name]
+    model = small(family, **FLAGS.get(name, {}))
     axes = {0: Dim("batch"), 1: Dim("source", **lengths)}
     graph = export(EncoderForExport(model), (sentences(*example),), dynamic_shapes=(axes,), strict=False).module()
     for batch in ((example), *others):

@@ -99,7 +99,7 @@ def test_a_sentence_of_nothing_but_padding_is_finite(combine, residual):
 @RESIDUAL
 @SHARE
 def test_every_parameter_gets_a_gradient(combine, residual, share):
-    module = build(combine=combine, residual=residual, share=share)
+    module = build(combine=combine, residual=residual, share=share, kernel_size=3)
     module(inputs()).square().sum().backward()
     assert all(p.grad is not None and p.grad.abs().max() > 1e-6 for p in module.parameters())
 
@@ -113,10 +113,28 @@ def test_the_parameters_of_each_choice():
         ({"combine": "sum"}, base),
         ({"combine": "concat"}, base | {"query_key_proj.weight", "key_value_proj.weight"}),
         ({"residual": "global-query"}, base),
+        ({"kernel_size": 3}, base | {"convolution.weight"}),
     ):
         assert set(build(bias=False, **options).state_dict()) == names
     projections = {name for name in build().state_dict() if name.endswith("bias")}
     assert projections == {"q_proj.bias", "k_proj.bias", "out_proj.bias"}
+
+
+def test_only_the_convolution_sees_the_order_of_the_steps():
+    x, order = inputs(), torch.randperm(40, generator=torch.Generator().manual_seed(3))
+    orderless, module = build(), build(kernel_size=3)
+    torch.testing.assert_close(orderless(x[order]), orderless(x)[order])
+    assert (module(x[order]) - module(x)[order]).abs().max() > 0.1
+
+
+def test_the_convolution_comes_before_the_attention():
+    module, without = build(kernel_size=3), build()
+    without.load_state_dict({name: tensor for name, tensor in module.state_dict().items() if "convolution" not in name})
+    x, mask = inputs(), torch.arange(40) >= torch.tensor([[40], [33]])
+    expected = without(module.convolution.centred(x, padding_mask=mask), padding_mask=mask)
+    torch.testing.assert_close(module(x, padding_mask=mask), expected)
+    alone = module(x[:33, 1:])
+    torch.testing.assert_close(module(x, padding_mask=mask)[:33, 1:], alone)
 
 
 def test_dropout_drops_in_training_only():
@@ -149,6 +167,8 @@ def test_half_precision_stays_near_fp32(combine, dtype, bound):
         ({"residual": "key"}, "--fastformer-residual key: choose query or global-query"),
         ({"share": "all"}, "--fastformer-share all: choose none, query-value or query-key-value"),
         ({"heads": 3}, r"--\*-attention-heads 3: must be 1 or more and divide --\*-embed-dim 16"),
+        ({"kernel_size": 4}, "--fastformer-kernel-size 4: must be an odd number of words, such as 5; or 0"),
+        ({"kernel_size": -3}, "--fastformer-kernel-size -3: must be an odd number of words"),
         ({"heads": 0}, r"--\*-attention-heads 0: must be 1 or more"),
     ],
 )

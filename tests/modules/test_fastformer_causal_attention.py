@@ -13,7 +13,8 @@ CHOICES = [
     dict(zip(("combine", "residual", "share"), chosen, strict=True))
     for chosen in itertools.product(COMBINE_CHOICES, RESIDUAL_CHOICES, SHARE_CHOICES)
 ]
-ALL = pytest.mark.parametrize("options", CHOICES, ids=lambda options: "-".join(options.values()))
+CHOICES.append({"combine": "product", "residual": "query", "share": "query-value", "kernel_size": 5})
+ALL = pytest.mark.parametrize("options", CHOICES, ids=lambda options: "-".join(map(str, options.values())))
 COMBINE = pytest.mark.parametrize("combine", COMBINE_CHOICES)
 
 
@@ -40,7 +41,8 @@ def test_equals_the_naive_form(options, padded):
     module = build(**options)
     x, mask = inputs(), scattered_padding(2, 40) if padded else None
     out = module(x, padding_mask=mask)
-    q, k, v = module.queries_keys_values(x)
+    convolved = module.convolution.causal(x, padding_mask=mask)[0] if module.convolution else x
+    q, k, v = module.queries_keys_values(convolved)
     u, global_query = naive.fastformer_causal_attention(q, k, v, module.maps(), padding_mask=mask)
     added = q if options["residual"] == "query" else global_query
     expected = module.out_proj(merge_heads(u)) + merge_heads(added)
@@ -66,21 +68,24 @@ def test_generation_equals_the_whole_pass_and_follows_the_beam(options):
         torch.testing.assert_close(out, expected[t : t + 1, order])
 
 
-def test_generation_may_take_several_steps_at_once():
-    module = build()
+@pytest.mark.parametrize("kernel_size", [0, 3], ids=["plain", "convolution"])
+def test_generation_may_take_several_steps_at_once(kernel_size):
+    module = build(kernel_size=kernel_size)
     x, state = inputs().detach(), {}
     parts = [module(part, incremental_state=state) for part in x.split([7, 1, 32])]
     torch.testing.assert_close(torch.cat(parts), module(x))
 
 
-def test_the_generation_state_does_not_grow():
-    module = build()
+@pytest.mark.parametrize("kernel_size", [0, 5], ids=["plain", "convolution"])
+def test_the_generation_state_does_not_grow(kernel_size):
+    module = build(kernel_size=kernel_size)
     x, state, sizes = inputs().detach(), {}, set()
     for t in range(40):
         module(x[t : t + 1], incremental_state=state)
         sizes.add(sum(tensor.numel() for tensor in module.load_state(state).values()))
     # Per sentence and head, for queries and for keys: a largest score, a denominator and a mean of D.
-    assert sizes == {2 * 4 * 2 * (1 + 1 + 4)}
+    # For the convolution the last K - 1 inputs of C channels.
+    assert sizes == {2 * 4 * 2 * (1 + 1 + 4) + (2 * 4 * 16 if kernel_size else 0)}
 
 
 @ALL
@@ -103,10 +108,11 @@ def test_padding_changes_nothing_wherever_it_stands(combine):
         torch.testing.assert_close(out[real, row], module(x[real, row : row + 1])[:, 0])
 
 
-def test_loads_what_the_bidirectional_form_saves_and_equals_it_for_one_step():
+@pytest.mark.parametrize("kernel_size", [0, 1], ids=["plain", "convolution"])
+def test_loads_what_the_bidirectional_form_saves_and_equals_it_for_one_step(kernel_size):
     torch.manual_seed(7)
-    other = FastformerAttention(embed_dim=16, num_heads=4).double()
-    module = build()
+    other = FastformerAttention(embed_dim=16, num_heads=4, kernel_size=kernel_size).double()
+    module = build(kernel_size=kernel_size)
     module.load_state_dict(other.state_dict())
     x = inputs()
     torch.testing.assert_close(module(x[:1]), other(x[:1]))

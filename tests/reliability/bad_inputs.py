@@ -98,6 +98,8 @@ TRAIN = {
 OTHER_FAMILIES = {
     "--arch=fastformer_tiny --fastformer-combine=x": "--fastformer-combine: invalid choice",
     "--arch=fastformer_tiny --fastformer-share=key": "--fastformer-share: invalid choice",
+    "--arch=fastformer_tiny --fastformer-kernel-size=4": "--fastformer-kernel-size 4: must be an odd number",
+    "--arch=fastformer_tiny --fastformer-kernel-size=-1": "--fastformer-kernel-size -1: must be an odd number",
     "--arch=fastformer_tiny --cross-self-attention": "--cross-self-attention: this decoder's",
     "--arch=fastformer_tiny --decoder-attention-heads=3": "--decoder-attention-heads 3: must be",
     "--arch=fastformer_tiny --decoder-embed-dim=8": "--share-all-embeddings requires",

@@ -39,6 +39,8 @@ ATTENTIONS = {
     "luna-decoder": (modules.LunaCausalAttention, {}, luna_decoder),
     "fastformer-encoder": (modules.FastformerAttention, {}, sequence),
     "fastformer-decoder": (modules.FastformerCausalAttention, {}, sequence),
+    "fastformer-encoder-convolution": (modules.FastformerAttention, {"kernel_size": 5}, sequence),
+    "fastformer-decoder-convolution": (modules.FastformerCausalAttention, {"kernel_size": 5}, sequence),
     "block-encoder": (modules.BlockAttention, {}, sequence),
     "block-decoder": (modules.BlockCausalAttention, {"block_size": 64}, sequence),
 }

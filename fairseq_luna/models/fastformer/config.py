@@ -20,6 +20,9 @@ FASTFORMER_OPTIONS = {
     "fastformer_share": option(
         ChoiceEnum(["none", "query-value", "query-key-value"]), "query-value", "which projections are one"
     ),
+    "fastformer_kernel_size": option(
+        int, 0, "words that a convolution before the attention reads, an odd number; 0: no convolution"
+    ),
     "fastformer_share_layers": option(bool, False, "all layers of a side have the same self-attention"),
 }
 

@@ -19,6 +19,7 @@ def attention_options(cfg: Any, side: Any) -> dict[str, Any]:
         "combine": str(cfg.fastformer_combine),
         "residual": str(cfg.fastformer_residual),
         "share": str(cfg.fastformer_share),
+        "kernel_size": cfg.fastformer_kernel_size,
         "dropout": cfg.attention_dropout,
         "q_noise": cfg.quant_noise.pq,
         "qn_block_size": cfg.quant_noise.pq_block_size,

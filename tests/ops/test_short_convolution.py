@@ -1,0 +1,46 @@
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fairseq_luna.ops.short_convolution import fused, naive
+from numeric import DTYPE_IDS, TOLERANCE, gradients, randn
+
+SHAPES = [(1, 1, 1, 1), (7, 3, 6, 5), (65, 2, 16, 9)]
+SHAPE_IDS = [f"T{t}-B{b}-C{c}-K{k}" for t, b, c, k in SHAPES]
+
+
+def inputs(shape, dtype=torch.float64, seed=0):
+    steps, batch, channels, taps = shape
+    return (
+        randn(steps + taps - 1, batch, channels, dtype=dtype, seed=seed),
+        randn(channels, taps, dtype=dtype, seed=seed + 1),
+    )
+
+
+@pytest.mark.parametrize("dtype", DTYPE_IDS, ids=DTYPE_IDS.values())
+@pytest.mark.parametrize("shape", SHAPES, ids=SHAPE_IDS)
+def test_fused_equals_naive(shape, dtype):
+    x, weight = inputs(shape, dtype)
+    expected = naive.short_convolution(x, weight)
+    actual = fused.short_convolution(x, weight)
+    assert actual.shape == shape[:3]
+    torch.testing.assert_close(actual, expected, **TOLERANCE[dtype])
+    for ours, theirs in zip(gradients(actual, x, weight), gradients(expected, x, weight), strict=True):
+        torch.testing.assert_close(ours, theirs, **TOLERANCE[dtype])
+
+
+@settings(max_examples=40, deadline=None)
+@given(shape=st.tuples(*(st.integers(1, high) for high in (30, 3, 9, 12))), seed=st.integers(0, 1000))
+def test_any_shape(shape, seed):
+    x, weight = inputs(shape, seed=seed)
+    torch.testing.assert_close(fused.short_convolution(x, weight), naive.short_convolution(x, weight))
+
+
+def test_a_weight_alone_shifts_its_channel():
+    x, weight = torch.arange(20.0).view(10, 1, 2), torch.zeros(2, 3)
+    weight[0, 2], weight[1, 0] = 1, 10
+    for form in (fused, naive):
+        out = form.short_convolution(x, weight)
+        assert out[:, 0, 0].equal(x[2:, 0, 0])
+        assert out[:, 0, 1].equal(10 * x[:-2, 0, 1])
