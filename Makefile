@@ -49,11 +49,13 @@ audit: .venv/installed
 
 # fairseq-fixed is built from source on most Pythons, against torch: with torch and the build's other needs
 # installed first, pip builds it with those, where its own build environment would download a second torch.
-# Python 3.10's fairseq needs omegaconf 2.0.6, whose metadata pip refuses from 24.1 on.
+# Python 3.10's fairseq needs omegaconf 2.0.6, whose metadata pip refuses from 24.1 on; and a build environment without
+# torch, because where it finds torch it builds extensions whose sources its archive lacks.
 .venv/installed: setup.py pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
 	$(PIP) install --quiet 'pip<24.1; python_version < "3.11"'
 	$(PIP) install --quiet -c constraints.txt setuptools wheel cython numpy torch
+	$(PIP) install --quiet -c constraints.txt 'fairseq==0.12.2; python_version < "3.11"'
 	$(PIP) install --quiet -c constraints.txt --no-build-isolation -e '.[test,plot,data]'
 	touch $@
 

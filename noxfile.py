@@ -35,10 +35,11 @@ def constraints(torch: str) -> Path:
 def install(session: nox.Session, torch: str) -> None:
     """As the Makefile does: what fairseq is built with comes first."""
     limits = ("-c", str(constraints(torch)))
+    wanted = "torch" if torch == PINNED else torch
     if session.python == "3.10":
         session.install("pip<24.1")
-    wanted = "torch" if torch == PINNED else torch
     session.install(*limits, "setuptools", "wheel", "cython", "numpy", wanted)
+    session.install(*limits, "fairseq==0.12.2; python_version < '3.11'")
     session.install(*limits, "--no-build-isolation", "-e", ".[test,plot,data]", wanted)
 
 
