@@ -45,9 +45,10 @@ case "$system" in
     # shellcheck disable=SC2207
     luna_untied_apollo) model=(--arch luna_tiny --untie-luna-kv $(apollo "$updates")) ;;
     fastformer) model=(--arch fastformer_tiny "${adam[@]}") ;;
+    fastformer_convolution) model=(--arch fastformer_tiny --fastformer-kernel-size 5 "${adam[@]}") ;;
     block) model=(--arch block_tiny "${adam[@]}") ;;
     *) fail "SYSTEM is transformer, luna_tied, luna_untied, luna_untied_softmax_source, luna_tied_apollo,\
- luna_untied_apollo, fastformer or block, not '$system'" ;;
+ luna_untied_apollo, fastformer, fastformer_convolution or block, not '$system'" ;;
 esac
 shift
 [ -n "${DATA:-}" ] || fail "set DATA to the bin folder that scripts/prepare_multi30k.py made"
