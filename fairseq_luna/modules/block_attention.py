@@ -11,6 +11,7 @@ from ..ops.block_partition import Blocks, cut_by_number
 from ..usage_error import UsageError
 from .heads import merge_heads, split_heads
 from .projection import Projections
+from .short_convolution import convolution_of
 
 UNORDERED = ("none", "mean", "sum")
 
@@ -23,12 +24,13 @@ class TwoLevels(nn.Module):
         num_heads: attention heads, the same in both levels.
         share_levels: the second level uses the first one's projections.
         unordered: "none"; or "mean" or "sum", which level one then is: of the values of a block.
+        kernel_size: steps of a convolution before the projections, across the blocks, an odd number; 0: none.
         dropout: probability with which an attention weight is dropped.
         bias: projections have a bias.
         q_noise, qn_block_size: fairseq's quantisation noise on the projections.
 
     Raises:
-        UsageError: if there is no such ``unordered``.
+        UsageError: if there is no such ``unordered``, or ``kernel_size`` is even or below 0.
     """
 
     def __init__(
@@ -38,6 +40,7 @@ class TwoLevels(nn.Module):
         num_heads: int,
         share_levels: bool = False,
         unordered: str = "none",
+        kernel_size: int = 0,
         dropout: float = 0.0,
         bias: bool = True,
         q_noise: float = 0.0,
@@ -60,6 +63,7 @@ class TwoLevels(nn.Module):
             self.block_k_proj = new.input()
             self.block_v_proj = new.input()
         self.out_proj = new.output(inputs=2)
+        self.convolution = convolution_of(kernel_size, embed_dim=embed_dim, flag="--block-kernel-size")
 
     @property
     def is_ordered(self) -> bool:
@@ -144,6 +148,8 @@ class BlockAttention(TwoLevels):
         Returns:
             ``(T, B, C)``; without meaning, but finite, at padding.
         """
+        if self.convolution is not None:
+            x = self.convolution.centred(x, padding_mask=padding_mask)
         blocks = cut_by_number(mask_of(x, padding_mask), self.num_blocks, random=self.random_blocks and self.training)
         return self.attend(x, blocks, causal=False)
 

@@ -8,7 +8,8 @@ from ..ops.block_attention import BlockState, block_attention_step, initial_stat
 from ..ops.block_partition import cut_by_size
 from ..usage_error import UsageError
 from .block_attention import TwoLevels, mask_of
-from .generation_state import GenerationState, IncrementalState
+from .generation_state import GenerationState, IncrementalState, ModuleState
+from .short_convolution import convolved
 
 
 class BlockCausalAttention(GenerationState, TwoLevels):
@@ -52,22 +53,28 @@ class BlockCausalAttention(GenerationState, TwoLevels):
         Returns:
             ``(T, B, C)``; without meaning, but finite, at padding.
         """
+        saved = self.load_state(incremental_state)
+        x, kept = convolved(x, self.convolution, saved, padding_mask)
         if incremental_state is not None:
-            return self.next_steps(x, padding_mask, incremental_state)
+            y, state = self.next_steps(x, padding_mask, saved)
+            self.save_state(incremental_state, state._asdict() | kept)
+            return y
         return self.attend(x, cut_by_size(mask_of(x, padding_mask), self.block_size), causal=True)
 
-    def next_steps(self, x: Tensor, padding_mask: Tensor | None, incremental_state: IncrementalState) -> Tensor:
-        """The newest steps ``x (T, B, C)``, usually one, from the state that the last ones left."""
-        saved = self.load_state(incremental_state)
+    def next_steps(
+        self, x: Tensor, padding_mask: Tensor | None, saved: ModuleState | None
+    ) -> tuple[Tensor, BlockState]:
+        """The newest steps ``x (T, B, C)``, usually one, from the state that the last ones left; and theirs."""
+        before = None if saved is None else BlockState(*(saved[name] for name in BlockState._fields))
         if self.is_ordered:
             q, k, v = self.queries_keys_values(x)
-            state = initial_state(v, self.block_size) if saved is None else BlockState(**saved)
+            state = before or initial_state(v, self.block_size)
             y, z, state = block_attention_step(
                 q, k, v, self.project_summaries, state, padding_mask=padding_mask, dropout_p=self.dropout_p
             )
         else:
             v = self.block_values(x)
-            state = initial_state(v, 0) if saved is None else BlockState(**saved)
+            state = before or initial_state(v, 0)
             y, z, state = unordered_block_attention_step(
                 v,
                 self.project_summaries,
@@ -77,5 +84,4 @@ class BlockCausalAttention(GenerationState, TwoLevels):
                 padding_mask=padding_mask,
                 dropout_p=self.dropout_p,
             )
-        self.save_state(incremental_state, state._asdict())
-        return self.joined(y, z)
+        return self.joined(y, z), state

@@ -9,7 +9,8 @@ from ..ops.fastformer_attention import (
     initial_state,
 )
 from .fastformer_projections import FastformerProjections
-from .generation_state import GenerationState, IncrementalState, ModuleState
+from .generation_state import GenerationState, IncrementalState
+from .short_convolution import convolved
 
 
 class FastformerCausalAttention(FastformerProjections, GenerationState):
@@ -39,10 +40,7 @@ class FastformerCausalAttention(FastformerProjections, GenerationState):
             ``(T, B, C)``.
         """
         saved = self.load_state(incremental_state)
-        kept: ModuleState = {}
-        if self.convolution is not None:
-            past = None if saved is None else saved["last_inputs"]
-            x, kept["last_inputs"] = self.convolution.causal(x, padding_mask=padding_mask, past=past)
+        x, kept = convolved(x, self.convolution, saved, padding_mask)
         q, k, v = self.queries_keys_values(x)
         dropout = self.dropout_module
         if incremental_state is None:

@@ -9,7 +9,7 @@ from ..ops.fastformer_attention import FastformerMaps
 from ..usage_error import UsageError
 from .heads import merge_heads, split_heads
 from .projection import INPUT_GAIN, Projections
-from .short_convolution import ShortConvolution
+from .short_convolution import convolution_of
 
 COMBINE_CHOICES = ("product", "sum", "concat")
 RESIDUAL_CHOICES = ("query", "global-query")
@@ -82,7 +82,7 @@ class FastformerProjections(nn.Module):
         self.query_key_proj = new_map(2 * embed_dim, embed_dim, bias=bias) if concat else None
         self.key_value_proj = new_map(2 * embed_dim, embed_dim, bias=bias) if concat else None
         self.out_proj = new.output()
-        self.convolution = ShortConvolution(embed_dim=embed_dim, kernel_size=kernel_size) if kernel_size else None
+        self.convolution = convolution_of(kernel_size, embed_dim=embed_dim, flag="--fastformer-kernel-size")
 
     def queries_keys_values(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """The projections of ``x (T, B, C)``, each ``(B, H, T, D)``; those that are shared are one tensor."""

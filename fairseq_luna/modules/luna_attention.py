@@ -9,6 +9,7 @@ from ..ops.softmax_attention.naive import softmax_attention as softmax_attention
 from .generation_state import GenerationState, IncrementalState, ModuleState
 from .heads import merge_heads, split_heads
 from .projection import Projections, affine_of
+from .short_convolution import convolution_of
 
 
 class LunaAttention(GenerationState):
@@ -25,6 +26,7 @@ class LunaAttention(GenerationState):
         num_packed_heads: heads of the pack attention.
         dropout: probability with which an attention weight is dropped.
         tie_kv: keys and values are one projection (``k_p = v_p`` and ``k = v``), the paper's default.
+        kernel_size: steps of a convolution over X, for self-attention alone, an odd number; 0: none, as in the paper.
         bias: projections have a bias.
         q_noise, qn_block_size: fairseq's quantisation noise on the projections.
     """
@@ -37,6 +39,7 @@ class LunaAttention(GenerationState):
         num_packed_heads: int,
         dropout: float = 0.0,
         tie_kv: bool = True,
+        kernel_size: int = 0,
         bias: bool = True,
         q_noise: float = 0.0,
         qn_block_size: int = 8,
@@ -58,6 +61,7 @@ class LunaAttention(GenerationState):
             self.k_proj = new.input()
             self.v_proj = new.input()
         self.out_proj = new.output()
+        self.convolution = convolution_of(kernel_size, embed_dim=embed_dim, flag="--luna-kernel-size")
 
     def forward(
         self,
@@ -89,6 +93,9 @@ class LunaAttention(GenerationState):
             the weights ``(H, B, T, S)``, unpack weights times the pack weights averaged over their heads, or
             None.
         """
+        if self.convolution is not None:
+            assert context is query, "a convolution is for self-attention"
+            query = context = self.convolution.centred(query, padding_mask=context_padding_mask)
         state = self.load_state(incremental_state)
         packed_context = None
         if state is None:

@@ -13,9 +13,10 @@ from ..ops.luna_causal_attention import (
     state_after,
 )
 from ..ops.projected_attention import folding_pays, scores_of
-from .generation_state import GenerationState, IncrementalState
+from .generation_state import GenerationState, IncrementalState, ModuleState
 from .heads import merge_heads, split_heads
 from .projection import Projections, affine_of
+from .short_convolution import convolution_of, convolved
 
 
 class LunaCausalAttention(GenerationState):
@@ -29,6 +30,7 @@ class LunaCausalAttention(GenerationState):
         activation: positive function of the pack scores, "softplus" or "elu".
         dropout: probability with which an attention weight is dropped.
         tie_kv: keys and values of the sequence are one projection, the paper's default.
+        kernel_size: steps of a convolution over X before all else, an odd number; 0: none, as in the paper.
         bias: projections have a bias.
         q_noise, qn_block_size: fairseq's quantisation noise on the projections.
     """
@@ -41,6 +43,7 @@ class LunaCausalAttention(GenerationState):
         activation: str = "softplus",
         dropout: float = 0.0,
         tie_kv: bool = True,
+        kernel_size: int = 0,
         bias: bool = True,
         q_noise: float = 0.0,
         qn_block_size: int = 8,
@@ -60,6 +63,7 @@ class LunaCausalAttention(GenerationState):
             self.k_proj = new.input()
             self.v_proj = new.input()
         self.out_proj = new.output()
+        self.convolution = convolution_of(kernel_size, embed_dim=embed_dim, flag="--luna-kernel-size")
 
     def forward(
         self,
@@ -89,8 +93,10 @@ class LunaCausalAttention(GenerationState):
         Returns:
             ``(T, B, C)`` and the unpack weights ``(H, B, T, L)``.
         """
+        saved = self.load_state(incremental_state)
+        query, kept = convolved(query, self.convolution, saved, padding_mask)
         if incremental_state is not None:
-            state = self.generation_state(packed, memory, memory_padding_mask, incremental_state)
+            state = self.generation_state(saved, packed, memory, memory_padding_mask)
             y, weights, state = luna_causal_attention_step(
                 self.queries(query),
                 *self.keys_and_values(query),
@@ -100,7 +106,7 @@ class LunaCausalAttention(GenerationState):
                 packed_padding_mask=packed_padding_mask,
                 dropout=self.dropout_module,
             )
-            self.save_state(incremental_state, state._asdict())
+            self.save_state(incremental_state, state._asdict() | kept)
         else:
             y, weights = self.whole_sequence(
                 query, packed, padding_mask, packed_padding_mask, memory, memory_padding_mask
@@ -135,15 +141,14 @@ class LunaCausalAttention(GenerationState):
 
     def generation_state(
         self,
+        saved: ModuleState | None,
         packed: Tensor | None,
         memory: Tensor | None,
         memory_padding_mask: Tensor | None,
-        incremental_state: IncrementalState,
     ) -> LunaCausalState:
         """The state that the last step left, or the one before the first step."""
-        saved = self.load_state(incremental_state)
         if saved is not None:
-            return LunaCausalState(**saved)
+            return LunaCausalState(*(saved[name] for name in LunaCausalState._fields))
         assert packed is not None, "the first step needs the packed slots"
         pq = self.packed_queries(packed)
         if memory is None:

@@ -1,26 +1,29 @@
-"""A few neighbouring steps, added to each step before an attention that sees no order of its own."""
+"""A few neighbouring steps, added to each step before an attention in which no step meets another."""
 
 import torch
 from torch import Tensor, nn
 
 from ..ops.short_convolution import short_convolution
 from ..usage_error import UsageError
+from .generation_state import ModuleState
 
 
 class ShortConvolution(nn.Module):
-    """Depthwise convolution over time with a residual: ``docs/fastformer.md`` says what for.
+    """Depthwise convolution over time with a residual: ``docs/convolution.md`` says what for.
 
     Args:
         embed_dim: channels, C.
         kernel_size: steps that one output reads, K: odd, so that the middle one can be the output's own.
+        flag: what a user sets ``kernel_size`` with.
 
     Raises:
         UsageError: if ``kernel_size`` is even or below 1.
     """
 
-    def __init__(self, *, embed_dim: int, kernel_size: int) -> None:
+    def __init__(self, *, embed_dim: int, kernel_size: int, flag: str) -> None:
         super().__init__()
-        check_kernel_size(kernel_size)
+        if kernel_size < 1 or kernel_size % 2 == 0:
+            raise UsageError(f"{flag} {kernel_size}: must be an odd number of words, such as 5; or 0: no convolution")
         self.kernel_size = kernel_size
         self.weight = nn.Parameter(torch.empty(embed_dim, kernel_size))
         bound = kernel_size**-0.5  # as torch draws its own depthwise convolutions
@@ -63,9 +66,20 @@ def without_padding(x: Tensor, padding_mask: Tensor | None) -> Tensor:
     return x if padding_mask is None else x.masked_fill(padding_mask.t()[..., None], 0)
 
 
-def check_kernel_size(kernel_size: int) -> None:
-    """UsageError if no convolution can have that size."""
-    if kernel_size < 1 or kernel_size % 2 == 0:
-        raise UsageError(
-            f"--fastformer-kernel-size {kernel_size}: must be an odd number of words, such as 5; or 0: no convolution"
-        )
+def convolution_of(kernel_size: int, *, embed_dim: int, flag: str) -> ShortConvolution | None:
+    """The convolution that ``flag`` asks for; None if ``kernel_size`` is 0."""
+    return ShortConvolution(embed_dim=embed_dim, kernel_size=kernel_size, flag=flag) if kernel_size else None
+
+
+def convolved(
+    x: Tensor, convolution: ShortConvolution | None, saved: ModuleState | None, padding_mask: Tensor | None
+) -> tuple[Tensor, ModuleState]:
+    """A decoder's ``x (T, B, C)`` after its convolution, if it has one, and what the next step needs of it.
+
+    ``saved`` is what the last step left of the whole attention, None before the first and outside generation.
+    """
+    if convolution is None:
+        return x, {}
+    past = None if saved is None else saved["last_inputs"]
+    x, last_inputs = convolution.causal(x, padding_mask=padding_mask, past=past)
+    return x, {"last_inputs": last_inputs}

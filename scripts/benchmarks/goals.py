@@ -13,7 +13,14 @@ GENERATION = {512: 1.6, 1024: 2.2}
 # Time of a late token over that of an early one, at most, by length.
 LATE_TOKEN = {1024: 1.10}
 # Whose state in generation is as large at the end as it was half-way.
-CONSTANT_STATE = ("luna", "luna-untied", "luna-softmax-source", "fastformer", "fastformer-convolution")
+CONSTANT_STATE = (
+    "luna",
+    "luna-untied",
+    "luna-softmax-source",
+    "luna-convolution",
+    "fastformer",
+    "fastformer-convolution",
+)
 # MiB of a training step of luna_tiny, at most, by length.
 TRAINING_MEMORY = {65536: 4096}
 # Memory of a token more among the longest sentences, over that among the shortest, at most; 1 is a straight line.

@@ -27,7 +27,9 @@ SYSTEMS = {
 # Measured only where --systems names them.
 VARIANTS = {
     "luna-softmax-source": ("--arch=luna_base", "--luna-source-attention=softmax"),
+    "luna-convolution": ("--arch=luna_base", "--luna-source-attention=softmax", "--luna-kernel-size=5"),
     "fastformer-convolution": ("--arch=fastformer_base", "--fastformer-kernel-size=5"),
+    "block-convolution": ("--arch=block_base", "--block-kernel-size=5"),
 }
 # As fairseq numbers them in every dictionary.
 EOS, FIRST_WORD = 2, 4

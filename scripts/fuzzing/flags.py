@@ -23,6 +23,7 @@ _RATE = Values(("0", "0.1", "0.5", "0.9"), ("-0.1", "1", "1.5", "nan"))
 _LAYERS = Values(("1", "2"), ("0", "-1"))
 _SIZE = Values(("1", "2", "4", "6", "8", "12", "16"), ("0", "-8"))
 _HEADS = Values(("1", "2", "3", "4"), ("0", "-1"))
+_KERNEL = Values(("0", "1", "3", "5", "101"), ("2", "-1", "x"))
 _POSITIONS = Values(("1", "2", "5", "64", "100000"), ("0", "-4"))
 _KEPT = Values(("0", "1", "0,1", "1, 0", "5"), ("0,0", "x", "-1", "0,,1"))
 _ACTIVATION = Values(("relu", "gelu", "gelu_fast", "gelu_accurate", "tanh", "linear"), ("swish",))
@@ -92,6 +93,7 @@ _FAMILIES: dict[str, Table] = {
         "--untie-luna-kv": _SWITCH,
         "--word-dropout": _RATE,
         "--luna-activation": Values(("softplus", "elu"), ("relu",)),
+        "--luna-kernel-size": _KERNEL,
         "--luna-source-attention": Values(("packed", "softmax"), ("full",)),
         "--encoder-projected-attention-heads": _HEADS,
         "--decoder-projected-attention-heads": _HEADS,
@@ -100,7 +102,7 @@ _FAMILIES: dict[str, Table] = {
         "--fastformer-combine": Values(("product", "sum", "concat"), ("max",)),
         "--fastformer-residual": Values(("query", "global-query"), ("none",)),
         "--fastformer-share": Values(("none", "query-value", "query-key-value"), ("key",)),
-        "--fastformer-kernel-size": Values(("0", "1", "3", "5", "101"), ("2", "-1", "x")),
+        "--fastformer-kernel-size": _KERNEL,
         "--fastformer-share-layers": _SWITCH,
     },
     "block": {
@@ -109,6 +111,7 @@ _FAMILIES: dict[str, Table] = {
         "--share-block-levels": _SWITCH,
         "--share-block-layers": _SWITCH,
         "--unordered-blocks": Values(("none", "mean", "sum"), ("max",)),
+        "--block-kernel-size": _KERNEL,
         "--decoder-block-size": Values(("1", "2", "3", "8", "1000"), ("0", "-1")),
     },
 }

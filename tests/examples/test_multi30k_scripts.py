@@ -11,11 +11,13 @@ SYSTEMS = (
     "luna_tied",
     "luna_untied",
     "luna_untied_softmax_source",
+    "luna_convolution",
     "luna_tied_apollo",
     "luna_untied_apollo",
     "fastformer",
     "fastformer_convolution",
     "block",
+    "block_convolution",
 )
 
 

@@ -20,16 +20,19 @@ SOURCES = {
     "luna-short": ("luna", {"min": SLOTS, "max": HEADS * SLOTS - 1}, (9, 4, 5), [(6, 2), (23, 7, 1, 11)]),
     "luna-long": ("luna", {"min": HEADS * SLOTS, "max": 1000}, (40, 4, 5), [(24, 2), (300, 7, 1, 11)]),
     "luna-prenorm": ("luna", {"min": SLOTS, "max": HEADS * SLOTS - 1}, (9, 4, 5), [(12, 12)]),
+    "luna-convolution": ("luna", {"min": SLOTS, "max": HEADS * SLOTS - 1}, (9, 4, 5), [(23, 7, 1, 11)]),
     "fastformer-short": ("fastformer", {"min": 2, "max": 512}, (9, 4, 5), [(2, 2), (300, 7, 1, 11)]),
     "fastformer-convolution": ("fastformer", {"min": 2, "max": 512}, (9, 4, 5), [(2, 2), (300, 7, 1, 11)]),
 }
 FLAGS = {
     "luna-prenorm": {"encoder_normalize_before": True, "layernorm_embedding": True},
+    "luna-convolution": {"luna_kernel_size": 5},
     "fastformer-convolution": {"fastformer_kernel_size": 5},
 }
 WITH_A_STATE = {
     "luna": {"family": "luna"},
     "luna-softmax-source": {"family": "luna", "luna_source_attention": "softmax"},
+    "luna-convolution": {"family": "luna", "luna_kernel_size": 5},
     "fastformer": {"family": "fastformer"},
     "fastformer-convolution": {"family": "fastformer", "fastformer_kernel_size": 5},
 }

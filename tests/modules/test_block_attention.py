@@ -9,6 +9,7 @@ from fairseq_luna.ops.block_partition import cut_by_number
 
 UNORDERED = pytest.mark.parametrize("unordered", ["none", "mean", "sum"], ids=["ordered", "mean", "sum"])
 SHARED = pytest.mark.parametrize("share_levels", [False, True], ids=["apart", "shared"])
+CONVOLVED = pytest.mark.parametrize("kernel_size", [0, 5], ids=["plain", "convolution"])
 SIZE = 16
 
 
@@ -31,7 +32,9 @@ def mixed_padding(steps=30):
 
 
 def by_the_equations(module, x, mask):
-    """The naive form, from the module's own projections."""
+    """The naive form, from the module's own projections and convolution."""
+    if module.convolution is not None:
+        x = module.convolution.centred(x, padding_mask=mask)
     blocks = cut_by_number(mask, module.num_blocks)
     if module.unordered == "none":
         y, z = naive.block_attention(*module.queries_keys_values(x), module.project_summaries, blocks)
@@ -43,10 +46,11 @@ def by_the_equations(module, x, mask):
 
 @SHARED
 @UNORDERED
+@CONVOLVED
 @pytest.mark.parametrize("num_blocks", [0, 1, 4, 1000])
 @pytest.mark.parametrize("padded", [False, True], ids=["whole", "padded"])
-def test_equals_the_naive_form(share_levels, unordered, num_blocks, padded):
-    module = build(share_levels=share_levels, unordered=unordered, num_blocks=num_blocks)
+def test_equals_the_naive_form(share_levels, unordered, kernel_size, num_blocks, padded):
+    module = build(share_levels=share_levels, unordered=unordered, kernel_size=kernel_size, num_blocks=num_blocks)
     x = inputs()
     mask = mixed_padding() if padded else None
     out = module(x, padding_mask=mask)
@@ -60,8 +64,9 @@ def test_equals_the_naive_form(share_levels, unordered, num_blocks, padded):
 
 @SHARED
 @UNORDERED
-def test_every_parameter_gets_a_gradient(share_levels, unordered):
-    module = build(share_levels=share_levels, unordered=unordered)
+@CONVOLVED
+def test_every_parameter_gets_a_gradient(share_levels, unordered, kernel_size):
+    module = build(share_levels=share_levels, unordered=unordered, kernel_size=kernel_size)
     x = inputs()
     (module(x) * torch.randn(x.shape, dtype=x.dtype)).sum().backward()
     for name, parameter in module.named_parameters():

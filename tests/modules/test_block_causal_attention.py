@@ -10,6 +10,7 @@ from fairseq_luna.ops.block_partition import cut_by_size
 
 UNORDERED = pytest.mark.parametrize("unordered", ["none", "mean", "sum"], ids=["ordered", "mean", "sum"])
 SHARED = pytest.mark.parametrize("share_levels", [False, True], ids=["apart", "shared"])
+CONVOLVED = pytest.mark.parametrize("kernel_size", [0, 5], ids=["plain", "convolution"])
 SIZE = 16
 
 
@@ -32,7 +33,9 @@ def mixed_padding(steps=40):
 
 
 def by_the_equations(module, x, mask):
-    """The naive form, from the module's own projections."""
+    """The naive form, from the module's own projections and convolution."""
+    if module.convolution is not None:
+        x, _ = module.convolution.causal(x, padding_mask=mask)
     blocks = cut_by_size(mask, module.block_size)
     if module.unordered == "none":
         qkv = module.queries_keys_values(x)
@@ -47,10 +50,11 @@ def by_the_equations(module, x, mask):
 
 @SHARED
 @UNORDERED
+@CONVOLVED
 @pytest.mark.parametrize("block_size", [1, 5, 64])
 @pytest.mark.parametrize("padded", [False, True], ids=["whole", "padded"])
-def test_equals_the_naive_form(share_levels, unordered, block_size, padded):
-    module = build(share_levels=share_levels, unordered=unordered, block_size=block_size)
+def test_equals_the_naive_form(share_levels, unordered, kernel_size, block_size, padded):
+    module = build(share_levels=share_levels, unordered=unordered, kernel_size=kernel_size, block_size=block_size)
     x = inputs()
     mask = mixed_padding() if padded else None
     out = module(x, padding_mask=mask)
@@ -64,9 +68,10 @@ def test_equals_the_naive_form(share_levels, unordered, block_size, padded):
 
 @SHARED
 @UNORDERED
+@CONVOLVED
 @pytest.mark.parametrize("few", [1, 4], ids=["one", "four"])
-def test_generation_equals_the_whole_pass_and_follows_the_beam(share_levels, unordered, few):
-    module = build(share_levels=share_levels, unordered=unordered)
+def test_generation_equals_the_whole_pass_and_follows_the_beam(share_levels, unordered, kernel_size, few):
+    module = build(share_levels=share_levels, unordered=unordered, kernel_size=kernel_size)
     x, mask = inputs().detach(), mixed_padding()
     expected = module(x, padding_mask=mask)
     state, order = {}, torch.arange(3)
@@ -92,8 +97,9 @@ def test_generation_without_padding_equals_the_whole_pass(unordered):
 
 
 @UNORDERED
-def test_the_state_grows_by_a_summary_where_a_block_closes(unordered):
-    module = build(unordered=unordered)
+@CONVOLVED
+def test_the_state_grows_by_a_summary_where_a_block_closes(unordered, kernel_size):
+    module = build(unordered=unordered, kernel_size=kernel_size)
     x = inputs(batch=1).detach()
     state, sizes = {}, []
     for t in range(40):
@@ -102,7 +108,9 @@ def test_the_state_grows_by_a_summary_where_a_block_closes(unordered):
     grown = [after - before for before, after in itertools.pairwise(sizes)]
     assert grown == [2 * SIZE if (t + 2) % 5 == 0 else 0 for t in range(39)]
     # A count, the summary so far, what the open block reads, and, where blocks are ordered, its keys and values.
-    assert sizes[0] == 1 + 2 * SIZE + (2 * 5 * SIZE if unordered == "none" else 0)
+    # For the convolution the last K - 1 inputs.
+    own = 1 + 2 * SIZE + (2 * 5 * SIZE if unordered == "none" else 0)
+    assert sizes[0] == own + (4 * SIZE if kernel_size else 0)
 
 
 @UNORDERED
@@ -117,8 +125,9 @@ def test_a_sentence_comes_out_alike_alone_and_in_a_batch(unordered):
 
 
 @UNORDERED
-def test_no_step_sees_a_later_one(unordered):
-    module = build(unordered=unordered)
+@CONVOLVED
+def test_no_step_sees_a_later_one(unordered, kernel_size):
+    module = build(unordered=unordered, kernel_size=kernel_size)
     x = inputs()
     out = module(x)
     for t in (0, 4, 5, 22, 39):
@@ -136,8 +145,9 @@ def test_a_longer_sequence_does_not_change_its_beginning(unordered):
 
 @SHARED
 @UNORDERED
-def test_every_parameter_gets_a_gradient(share_levels, unordered):
-    module = build(share_levels=share_levels, unordered=unordered)
+@CONVOLVED
+def test_every_parameter_gets_a_gradient(share_levels, unordered, kernel_size):
+    module = build(share_levels=share_levels, unordered=unordered, kernel_size=kernel_size)
     x = inputs()
     (module(x) * torch.randn(x.shape, dtype=x.dtype)).sum().backward()
     for name, parameter in module.named_parameters():

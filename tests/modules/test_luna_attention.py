@@ -11,12 +11,9 @@ TIED = pytest.mark.parametrize("tie_kv", [True, False], ids=["tied", "untied"])
 HEADS = pytest.mark.parametrize(("heads", "packed_heads"), [(4, 4), (2, 8)], ids=["H4-PH4", "H2-PH8"])
 
 
-def build(size=16, heads=4, packed_heads=4, tie_kv=True, dropout=0.0, dtype=torch.float64):
+def build(size=16, heads=4, packed_heads=4, dtype=torch.float64, **options):
     torch.manual_seed(0)
-    module = LunaAttention(
-        embed_dim=size, num_heads=heads, num_packed_heads=packed_heads, tie_kv=tie_kv, dropout=dropout
-    )
-    return module.to(dtype)
+    return LunaAttention(embed_dim=size, num_heads=heads, num_packed_heads=packed_heads, **options).to(dtype)
 
 
 def inputs(steps=5, context=9, slots=3, batch=2, size=16, dtype=torch.float64):
@@ -140,9 +137,31 @@ def test_half_precision_stays_near_fp32(tie_kv, dtype, bound):
     assert (packed.float() - expected_packed).abs().max() < bound * expected_packed.abs().max()
 
 
-def test_every_parameter_gets_a_gradient():
-    module = build(tie_kv=False)
-    out, packed, _ = module(*inputs())
+@pytest.mark.parametrize("need_weights", [False, True], ids=["", "weights"])
+def test_the_convolution_comes_before_the_attention(need_weights):
+    module, without = build(kernel_size=3), build()
+    without.load_state_dict({name: tensor for name, tensor in module.state_dict().items() if "convolution" not in name})
+    x, packed, _ = inputs(steps=9)
+    mask = padding(2, 9, 9, 4)
+    options = {"context_padding_mask": mask, "need_weights": need_weights}
+    convolved = module.convolution.centred(x, padding_mask=mask)
+    torch.testing.assert_close(module(x, packed, x, **options), without(convolved, packed, convolved, **options))
+    out, packed_context, _ = module(x, packed, x, **options)
+    alone = x[:4, 1:]
+    expected, expected_packed, _ = module(alone, packed[:, 1:], alone)
+    torch.testing.assert_close((out[:4, 1:], packed_context[:, 1:]), (expected, expected_packed))
+
+
+def test_the_convolution_is_for_self_attention():
+    with pytest.raises(AssertionError, match="a convolution is for self-attention"):
+        build(kernel_size=3)(*inputs())
+
+
+@pytest.mark.parametrize("kernel_size", [0, 3], ids=["plain", "convolution"])
+def test_every_parameter_gets_a_gradient(kernel_size):
+    module = build(tie_kv=False, kernel_size=kernel_size)
+    x, packed, _ = inputs(steps=9)
+    out, packed, _ = module(x, packed, x)
     (out.square().sum() + packed.square().sum()).backward()
     assert all(p.grad is not None for p in module.parameters())
 

@@ -7,6 +7,7 @@ from fairseq_luna.ops.luna_causal_attention import naive
 from support import golden
 
 TIED = pytest.mark.parametrize("tie_kv", [True, False], ids=["tied", "untied"])
+CONVOLVED = pytest.mark.parametrize("kernel_size", [0, 5], ids=["plain", "convolution"])
 ACTIVATION = pytest.mark.parametrize("activation", ["softplus", "elu"])
 
 
@@ -43,18 +44,20 @@ def test_equals_the_authors_numbers(name):
 
 @TIED
 @ACTIVATION
+@CONVOLVED
 @pytest.mark.parametrize("padded", [False, True], ids=["whole", "padded"])
-def test_equals_the_naive_form(tie_kv, activation, padded):
-    module = build(tie_kv=tie_kv, activation=activation)
+def test_equals_the_naive_form(tie_kv, activation, kernel_size, padded):
+    module = build(tie_kv=tie_kv, activation=activation, kernel_size=kernel_size)
     query, packed = inputs()
     masks = {}
     if padded:
         slots = torch.tensor([[False, False, True], [False, False, False]])
         masks = {"padding_mask": scattered_padding(2, 40), "packed_padding_mask": slots}
     out, weights = module(query, packed, **masks)
-    k, v, pk = module.keys_and_values(query)
+    x = module.convolution.causal(query, padding_mask=masks.get("padding_mask"))[0] if kernel_size else query
+    k, v, pk = module.keys_and_values(x)
     y, expected_weights = naive.luna_causal_attention(
-        module.queries(query), k, v, module.packed_queries(packed), pk, activation=activation, **masks
+        module.queries(x), k, v, module.packed_queries(packed), pk, activation=activation, **masks
     )
     expected = module.out_proj(merge_heads(y))
     torch.testing.assert_close(out, expected)
@@ -84,9 +87,10 @@ def test_a_long_sequence_equals_the_naive_form_without_pack_keys(padded):
 
 
 @TIED
+@CONVOLVED
 @pytest.mark.parametrize("memory_steps", [0, 7], ids=["alone", "memory"])
-def test_generation_equals_the_whole_pass_and_follows_the_beam(tie_kv, memory_steps):
-    module = build(tie_kv=tie_kv)
+def test_generation_equals_the_whole_pass_and_follows_the_beam(tie_kv, kernel_size, memory_steps):
+    module = build(tie_kv=tie_kv, kernel_size=kernel_size)
     query, packed = (x.detach() for x in inputs())
     mask = scattered_padding(2, 40)
     slots = torch.tensor([[False, False, True], [False, False, False]])
@@ -113,15 +117,17 @@ def test_generation_equals_the_whole_pass_and_follows_the_beam(tie_kv, memory_st
         torch.testing.assert_close(out, expected[t : t + 1, order])
 
 
-def test_the_generation_state_does_not_grow():
-    module = build()
+@CONVOLVED
+def test_the_generation_state_does_not_grow(kernel_size):
+    module = build(kernel_size=kernel_size)
     query, packed = (x.detach() for x in inputs())
     state, sizes = {}, set()
     for t in range(40):
         module(query[t : t + 1], packed if t == 0 else None, incremental_state=state)
         sizes.add(sum(tensor.numel() for tensor in module.load_state(state).values()))
     # Per sentence and head: projected slots L D, two means D L, and one step count per sentence.
-    assert sizes == {2 * (4 * 3 * (3 * 4) + 1)}
+    # For the convolution the last K - 1 inputs of C channels.
+    assert sizes == {2 * (4 * 3 * (3 * 4) + 1) + (2 * 4 * 16 if kernel_size else 0)}
 
 
 @TIED
@@ -139,8 +145,9 @@ def test_memory_is_seen_by_every_step_and_its_padding_by_none(tie_kv):
 
 
 @TIED
-def test_no_step_sees_a_later_one(tie_kv):
-    module = build(tie_kv=tie_kv)
+@CONVOLVED
+def test_no_step_sees_a_later_one(tie_kv, kernel_size):
+    module = build(tie_kv=tie_kv, kernel_size=kernel_size)
     query, packed = inputs(steps=100)
     out, _ = module(query, packed)
     (seen,) = torch.autograd.grad(out[60].square().sum(), query)
@@ -166,7 +173,8 @@ def test_half_precision_stays_near_fp32(tie_kv, dtype, bound):
 
 
 @TIED
-def test_every_parameter_gets_a_gradient(tie_kv):
-    module = build(tie_kv=tie_kv)
+@CONVOLVED
+def test_every_parameter_gets_a_gradient(tie_kv, kernel_size):
+    module = build(tie_kv=tie_kv, kernel_size=kernel_size)
     module(*inputs())[0].square().sum().backward()
     assert all(p.grad is not None and p.grad.abs().max() > 0 for p in module.parameters())

@@ -7,7 +7,7 @@ from fairseq_luna.ops.short_convolution import naive
 
 def build(kernel_size=5, size=6):
     torch.manual_seed(0)
-    return ShortConvolution(embed_dim=size, kernel_size=kernel_size).double()
+    return ShortConvolution(embed_dim=size, kernel_size=kernel_size, flag="--some-size").double()
 
 
 def inputs(steps=12, batch=2, size=6):
@@ -73,5 +73,5 @@ def test_what_is_kept_continues_the_sentence(parts):
 
 @pytest.mark.parametrize("kernel_size", [-1, 0, 4])
 def test_a_size_without_a_middle_is_refused(kernel_size):
-    with pytest.raises(ValueError, match=f"--fastformer-kernel-size {kernel_size}: must be an odd number of words"):
+    with pytest.raises(ValueError, match=f"--some-size {kernel_size}: must be an odd number of words"):
         build(kernel_size)

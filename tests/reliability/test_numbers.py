@@ -37,12 +37,16 @@ def packed_input(x):
 ATTENTIONS = {
     "luna-encoder": (modules.LunaAttention, {"num_packed_heads": 2}, luna_encoder),
     "luna-decoder": (modules.LunaCausalAttention, {}, luna_decoder),
+    "luna-encoder-convolution": (modules.LunaAttention, {"num_packed_heads": 2, "kernel_size": 5}, luna_encoder),
+    "luna-decoder-convolution": (modules.LunaCausalAttention, {"kernel_size": 5}, luna_decoder),
     "fastformer-encoder": (modules.FastformerAttention, {}, sequence),
     "fastformer-decoder": (modules.FastformerCausalAttention, {}, sequence),
     "fastformer-encoder-convolution": (modules.FastformerAttention, {"kernel_size": 5}, sequence),
     "fastformer-decoder-convolution": (modules.FastformerCausalAttention, {"kernel_size": 5}, sequence),
     "block-encoder": (modules.BlockAttention, {}, sequence),
     "block-decoder": (modules.BlockCausalAttention, {"block_size": 64}, sequence),
+    "block-encoder-convolution": (modules.BlockAttention, {"kernel_size": 5}, sequence),
+    "block-decoder-convolution": (modules.BlockCausalAttention, {"block_size": 64, "kernel_size": 5}, sequence),
 }
 EVERY_ATTENTION = pytest.mark.parametrize("name", ATTENTIONS)
 
@@ -73,11 +77,13 @@ def test_outputs_and_gradients_of_half_precision_stay_near_those_of_fp32(name, d
         found.append(dict(zip(("input", *names), gradients(out, x, *parameters), strict=True)))
     assert (outputs[1].float() - outputs[0]).abs().max() < output_bound * outputs[0].abs().max()
     expected, half = found
-    largest = max(gradient.abs().max() for gradient in expected.values())
+    sizes = {which: gradient.abs().max() for which, gradient in expected.items()}
     for which, gradient in half.items():
         error = (gradient.float() - expected[which]).abs().max()
         # A gradient that is zero but for rounding, as of a bias that a softmax takes out again, has no size to go by.
-        assert error < bound * max(expected[which].abs().max(), 1e-2 * largest), which
+        weight = sizes.get(which.replace(".bias", ".weight"), 0)
+        size = weight if sizes[which] < 1e-5 * weight else sizes[which]
+        assert error < bound * max(size, 1e-2 * max(sizes.values())), which
 
 
 @EVERY_ATTENTION

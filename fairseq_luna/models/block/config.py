@@ -17,6 +17,9 @@ BLOCK_OPTIONS = {
     "unordered_blocks": option(
         ChoiceEnum(["none", "mean", "sum"]), "none", "what stands for attention inside a block, heedless of its order"
     ),
+    "block_kernel_size": option(
+        int, 0, "words that a convolution before the attention reads, an odd number; 0: no convolution"
+    ),
     "decoder_block_size": option(int, 8, "words in a block of the decoder"),
 }
 

@@ -18,6 +18,7 @@ def attention_options(cfg: Any, side: Any) -> dict[str, Any]:
         "num_heads": side.attention_heads,
         "share_levels": cfg.share_block_levels,
         "unordered": str(cfg.unordered_blocks),
+        "kernel_size": cfg.block_kernel_size,
         "dropout": cfg.attention_dropout,
         "q_noise": cfg.quant_noise.pq,
         "qn_block_size": cfg.quant_noise.pq_block_size,

@@ -25,6 +25,9 @@ LUNA_OPTIONS = {
     "luna_activation": option(
         ChoiceEnum(list(PACK_ACTIVATIONS)), "softplus", "positive function of the causal pack scores"
     ),
+    "luna_kernel_size": option(
+        int, 0, "words that a convolution before the self-attention reads, an odd number; 0: no convolution"
+    ),
     "luna_source_attention": option(
         ChoiceEnum(["packed", "softmax"]),
         "packed",

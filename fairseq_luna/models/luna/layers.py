@@ -11,14 +11,15 @@ from ..residual_layer import ResidualLayer
 from ..source_attention import attend_to_source, source_attention
 
 
-def luna_attention(cfg: Any, side: Any) -> LunaAttention:
-    """The bidirectional attention of one side, by its flags."""
+def luna_attention(cfg: Any, side: Any, *, kernel_size: int = 0) -> LunaAttention:
+    """The bidirectional attention of one side, by its flags, with a convolution where ``kernel_size`` is not 0."""
     return LunaAttention(
         embed_dim=side.embed_dim,
         num_heads=side.attention_heads,
         num_packed_heads=side.projected_attention_heads,
         dropout=cfg.attention_dropout,
         tie_kv=not cfg.untie_luna_kv,
+        kernel_size=kernel_size,
         q_noise=cfg.quant_noise.pq,
         qn_block_size=cfg.quant_noise.pq_block_size,
     )
@@ -29,7 +30,7 @@ class LunaEncoderLayer(ResidualLayer):
 
     def __init__(self, cfg: Any) -> None:
         super().__init__(cfg, cfg.encoder)
-        self.self_attn = luna_attention(cfg, cfg.encoder)
+        self.self_attn = luna_attention(cfg, cfg.encoder, kernel_size=cfg.luna_kernel_size)
         self.self_attn_layer_norm = LayerNorm(self.embed_dim, export=cfg.export)
         self.self_attn_packed_layer_norm = LayerNorm(self.embed_dim, export=cfg.export)
 
@@ -75,6 +76,7 @@ class LunaDecoderLayer(ResidualLayer):
             activation=str(cfg.luna_activation),
             dropout=cfg.attention_dropout,
             tie_kv=not cfg.untie_luna_kv,
+            kernel_size=cfg.luna_kernel_size,
             q_noise=cfg.quant_noise.pq,
             qn_block_size=cfg.quant_noise.pq_block_size,
         )
