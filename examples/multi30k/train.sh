@@ -40,6 +40,8 @@ case "$system" in
     luna_untied) model=(--arch luna_tiny --untie-luna-kv "${adam[@]}") ;;
     luna_untied_softmax_source)
         model=(--arch luna_tiny --untie-luna-kv --luna-source-attention softmax "${adam[@]}") ;;
+    luna_convolution)
+        model=(--arch luna_tiny --untie-luna-kv --luna-source-attention softmax --luna-kernel-size 5 "${adam[@]}") ;;
     # shellcheck disable=SC2207 # Words without spaces or stars.
     luna_tied_apollo) model=(--arch luna_tiny $(apollo "$updates")) ;;
     # shellcheck disable=SC2207
@@ -47,8 +49,10 @@ case "$system" in
     fastformer) model=(--arch fastformer_tiny "${adam[@]}") ;;
     fastformer_convolution) model=(--arch fastformer_tiny --fastformer-kernel-size 5 "${adam[@]}") ;;
     block) model=(--arch block_tiny "${adam[@]}") ;;
-    *) fail "SYSTEM is transformer, luna_tied, luna_untied, luna_untied_softmax_source, luna_tied_apollo,\
- luna_untied_apollo, fastformer, fastformer_convolution or block, not '$system'" ;;
+    block_convolution) model=(--arch block_tiny --block-kernel-size 5 "${adam[@]}") ;;
+    *) fail "SYSTEM is transformer, luna_tied, luna_untied, luna_untied_softmax_source, luna_convolution,\
+ luna_tied_apollo, luna_untied_apollo, fastformer, fastformer_convolution, block\
+ or block_convolution, not '$system'" ;;
 esac
 shift
 [ -n "${DATA:-}" ] || fail "set DATA to the bin folder that scripts/prepare_multi30k.py made"
