@@ -1,4 +1,4 @@
-"""A few neighbouring steps, added to each step before an attention in which no step meets another."""
+"""A few neighbouring steps, added to each step before a self-attention that would not meet them by themselves."""
 
 import torch
 from torch import Tensor, nn
