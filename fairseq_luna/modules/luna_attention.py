@@ -29,6 +29,9 @@ class LunaAttention(GenerationState):
         kernel_size: steps of a convolution over X, for self-attention alone, an odd number; 0: none, as in the paper.
         bias: projections have a bias.
         q_noise, qn_block_size: fairseq's quantisation noise on the projections.
+
+    Raises:
+        UsageError: if ``kernel_size`` is even or below 0.
     """
 
     def __init__(

@@ -33,6 +33,9 @@ class LunaCausalAttention(GenerationState):
         kernel_size: steps of a convolution over X before all else, an odd number; 0: none, as in the paper.
         bias: projections have a bias.
         q_noise, qn_block_size: fairseq's quantisation noise on the projections.
+
+    Raises:
+        UsageError: if ``kernel_size`` is even or below 0.
     """
 
     def __init__(
