@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from ..ops.block_attention import block_attention, unordered_block_attention
 from ..ops.block_partition import Blocks, cut_by_number
 from ..usage_error import UsageError
+from .dropout import dropout_probability
 from .heads import merge_heads, split_heads
 from .projection import Projections
 from .short_convolution import convolution_of
@@ -73,8 +74,7 @@ class TwoLevels(nn.Module):
     @property
     def dropout_p(self) -> float:
         """Probability with which a weight is dropped now."""
-        dropout = self.dropout_module
-        return dropout.p if dropout.training or dropout.apply_during_inference else 0.0
+        return dropout_probability(self.dropout_module)
 
     def attend(self, x: Tensor, blocks: Blocks, *, causal: bool) -> Tensor:
         """Both levels over ``x (T, B, C)``: ``(T, B, C)``."""

@@ -5,6 +5,7 @@ from torch import Tensor, nn
 
 from ..ops.block_partition import Blocks
 from ..ops.block_pyramid import attention_within
+from .dropout import dropout_probability
 from .heads import merge_heads, split_heads
 from .projection import Projections
 
@@ -30,7 +31,6 @@ class WithinBlockAttention(nn.Module):
 
     def forward(self, x: Tensor, *, blocks: Blocks) -> Tensor:
         """``x (T, B, C)``, cut into ``blocks``, to the same; without meaning, but finite, at padding."""
-        dropout = self.dropout_module
-        dropout_p = dropout.p if dropout.training or dropout.apply_during_inference else 0.0
+        dropout_p = dropout_probability(self.dropout_module)
         q, k, v = (split_heads(proj(x), self.num_heads) for proj in (self.q_proj, self.k_proj, self.v_proj))
         return self.out_proj(merge_heads(attention_within(q, k, v, blocks, dropout_p=dropout_p)))

@@ -6,6 +6,7 @@ from torch import Tensor
 from ..ops import projected_attention
 from ..ops.softmax_attention.fused import softmax_attention
 from ..ops.softmax_attention.naive import softmax_attention as softmax_attention_with_weights
+from .dropout import dropout_probability
 from .generation_state import GenerationState, IncrementalState, ModuleState
 from .heads import merge_heads, split_heads
 from .projection import Projections, affine_of
@@ -190,6 +191,5 @@ class LunaAttention(GenerationState):
         """Softmax attention ``(B, H, T, D)``, and its weights ``(B, H, T, S)`` where wanted."""
         if need_weights:
             return softmax_attention_with_weights(q, k, v, padding_mask=padding_mask, dropout=self.dropout_module)
-        dropout = self.dropout_module
-        dropout_p = dropout.p if dropout.training or dropout.apply_during_inference else 0.0
+        dropout_p = dropout_probability(self.dropout_module)
         return softmax_attention(q, k, v, padding_mask=padding_mask, dropout_p=dropout_p), None
