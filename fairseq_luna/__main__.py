@@ -1,4 +1,4 @@
-"""``python -m fairseq_luna``: the path for --user-dir, the versions here, the host's mends, what is registered."""
+"""``python -m fairseq_luna``: the path for --user-dir, the versions here, the patches, what is registered."""
 
 import argparse
 import platform
@@ -22,16 +22,16 @@ def main() -> int:
 
 def report(path: str) -> Iterable[str]:
     """The lines of the full report; fairseq must work."""
-    from fairseq_luna import host
+    from fairseq_luna import compat
 
     yield f"--user-dir {path}"
     yield f"{'python':<14}{platform.python_version()}"
     yield f"{'fairseq':<14}{environment.fairseq_distribution()}"
     for name in ("torch", "sacrebleu", "sentencepiece", "fairseq-luna"):
         yield f"{name:<14}{environment.version_of(name) or 'not installed'}"
-    for result in host.apply():
-        verdict = f"applied: {result.line}" if result.needed else "not needed"
-        yield f"host mend {result.name}: {verdict}"
+    for result in compat.apply_patches():
+        verdict = f"applied: {result.summary}" if result.applied else "not needed"
+        yield f"patch {result.name}: {verdict}"
     for kind, names in registered().items():
         yield f"{kind}: {' '.join(names) or 'none'}"
 

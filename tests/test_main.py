@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fairseq_luna import __main__ as command
-from fairseq_luna import host
+from fairseq_luna import compat
 
 PACKAGE = Path(command.__file__).parent
 
@@ -26,8 +26,8 @@ def test_report_says_where_and_with_what(capsys, monkeypatch):
     assert lines[0] == f"--user-dir {PACKAGE}"
     assert any(line.split() == ["torch", metadata.version("torch")] for line in lines)
     assert any(line.startswith("fairseq ") and "0.12" in line for line in lines)
-    mends = [line for line in lines if line.startswith("host mend")]
-    assert ["applied" in line for line in mends] == [result.needed for result in host.apply()]
+    patches = [line for line in lines if line.startswith("patch ")]
+    assert ["applied" in line for line in patches] == [result.applied for result in compat.apply_patches()]
 
 
 def test_registered_names_are_this_packages_own():

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import fairseq_luna  # noqa: F401 (registers the models)
-from fairseq_luna.host.one_line import in_one_line
+from fairseq_luna.compat.one_line import in_one_line
 from fuzzing.configurations import Configuration
 from fuzzing.life import Broken, train, use
 from fuzzing.parsing import parse

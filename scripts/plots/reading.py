@@ -10,7 +10,7 @@ from fairseq import checkpoint_utils
 from fairseq.dataclass.configs import GenerationConfig
 
 import fairseq_luna  # noqa: F401 (registers the models and keeps torch's weights_only on)
-from fairseq_luna.host.one_line import in_one_line
+from fairseq_luna.compat.one_line import in_one_line
 from plots.attention_map import Pair
 from plots.problem import CannotPlot
 

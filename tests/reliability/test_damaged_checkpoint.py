@@ -6,7 +6,7 @@ import pytest
 import torch
 from commands import APOLLO, FAMILIES, USER_DIR, train
 
-from fairseq_luna.host import checkpoints
+from fairseq_luna.compat import checkpoints
 from reliability.refusal import fingerprint, refusal
 
 FLAGS = (*FAMILIES["luna"], *APOLLO, "--disable-validation")

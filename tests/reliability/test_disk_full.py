@@ -13,7 +13,7 @@ from commands import APOLLO, FAMILIES, USER_DIR, train
 from fairseq import checkpoint_utils
 from fairseq.file_io import PathManager
 
-from fairseq_luna.host import saving
+from fairseq_luna.compat import saving
 from fairseq_luna.usage_error import UsageError
 from reliability.refusal import fingerprint
 
@@ -118,7 +118,7 @@ def test_training_on_a_full_disk_ends_in_one_line(tiny_data, tmp_path):
     # No file may grow beyond half a checkpoint: what a full disk is to the process, whatever the disk.
     limited = (
         f"import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, ({size // 2}, {size // 2}));"
-        "sys.path.insert(0, sys.argv.pop(1)); from fairseq_luna.host import saving; saving.PAUSES_S = ();"
+        "sys.path.insert(0, sys.argv.pop(1)); from fairseq_luna.compat import saving; saving.PAUSES_S = ();"
         "from fairseq_cli.train import cli_main; cli_main()"
     )
     ended = subprocess.run(

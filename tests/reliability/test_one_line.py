@@ -8,7 +8,7 @@ import pytest
 from fairseq import file_io
 from omegaconf import OmegaConf
 
-from fairseq_luna.host.one_line import in_one_line
+from fairseq_luna.compat.one_line import in_one_line
 from fairseq_luna.usage_error import UsageError
 
 

@@ -146,7 +146,7 @@ def test_torchscript_is_refused(loads, tmp_path):
 FORBIDDEN = {"eval", "exec", "compile", "__import__", "os.system", "os.popen", "yaml.load", "yaml.unsafe_load"}
 FORBIDDEN |= {f"{module}.{name}" for module in ("pickle", "dill", "joblib", "marshal") for name in ("load", "loads")}
 # These read what they have just written themselves, to see whether torch refuses it.
-PROBES = {"fairseq_luna/host/checkpoints.py", "fairseq_luna/host/broadcast.py"}
+PROBES = {"fairseq_luna/compat/checkpoints.py", "fairseq_luna/compat/broadcast.py"}
 
 
 def dangers(code: str) -> list[str]:

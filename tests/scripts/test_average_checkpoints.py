@@ -15,7 +15,7 @@ import average_checkpoints
 from average_checkpoints import average, last
 from averaging import mean
 from averaging.problem import CannotAverage
-from fairseq_luna import host  # noqa: F401 (torch.load of fairseq's checkpoints)
+from fairseq_luna import compat  # noqa: F401 (torch.load of fairseq's checkpoints)
 
 _TRANSFORMER = (
     *("--arch=transformer", "--encoder-layers=1", "--decoder-layers=1", "--encoder-embed-dim=16"),

@@ -18,7 +18,7 @@ import numpy
 import torch
 from fairseq import checkpoint_utils
 
-from fairseq_luna.host.mend import Mend
+from fairseq_luna.compat.patch import Patch
 from fairseq_luna.usage_error import UsageError
 
 _reconstruct: Any = numpy.zeros(1).__reduce__()[0]
@@ -36,7 +36,7 @@ _HELD: list[Callable | tuple[Callable, str]] = [
 ]
 
 
-def probe() -> bool:
+def is_needed() -> bool:
     """Whether torch refuses a checkpoint that holds what fairseq puts there."""
     file = io.BytesIO()
     torch.save([argparse.Namespace(), numpy.zeros(1), numpy.zeros(1, dtype="int64")], file)
@@ -48,14 +48,14 @@ def probe() -> bool:
     return False
 
 
-def mend() -> None:
+def apply() -> None:
     torch.serialization.add_safe_globals(_HELD)
-    host_load = checkpoint_utils.load_checkpoint_to_cpu
+    original_load = checkpoint_utils.load_checkpoint_to_cpu
 
-    @functools.wraps(host_load)
+    @functools.wraps(original_load)
     def load_checkpoint_to_cpu(path: str, *args: Any, **kwargs: Any) -> dict[str, Any]:
         try:
-            return host_load(path, *args, **kwargs)
+            return original_load(path, *args, **kwargs)
         except (OSError, UsageError, MemoryError):
             raise
         except Exception as error:  # a damaged file ends in as many ways as there are bytes
@@ -82,9 +82,9 @@ def another(damaged: Path) -> Path | None:
     return max(filter(zipfile.is_zipfile, others), key=lambda path: path.stat().st_mtime, default=None)
 
 
-MEND = Mend(
+PATCH = Patch(
     "checkpoints",
-    probe,
-    mend,
+    is_needed,
+    apply,
     "torch refused fairseq's checkpoints; the classes they hold are declared safe, all others stay refused",
 )

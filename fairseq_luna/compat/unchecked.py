@@ -16,7 +16,7 @@ from fairseq.tasks import FairseqTask
 from fairseq.trainer import Trainer
 from omegaconf import OmegaConf
 
-from fairseq_luna.host.mend import Mend
+from fairseq_luna.compat.patch import Patch
 from fairseq_luna.usage_error import UsageError
 
 Range = tuple[Callable[[Any], bool], str]
@@ -54,7 +54,7 @@ GENERATION: dict[str, Range] = {
 }
 
 
-def probe() -> bool:
+def is_needed() -> bool:
     """Always: no version looks at these, and to try one would take a model and data."""
     return True
 
@@ -115,11 +115,11 @@ def _flag(place: str) -> str:
     return "--" + place.split(".")[-1].replace("_", "-")
 
 
-def mend() -> None:
-    host_init, host_load = Trainer.__init__, Trainer.load_checkpoint
-    host_build = FairseqTask.build_generator
+def apply() -> None:
+    original_init, original_load = Trainer.__init__, Trainer.load_checkpoint
+    original_build = FairseqTask.build_generator
 
-    @functools.wraps(host_init)
+    @functools.wraps(original_init)
     def __init__(self: Trainer, cfg: Any, task: Any, model: Any, *args: Any, **kwargs: Any) -> None:
         # A Namespace is what callers of long ago still give; the host turns it into a config.
         self.is_checked = not isinstance(cfg, Namespace) and is_ours(model, getattr(cfg.optimizer, "_name", None))
@@ -129,22 +129,24 @@ def mend() -> None:
             check_loss(cfg)
             if is_ours(model):
                 check_words(model)
-        host_init(self, cfg, task, model, *args, **kwargs)
+        original_init(self, cfg, task, model, *args, **kwargs)
 
-    @functools.wraps(host_load)
+    @functools.wraps(original_load)
     def load_checkpoint(self: Trainer, filename: str, *args: Any, **kwargs: Any) -> Any:
         if self.is_checked:
             check_restored(self.cfg, filename)
-        return host_load(self, filename, *args, **kwargs)
+        return original_load(self, filename, *args, **kwargs)
 
-    @functools.wraps(host_build)
+    @functools.wraps(original_build)
     def build_generator(self: FairseqTask, models: Any, args: Any, *more: Any, **kwargs: Any) -> Any:
         if any(map(is_ours, models)):
             check(args, GENERATION)
-        return host_build(self, models, args, *more, **kwargs)
+        return original_build(self, models, args, *more, **kwargs)
 
     Trainer.__init__, Trainer.load_checkpoint = __init__, load_checkpoint
     FairseqTask.build_generator = build_generator
 
 
-MEND = Mend("unchecked", probe, mend, "numbers out of range and a missing --restore-file were taken; they are refused")
+PATCH = Patch(
+    "unchecked", is_needed, apply, "numbers out of range and a missing --restore-file were taken; they are refused"
+)

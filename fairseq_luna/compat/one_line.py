@@ -15,7 +15,7 @@ from typing import Any
 from hydra.errors import HydraException
 from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 
-from fairseq_luna.host.complaints import COMPLAINTS, Complaint
+from fairseq_luna.compat.complaints import COMPLAINTS, Complaint
 from fairseq_luna.usage_error import own_words
 
 logger = logging.getLogger(__name__)

@@ -9,10 +9,10 @@ from typing import Any
 from fairseq import options
 from fairseq.distributed import utils as distributed_utils
 
-from fairseq_luna.host.mend import Mend
+from fairseq_luna.compat.patch import Patch
 
 
-def probe() -> bool:
+def is_needed() -> bool:
     """Whether --bf16 asks for a TPU where the library for TPUs is not installed."""
     parser = ArgumentParser()
     for flag in ("--bf16", "--fp16", "--batch-size"):
@@ -21,16 +21,16 @@ def probe() -> bool:
     return bool(parsed.tpu) and find_spec("torch_xla") is None
 
 
-def mend() -> None:
-    host_call_main = distributed_utils.call_main
+def apply() -> None:
+    original_call_main = distributed_utils.call_main
 
-    @functools.wraps(host_call_main)
+    @functools.wraps(original_call_main)
     def call_main(cfg: Any, main: Callable[..., Any], **kwargs: Any) -> Any:
         if cfg.common.bf16:
             cfg.common.tpu = False
-        return host_call_main(cfg, main, **kwargs)
+        return original_call_main(cfg, main, **kwargs)
 
     distributed_utils.call_main = call_main
 
 
-MEND = Mend("bf16", probe, mend, "--bf16 asked for a TPU, and none can be used here; it trains on what there is")
+PATCH = Patch("bf16", is_needed, apply, "--bf16 asked for a TPU, and none can be used here; it trains on what there is")

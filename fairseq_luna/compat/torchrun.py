@@ -15,7 +15,7 @@ from fairseq.dataclass.configs import DistributedTrainingConfig
 from fairseq.distributed import utils as distributed_utils
 from fairseq.trainer import Trainer
 
-from fairseq_luna.host.mend import Mend
+from fairseq_luna.compat.patch import Patch
 
 # Each process of torchrun runs this, as in `torchrun ... --no-python bash -c 'exec fairseq-hydra-train ...'`.
 _BY_HAND = " ".join(
@@ -30,7 +30,7 @@ _BY_HAND = " ".join(
 )
 
 
-def probe() -> bool:
+def is_needed() -> bool:
     """Whether the host, on a machine without GPUs, would not join torchrun's processes over gloo."""
     cfg = DistributedTrainingConfig(distributed_world_size=1)
     env = {"MASTER_ADDR": "localhost", "MASTER_PORT": "1", "WORLD_SIZE": "2", "RANK": "0"}
@@ -56,18 +56,18 @@ def join(cfg: Any) -> None:
     distributed.distributed_backend = "gloo"
 
 
-def mend() -> None:
-    host_call_main = distributed_utils.call_main
-    host_init = Trainer.__init__
+def apply() -> None:
+    original_call_main = distributed_utils.call_main
+    original_init = Trainer.__init__
 
-    @functools.wraps(host_call_main)
+    @functools.wraps(original_call_main)
     def call_main(cfg: Any, main: Callable[..., Any], **kwargs: Any) -> Any:
         by_hand = cfg.distributed_training.distributed_init_method is not None
         if under_torchrun() and not by_hand and not cfg.common.tpu:
             join(cfg)
-        return host_call_main(cfg, main, **kwargs)
+        return original_call_main(cfg, main, **kwargs)
 
-    @functools.wraps(host_init)
+    @functools.wraps(original_init)
     def __init__(self: Trainer, cfg: Any, *args: Any, **kwargs: Any) -> None:
         # fairseq-hydra-train imports a user directory only after call_main, too late to join.
         if under_torchrun() and not torch.distributed.is_initialized() and not cfg.common.tpu:
@@ -76,10 +76,10 @@ def mend() -> None:
                 f"own; use fairseq-train, or: torchrun --nproc_per_node {os.environ['WORLD_SIZE']} "
                 f"--no-python bash -c 'exec fairseq-hydra-train ARGS common.cpu=true {_BY_HAND}'"
             )
-        host_init(self, cfg, *args, **kwargs)
+        original_init(self, cfg, *args, **kwargs)
 
     distributed_utils.call_main = call_main
     Trainer.__init__ = __init__
 
 
-MEND = Mend("torchrun", probe, mend, "torchrun's processes on CPU are joined over gloo, never trained apart")
+PATCH = Patch("torchrun", is_needed, apply, "torchrun's processes on CPU are joined over gloo, never trained apart")

@@ -8,10 +8,10 @@ from typing import Any
 import numpy
 from fairseq.data import data_utils
 
-from fairseq_luna.host.mend import Mend
+from fairseq_luna.compat.patch import Patch
 
 
-def probe() -> bool:
+def is_needed() -> bool:
     """Whether seven sentences come back as fewer."""
     seven = numpy.arange(7)
     batches = data_utils.batch_by_size(
@@ -20,16 +20,16 @@ def probe() -> bool:
     return sum(map(len, batches)) < len(seven)
 
 
-def mend() -> None:
-    host_batch_by_size = data_utils.batch_by_size
+def apply() -> None:
+    original_batch_by_size = data_utils.batch_by_size
 
-    @functools.wraps(host_batch_by_size)
+    @functools.wraps(original_batch_by_size)
     def batch_by_size(indices: Iterable[int], *args: Any, **kwargs: Any) -> list[numpy.ndarray]:
         if not isinstance(indices, numpy.ndarray):
             indices = numpy.fromiter(indices, dtype=numpy.int64, count=-1)
         if len(indices) == 0:  # the host looks at the last batch and there is none
             return []
-        batches = host_batch_by_size(indices, *args, **kwargs)
+        batches = original_batch_by_size(indices, *args, **kwargs)
         # Batches are consecutive runs of the indices, and the host formed the dropped one within the limits
         # before it dropped it, so the rest is that batch.
         kept = sum(map(len, batches))
@@ -38,4 +38,4 @@ def mend() -> None:
     data_utils.batch_by_size = batch_by_size
 
 
-MEND = Mend("last-batch", probe, mend, "a last batch of no multiple of 8 sentences was dropped; it is kept")
+PATCH = Patch("last-batch", is_needed, apply, "a last batch of no multiple of 8 sentences was dropped; it is kept")

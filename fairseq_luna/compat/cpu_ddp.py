@@ -9,14 +9,14 @@ from fairseq.dataclass.configs import DistributedTrainingConfig
 from fairseq.models import distributed_fairseq_model
 from torch import nn
 
-from fairseq_luna.host.mend import Mend
+from fairseq_luna.compat.patch import Patch
 
 
 class _Asked(Exception):
     """Carries what the host would have given to torch's DDP."""
 
 
-def probe() -> bool:
+def is_needed() -> bool:
     """Whether a model on the CPU is to be put on a GPU."""
 
     def ask(**given: Any) -> NoReturn:
@@ -32,16 +32,18 @@ def probe() -> bool:
     return False
 
 
-def mend() -> None:
-    host_ddp = distributed_fairseq_model.DistributedDataParallel
+def apply() -> None:
+    original_ddp = distributed_fairseq_model.DistributedDataParallel
 
-    @functools.wraps(host_ddp, updated=())
+    @functools.wraps(original_ddp, updated=())
     def ddp(module: nn.Module, **given: Any) -> nn.Module:
         if all(parameter.device.type == "cpu" for parameter in module.parameters()):
             given |= {"device_ids": None, "output_device": None}
-        return host_ddp(module=module, **given)
+        return original_ddp(module=module, **given)
 
     distributed_fairseq_model.DistributedDataParallel = ddp
 
 
-MEND = Mend("cpu-ddp", probe, mend, "torch's DDP was handed the number of a GPU for a model on the CPU; it stays there")
+PATCH = Patch(
+    "cpu-ddp", is_needed, apply, "torch's DDP was handed the number of a GPU for a model on the CPU; it stays there"
+)

@@ -15,7 +15,7 @@ from fairseq.data import FairseqDataset
 from fairseq.tasks import FairseqTask, fairseq_task
 from fairseq.trainer import Trainer
 
-from fairseq_luna.host.mend import Mend
+from fairseq_luna.compat.patch import Patch
 
 
 class _Shuffled(FairseqDataset):
@@ -44,7 +44,7 @@ def _quiet(logger: logging.Logger) -> Iterator[None]:
         logger.disabled = disabled
 
 
-def probe() -> bool:
+def is_needed() -> bool:
     """Whether the batches depend on the epoch of their making and are yet made only once."""
     with _quiet(fairseq_task.logger):
         first, second = (
@@ -69,12 +69,12 @@ class _Rebuilding:
 @contextlib.contextmanager
 def _rebuilding(task: FairseqTask) -> Iterator[None]:
     """While open, the iterators that the task makes draw their batches anew for each epoch."""
-    host_get = task.get_batch_iterator
+    original_get = task.get_batch_iterator
 
     def get_batch_iterator(*args: Any, **kwargs: Any) -> Any:
         cfg, task.cfg = task.cfg, _Rebuilding(task.cfg)
         try:
-            return host_get(*args, **kwargs)
+            return original_get(*args, **kwargs)
         finally:
             task.cfg = cfg
 
@@ -85,16 +85,18 @@ def _rebuilding(task: FairseqTask) -> Iterator[None]:
         del task.get_batch_iterator
 
 
-def mend() -> None:
+def apply() -> None:
     # Not in the task itself: validation shares its method, and wants the same batches every time.
-    host_get = Trainer.get_train_iterator
+    original_get = Trainer.get_train_iterator
 
-    @functools.wraps(host_get)
+    @functools.wraps(original_get)
     def get_train_iterator(self: Trainer, *args: Any, **kwargs: Any) -> Any:
         with _rebuilding(self.task):
-            return host_get(self, *args, **kwargs)
+            return original_get(self, *args, **kwargs)
 
     Trainer.get_train_iterator = get_train_iterator
 
 
-MEND = Mend("resume", probe, mend, "batches hung on the epoch of the last resume; they are drawn anew for each epoch")
+PATCH = Patch(
+    "resume", is_needed, apply, "batches hung on the epoch of the last resume; they are drawn anew for each epoch"
+)

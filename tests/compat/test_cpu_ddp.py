@@ -9,7 +9,7 @@ from fairseq.models import distributed_fairseq_model
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from fairseq_luna.host import cpu_ddp
+from fairseq_luna.compat import cpu_ddp
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def test_a_model_elsewhere_goes_where_the_host_puts_it(monkeypatch):
     monkeypatch.setattr(
         distributed_fairseq_model, "DistributedDataParallel", lambda **all_of_it: given.update(all_of_it)
     )
-    cpu_ddp.mend()
+    cpu_ddp.apply()
     distributed_fairseq_model.DistributedDataParallel(
         module=nn.Linear(1, 1, device="meta"), device_ids=[3], output_device=3
     )

@@ -14,7 +14,7 @@ from weakref import WeakSet
 
 from fairseq.data.iterators import BufferedIterator
 
-from fairseq_luna.host.mend import Mend
+from fairseq_luna.compat.patch import Patch
 
 # A thread that waits for a dead worker must not keep the process from ending.
 _PATIENCE_S = 10.0
@@ -22,7 +22,7 @@ _PATIENCE_S = 10.0
 _consumers: WeakSet[Thread] = WeakSet()
 
 
-def probe() -> bool:
+def is_needed() -> bool:
     """Whether the thread behind a half-read iterator outlives the iterator."""
     buffered = BufferedIterator(1, range(4))
     next(buffered)
@@ -48,15 +48,15 @@ def stop_all() -> None:
         stop(consumer)
 
 
-def mend() -> None:
-    host_create = BufferedIterator._create_consumer
+def apply() -> None:
+    original_create = BufferedIterator._create_consumer
 
     def _create_consumer(self: BufferedIterator) -> None:
-        host_create(self)
+        original_create(self)
         _consumers.add(self._consumer)
 
     BufferedIterator._create_consumer = _create_consumer
     atexit.register(stop_all)
 
 
-MEND = Mend("exit", probe, mend, "a thread still making batches could abort the process at exit; it is stopped")
+PATCH = Patch("exit", is_needed, apply, "a thread still making batches could abort the process at exit; it is stopped")

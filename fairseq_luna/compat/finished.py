@@ -11,7 +11,7 @@ from typing import Any
 from fairseq import checkpoint_utils
 from fairseq.trainer import Trainer
 
-from fairseq_luna.host.mend import Mend
+from fairseq_luna.compat.patch import Patch
 
 logger = logging.getLogger(__name__)
 
@@ -19,7 +19,7 @@ logger = logging.getLogger(__name__)
 _NO_EPOCH = -1
 
 
-def probe() -> bool:
+def is_needed() -> bool:
     """Always: no version looks, and to try one would take a training."""
     return True
 
@@ -30,12 +30,12 @@ def has_ended(trainer: Trainer) -> bool:
     return 0 < max_update <= trainer.get_num_updates()
 
 
-def mend() -> None:
-    host_load = checkpoint_utils.load_checkpoint
+def apply() -> None:
+    original_load = checkpoint_utils.load_checkpoint
 
-    @functools.wraps(host_load)
+    @functools.wraps(original_load)
     def load_checkpoint(cfg: Any, trainer: Trainer, **kwargs: Any) -> Any:
-        loaded = host_load(cfg, trainer, **kwargs)
+        loaded = original_load(cfg, trainer, **kwargs)
         if has_ended(trainer):
             done, limit = trainer.get_num_updates(), trainer.cfg.optimization.max_update
             logger.info("%s updates have been made, and --max-update is %s: nothing is left to do", done, limit)
@@ -45,4 +45,6 @@ def mend() -> None:
     checkpoint_utils.load_checkpoint = load_checkpoint
 
 
-MEND = Mend("finished", probe, mend, "a training that had ended made one update more when started again; it makes none")
+PATCH = Patch(
+    "finished", is_needed, apply, "a training that had ended made one update more when started again; it makes none"
+)

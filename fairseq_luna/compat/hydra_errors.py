@@ -8,12 +8,12 @@ from typing import Any
 
 from hydra._internal import utils
 
-from fairseq_luna.host.mend import Mend
-from fairseq_luna.host.one_line import in_one_line
+from fairseq_luna.compat.one_line import in_one_line
+from fairseq_luna.compat.patch import Patch
 from fairseq_luna.usage_error import UsageError, print_line
 
 
-def probe() -> bool:
+def is_needed() -> bool:
     """Whether hydra shows more of a UsageError than its message."""
 
     def run_job() -> None:  # hydra looks for this name, and the caller's, in the traceback
@@ -38,11 +38,11 @@ def print_exception(*_: Any, value: BaseException, tb: Any, **__: Any) -> None:
         print_line(line)
 
 
-def mend() -> None:
+def apply() -> None:
     if hasattr(utils, "print_exception"):
         utils.print_exception = print_exception
     else:
         utils.traceback = SimpleNamespace(**{**vars(traceback), "print_exception": print_exception})
 
 
-MEND = Mend("hydra", probe, mend, "fairseq-hydra-train hid bad input in a traceback; it is said in one line")
+PATCH = Patch("hydra", is_needed, apply, "fairseq-hydra-train hid bad input in a traceback; it is said in one line")

@@ -11,10 +11,10 @@ from typing import Any
 import torch
 from fairseq.distributed import utils as distributed_utils
 
-from fairseq_luna.host.mend import Mend
+from fairseq_luna.compat.patch import Patch
 
 
-def probe() -> bool:
+def is_needed() -> bool:
     """Whether torch refuses what the host wraps the sent tensors in."""
     file = io.BytesIO()
     torch.save(distributed_utils._TensorPlaceholder(index=0), file)
@@ -26,13 +26,13 @@ def probe() -> bool:
     return False
 
 
-def mend() -> None:
-    host_broadcast = distributed_utils._broadcast_object_slow
+def apply() -> None:
+    original_broadcast = distributed_utils._broadcast_object_slow
 
     def _broadcast_object_slow(obj: Any, src_rank: int, group: Any, dist_device: torch.device) -> Any:
         # XLA has no process groups that torch's broadcast could use.
         if distributed_utils.use_xla():
-            return host_broadcast(obj, src_rank, group, dist_device)
+            return original_broadcast(obj, src_rank, group, dist_device)
         holder = [obj]
         torch.distributed.broadcast_object_list(holder, src=src_rank, group=group, device=dist_device)
         return holder[0]
@@ -40,9 +40,9 @@ def mend() -> None:
     distributed_utils._broadcast_object_slow = _broadcast_object_slow
 
 
-MEND = Mend(
+PATCH = Patch(
     "broadcast",
-    probe,
-    mend,
+    is_needed,
+    apply,
     "resuming on several processes was refused by torch; rank 0 now sends the checkpoint on as objects",
 )

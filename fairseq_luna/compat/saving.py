@@ -21,7 +21,7 @@ import torch
 from fairseq import checkpoint_utils
 from fairseq.file_io import PathManager
 
-from fairseq_luna.host.mend import Mend
+from fairseq_luna.compat.patch import Patch
 from fairseq_luna.usage_error import UsageError
 
 logger = logging.getLogger(__name__)
@@ -33,7 +33,7 @@ PAUSES_S = (2.5, 2.5)
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
-def probe() -> bool:
+def is_needed() -> bool:
     """Whether a copy is written into the file that it replaces."""
     try:
         with tempfile.TemporaryDirectory() as folder:
@@ -47,19 +47,19 @@ def probe() -> bool:
         return True
 
 
-def mend() -> None:
-    host_copy, host_save = PathManager.copy, checkpoint_utils.torch_persistent_save
+def apply() -> None:
+    original_copy, original_save = PathManager.copy, checkpoint_utils.torch_persistent_save
 
     def copy(src_path: str, dst_path: str, overwrite: bool = False) -> bool:
         if not PathManager.supports_rename(dst_path):
-            return host_copy(src_path, dst_path, overwrite=overwrite)
+            return original_copy(src_path, dst_path, overwrite=overwrite)
         target = os.path.realpath(dst_path)  # a link stays one
         with _replacing(target) as unfinished:
-            return host_copy(src_path, unfinished, overwrite=True)
+            return original_copy(src_path, unfinished, overwrite=True)
 
     def torch_persistent_save(obj: Any, filename: str, async_write: bool = False) -> None:
         if async_write or not PathManager.supports_rename(filename):
-            host_save(obj, filename, async_write=async_write)
+            original_save(obj, filename, async_write=async_write)
             return
         with _replacing(filename) as unfinished:
             _write(obj, unfinished)
@@ -111,4 +111,6 @@ def _write(obj: Any, path: str) -> None:
             time.sleep(pause)
 
 
-MEND = Mend("saving", probe, mend, "a full disk could cost the last checkpoint; none is replaced before it is whole")
+PATCH = Patch(
+    "saving", is_needed, apply, "a full disk could cost the last checkpoint; none is replaced before it is whole"
+)

@@ -10,7 +10,7 @@ import torch
 from fairseq.trainer import Trainer
 
 import tiny_training
-from fairseq_luna.host import torchrun
+from fairseq_luna.compat import torchrun
 
 ENVIRONMENT = {"MASTER_ADDR": "localhost", "MASTER_PORT": "29511", "WORLD_SIZE": "2", "RANK": "1"}
 
