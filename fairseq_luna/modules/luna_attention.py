@@ -80,12 +80,12 @@ class LunaAttention(GenerationState):
     ) -> tuple[Tensor, Tensor | None, Tensor | None]:
         """Attend from ``query`` to ``context`` through the packed slots.
 
-        With ``incremental_state`` the context is packed at the first step and kept; later steps need neither
-        ``packed`` nor ``context``.
+        With ``incremental_state`` the context is packed whenever ``packed`` is given, and the result is kept for the
+        steps without it.
 
         Args:
             query: X, ``(T, B, C)``.
-            packed: P, ``(L, B, C)``.
+            packed: P, ``(L, B, C)``; None in generation if the state has all that is needed.
             context: C, ``(S, B, C)``; X itself for self-attention.
             context_padding_mask: ``(B, S)`` bool, True = padding.
             packed_padding_mask: ``(B, L)`` bool, True = padding: a slot that is not read.
@@ -93,17 +93,18 @@ class LunaAttention(GenerationState):
             need_weights: also return how much each query reads of each context step.
 
         Returns:
-            ``out_proj(Y_X) (T, B, C)``; ``Y_P (L, B, C)``, or None from the second step of generation on; and
-            the weights ``(H, B, T, S)``, unpack weights times the pack weights averaged over their heads, or
-            None.
+            ``out_proj(Y_X) (T, B, C)``; ``Y_P (L, B, C)``, or None if ``packed`` is; and the weights ``(H, B, T, S)``,
+            unpack weights times the mean of the pack weights over their heads, or None.
         """
         if self.convolution is not None:
             assert context is query, "a convolution is for self-attention"
             query = context = self.convolution.centred(query, padding_mask=context_padding_mask)
-        state = self.load_state(incremental_state)
         packed_context = None
-        if state is None:
-            assert packed is not None and context is not None, "the first step needs the packed slots and the context"
+        if packed is None:
+            state = self.load_state(incremental_state)
+            assert state is not None, "the first step needs the packed slots and the context"
+        else:
+            assert context is not None
             packed_context, pack_weights = self.pack(packed, context, context_padding_mask, need_weights)
             state = self.project_packed(packed_context)
             if pack_weights is not None:
@@ -112,6 +113,10 @@ class LunaAttention(GenerationState):
                 self.save_state(incremental_state, state)
         out, weights = self.unpack(query, state, packed_padding_mask, need_weights)
         return out, packed_context, weights
+
+    def keeps_pack_weights(self, incremental_state: IncrementalState | None) -> bool:
+        """Whether the state has the pack weights, which steps without ``packed`` need to return weights."""
+        return "pack_weights" in (self.load_state(incremental_state) or {})
 
     def pack(
         self, packed: Tensor, context: Tensor, padding_mask: Tensor | None, need_weights: bool

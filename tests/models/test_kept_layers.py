@@ -5,7 +5,7 @@ from argparse import Namespace
 import pytest
 import torch
 
-from fairseq_luna.models.kept_layers import keep_layers
+from fairseq_luna.models.transformer.checkpoint import keep_layers
 from support import as_prefix, build_model, sentences
 
 FAMILIES = ("luna", "fastformer", "block")

@@ -9,8 +9,8 @@ from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 from omegaconf import II
 
 from ...usage_error import UsageError
-from ..checks import check_heads, check_positions, check_positive, check_rates
-from ..flat_config import OptionalInt, nested_config, option
+from ..transformer.checks import check_heads, check_positions, check_positive, check_rates
+from ..transformer.config import OptionalInt, nested_config, option
 
 ACTIVATIONS = ChoiceEnum(utils.get_available_activation_fns())
 

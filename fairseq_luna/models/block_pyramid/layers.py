@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from ...modules.block_pyramid import WithinBlockAttention
 from ...ops.block_pyramid import block_means, cut_to_shrink
 from ...ops.dtypes import accumulation_dtype
-from ..residual_layer import ResidualLayer
+from ..transformer.layers import ResidualLayer
 from .config import depth
 
 
@@ -38,8 +38,8 @@ class PyramidLayer(ResidualLayer):
         """
         blocks = cut_to_shrink(padding_mask, self.block_size)
         residual = x
-        x = self.self_attn(self.before(x, self.self_attn_layer_norm), blocks=blocks)
-        x = self.feed_forward(self.after(x, residual, self.self_attn_layer_norm))
+        x = self.self_attn(self.prenorm(x, self.self_attn_layer_norm), blocks=blocks)
+        x = self.feed_forward(self.add_and_norm(x, residual, self.self_attn_layer_norm))
         return block_means(x, blocks)
 
 

@@ -1,20 +1,20 @@
-"""Luna's decoder: fairseq's transformer decoder, carrying on the encoder's packed sequence."""
+"""Luna's decoder: fairseq's transformer decoder, which continues the encoder's packed sequence."""
 
 from typing import Any
 
-from fairseq.models.transformer import TransformerDecoderBase
 from torch import Tensor, nn
 
 from ...modules.generation_state import IncrementalState
+from ...modules.word_dropout import WordDropout
 from ...usage_error import UsageError
-from ..word_dropout import WordDropout
-from ..wrapping import wrap_layer
+from ..transformer.decoder import NO_LAYER, CausalDecoder
+from ..transformer.layers import wrap_layer
 from .encoder import EncoderOut
 from .layers import LunaDecoderLayer
 
 
-class LunaDecoder(TransformerDecoderBase):
-    """Predicts the target token by token; its generation state does not grow with their number.
+class LunaDecoder(CausalDecoder):
+    """Predicts the target token by token, with a generation state of constant size.
 
     Args:
         cfg: the nested config of :func:`.config.luna_config`.
@@ -34,15 +34,11 @@ class LunaDecoder(TransformerDecoderBase):
         self.layers_built = 0
         super().__init__(cfg, dictionary, embed_tokens, no_encoder_attn, output_projection)
         self.word_dropout = WordDropout(cfg.word_dropout)
-        self.need_attn = False
 
     def build_decoder_layer(self, cfg: Any, no_encoder_attn: bool = False) -> nn.Module:
         self.layers_built += 1
-        return wrap_layer(LunaDecoderLayer(cfg, last=self.layers_built == cfg.decoder.layers), cfg)
-
-    def make_generation_fast_(self, *, need_attn: Any = False, **kwargs: Any) -> None:
-        """Called by fairseq-generate: ``need_attn`` is what --print-alignment was given, False if it was not."""
-        self.need_attn = bool(need_attn)
+        last = self.layers_built == cfg.decoder.layers
+        return wrap_layer(LunaDecoderLayer(cfg, last=last, no_encoder_attn=no_encoder_attn), cfg)
 
     def extract_features_scriptable(
         self,
@@ -53,35 +49,32 @@ class LunaDecoder(TransformerDecoderBase):
         alignment_layer: int | None = None,
         alignment_heads: int | None = None,
     ) -> tuple[Tensor, dict[str, list[Tensor | None]]]:
-        """The decoder without its output layer.
-
-        Attention to the source is quadratic to write down, so it is returned only where somebody asks for it: with
-        fairseq-generate's --print-alignment, or for an explicit ``alignment_layer``.
+        """The decoder without its output projection.
 
         Args:
-            prev_output_tokens: ``(B, T)``; with ``incremental_state`` only the last of them is read.
+            prev_output_tokens: ``(B, T)``; with ``incremental_state`` only the last token is read.
             encoder_out: from :class:`.encoder.LunaEncoder`.
             incremental_state: fairseq's generation state.
-            full_context_alignment: refused; a causal attention cannot look ahead.
-            alignment_layer: whose attention to return; None = the last.
-            alignment_heads: average over the first so many heads; None = all.
+            full_context_alignment: not supported.
+            alignment_layer: the layer whose attention is returned; None: the last with --print-alignment, else none.
+            alignment_heads: average over the first heads only; None: over all.
 
         Returns:
             ``(B, T, C)``, and a dictionary of ``attn``, the attention ``(B, T, S)`` or None, and
             ``inner_states``, the input and output of each layer ``(T, B, C)``.
+
+        Raises:
+            UsageError: for ``full_context_alignment``, or without ``encoder_out``.
         """
-        if full_context_alignment:
-            raise UsageError("full_context_alignment: Luna's decoder is causal by construction; leave it out")
+        aligned = self.aligned_layer(alignment_layer, full_context_alignment)
         if encoder_out is None:
-            raise UsageError("Luna's decoder reads the encoder's packed sequence: encoder_out is needed")
-        aligned = None
-        if self.need_attn or alignment_layer is not None:
-            aligned = self.num_layers - 1 if alignment_layer is None else alignment_layer
+            raise UsageError("encoder_out is needed: Luna's decoder reads the encoder's packed sequence")
 
         x, padding_mask = self.embed(prev_output_tokens, incremental_state)
-        # From the second step of generation on, every layer has what it needs of the packed sequence.
-        first_step = self.layers[0].self_attn.load_state(incremental_state) is None
-        packed = encoder_out["packed_out"][0] if first_step else None
+        needs_packed = self.layers[0].needs_packed(incremental_state, need_weights=False) or (
+            aligned != NO_LAYER and self.layers[aligned].needs_packed(incremental_state, need_weights=True)
+        )
+        packed = encoder_out["packed_out"][0] if needs_packed else None
         encoder_mask, packed_mask = self.source_masks(encoder_out)
 
         attn: Tensor | None = None
@@ -110,7 +103,7 @@ class LunaDecoder(TransformerDecoderBase):
     def embed(
         self, prev_output_tokens: Tensor, incremental_state: IncrementalState | None
     ) -> tuple[Tensor, Tensor | None]:
-        """The first layer's input ``(T, B, C)``, the newest step alone in generation, and its padding or None."""
+        """The first layer's input ``(T, B, C)``, in generation only the newest step, and its padding mask or None."""
         positions = None
         if self.embed_positions is not None:
             positions = self.embed_positions(prev_output_tokens, incremental_state=incremental_state)
@@ -131,7 +124,7 @@ class LunaDecoder(TransformerDecoderBase):
 
     @staticmethod
     def source_masks(encoder_out: EncoderOut) -> tuple[Tensor | None, Tensor | None]:
-        """The padding of the source ``(B, S)`` and of the packed slots ``(B, L)``, each None if there is none."""
+        """The padding masks of the source ``(B, S)`` and of the packed slots ``(B, L)``, None without padding."""
         encoder_mask = encoder_out["encoder_padding_mask"]
         packed_mask = encoder_out["packed_padding_mask"]
         return (

@@ -7,8 +7,8 @@ from fairseq.models.transformer import TransformerEncoderBase
 from fairseq.modules import LayerNorm, SinusoidalPositionalEmbedding
 from torch import Tensor, nn
 
-from ..word_dropout import WordDropout
-from ..wrapping import wrap_layer
+from ...modules.word_dropout import WordDropout
+from ..transformer.layers import wrap_layer
 from .layers import LunaEncoderLayer
 
 EncoderOut = dict[str, list[Tensor]]

@@ -1,18 +1,17 @@
-"""Luna's encoder and decoder layer: each carries the pair of a sequence x and its packed sequence p."""
+"""Luna's encoder and decoder layer: each takes and returns a sequence x and a packed sequence p."""
 
 from typing import Any
 
-from fairseq.modules import LayerNorm, MultiheadAttention
+from fairseq.modules import LayerNorm
 from torch import Tensor
 
 from ...modules import LunaAttention, LunaCausalAttention
 from ...modules.generation_state import IncrementalState
-from ..residual_layer import ResidualLayer
-from ..source_attention import attend_to_source, source_attention
+from ..transformer.layers import DecoderLayer, ResidualLayer, source_attention
 
 
 def luna_attention(cfg: Any, side: Any, *, kernel_size: int = 0) -> LunaAttention:
-    """The bidirectional attention of one side, by its flags, with a convolution where ``kernel_size`` is not 0."""
+    """The bidirectional attention with the flags of one side; with a convolution unless ``kernel_size`` is 0."""
     return LunaAttention(
         embed_dim=side.embed_dim,
         num_heads=side.attention_heads,
@@ -26,7 +25,7 @@ def luna_attention(cfg: Any, side: Any, *, kernel_size: int = 0) -> LunaAttentio
 
 
 class LunaEncoderLayer(ResidualLayer):
-    """Luna attention over x, read through and written back to p; then the feed-forward network, of x alone."""
+    """Luna attention of x to itself through p, which also updates p; then the feed-forward network of x."""
 
     def __init__(self, cfg: Any) -> None:
         super().__init__(cfg, cfg.encoder)
@@ -37,7 +36,7 @@ class LunaEncoderLayer(ResidualLayer):
     def forward(
         self, x: Tensor, packed: Tensor, padding_mask: Tensor | None, packed_padding_mask: Tensor | None
     ) -> tuple[Tensor, Tensor]:
-        """One layer further.
+        """Apply the layer.
 
         Args:
             x: ``(T, B, C)``.
@@ -49,26 +48,27 @@ class LunaEncoderLayer(ResidualLayer):
             x and p of the same shapes.
         """
         residual, packed_residual = x, packed
-        x = self.before(x, self.self_attn_layer_norm)
-        packed = self.before(packed, self.self_attn_packed_layer_norm)
+        x = self.prenorm(x, self.self_attn_layer_norm)
+        packed = self.prenorm(packed, self.self_attn_packed_layer_norm)
         x, packed_context, _ = self.self_attn(
             x, packed, x, context_padding_mask=padding_mask, packed_padding_mask=packed_padding_mask
         )
-        x = self.after(x, residual, self.self_attn_layer_norm)
-        packed = self.after(packed_context, packed_residual, self.self_attn_packed_layer_norm)
+        x = self.add_and_norm(x, residual, self.self_attn_layer_norm)
+        packed = self.add_and_norm(packed_context, packed_residual, self.self_attn_packed_layer_norm)
         return self.feed_forward(x), packed
 
 
-class LunaDecoderLayer(ResidualLayer):
-    """Causal Luna attention over x, Luna's or fairseq's over the encoder's output, the feed-forward network.
+class LunaDecoderLayer(DecoderLayer):
+    """Causal Luna attention over x, Luna's or fairseq's attention to the source, then the feed-forward network.
 
     Args:
         cfg: the nested config.
-        last: the top layer, whose packed sequence nobody reads: it has no norm for it.
+        last: the last layer, whose packed sequence is not read: it has no norm for it.
+        no_encoder_attn: leave out the attention to the source; the causal attention still reads its packed sequence.
     """
 
-    def __init__(self, cfg: Any, *, last: bool) -> None:
-        super().__init__(cfg, cfg.decoder)
+    def __init__(self, cfg: Any, *, last: bool, no_encoder_attn: bool) -> None:
+        super().__init__(cfg)
         self.cross_self_attention: bool = cfg.cross_self_attention
         self.self_attn = LunaCausalAttention(
             embed_dim=self.embed_dim,
@@ -81,14 +81,27 @@ class LunaDecoderLayer(ResidualLayer):
             qn_block_size=cfg.quant_noise.pq_block_size,
         )
         self.self_attn_layer_norm = LayerNorm(self.embed_dim, export=cfg.export)
-        self.encoder_attn: LunaAttention | MultiheadAttention | None = None
+        self.encoder_attn = None
         self.encoder_attn_packed_layer_norm = None
-        if not cfg.no_cross_attention:
+        if not no_encoder_attn:
             packs = str(cfg.luna_source_attention) == "packed"
             self.encoder_attn = luna_attention(cfg, cfg.decoder) if packs else source_attention(cfg)
             self.encoder_attn_layer_norm = LayerNorm(self.embed_dim, export=cfg.export)
             if packs and (self.normalize_before or not last):
                 self.encoder_attn_packed_layer_norm = LayerNorm(self.embed_dim, export=cfg.export)
+
+    def needs_packed(self, incremental_state: IncrementalState | None, *, need_weights: bool) -> bool:
+        """Whether this step needs the packed sequence, because the generation state does not hold what is read of it.
+
+        That is the first step, and the first one that returns the attention to the source.
+        """
+        if self.self_attn.load_state(incremental_state) is None:
+            return True
+        return (
+            need_weights
+            and isinstance(self.encoder_attn, LunaAttention)
+            and not self.encoder_attn.keeps_pack_weights(incremental_state)
+        )
 
     def forward(
         self,
@@ -102,11 +115,11 @@ class LunaDecoderLayer(ResidualLayer):
         incremental_state: IncrementalState | None = None,
         need_weights: bool = False,
     ) -> tuple[Tensor, Tensor | None, Tensor | None]:
-        """One layer further.
+        """Apply the layer.
 
         Args:
-            x: ``(T, B, C)``; only the newest steps in generation.
-            packed: ``(L, B, C)``, or None from the second step of generation on.
+            x: ``(T, B, C)``; in generation only the newest steps.
+            packed: ``(L, B, C)``, or None in generation if the state holds all that is read of it.
             encoder_out: ``(S, B, C)``.
             encoder_padding_mask: ``(B, S)`` bool, True = padding.
             packed_padding_mask: ``(B, L)`` bool, True = padding.
@@ -119,7 +132,7 @@ class LunaDecoderLayer(ResidualLayer):
         """
         residual = x
         x, _ = self.self_attn(
-            self.before(x, self.self_attn_layer_norm),
+            self.prenorm(x, self.self_attn_layer_norm),
             packed,
             padding_mask=padding_mask,
             packed_padding_mask=packed_padding_mask,
@@ -127,31 +140,19 @@ class LunaDecoderLayer(ResidualLayer):
             memory_padding_mask=encoder_padding_mask if self.cross_self_attention else None,
             incremental_state=incremental_state,
         )
-        x = self.after(x, residual, self.self_attn_layer_norm)
+        x = self.add_and_norm(x, residual, self.self_attn_layer_norm)
         weights = None
-        if isinstance(self.encoder_attn, MultiheadAttention):
-            x, weights = attend_to_source(
-                self,
-                self.encoder_attn,
-                self.encoder_attn_layer_norm,
-                x,
-                encoder_out,
-                encoder_padding_mask=encoder_padding_mask,
-                incremental_state=incremental_state,
-                need_weights=need_weights,
-                need_head_weights=need_weights,
+        source: dict[str, Any] = {
+            "encoder_padding_mask": encoder_padding_mask,
+            "incremental_state": incremental_state,
+            "need_weights": need_weights,
+        }
+        if isinstance(self.encoder_attn, LunaAttention):
+            x, packed, weights = self.read_packed_source(
+                self.encoder_attn, x, packed, encoder_out, packed_padding_mask=packed_padding_mask, **source
             )
         elif self.encoder_attn is not None:
-            x, packed, weights = self.read_packed_source(
-                self.encoder_attn,
-                x,
-                packed,
-                encoder_out,
-                encoder_padding_mask=encoder_padding_mask,
-                packed_padding_mask=packed_padding_mask,
-                incremental_state=incremental_state,
-                need_weights=need_weights,
-            )
+            x, weights = self.attend_to_source(x, encoder_out, **source)
         return self.feed_forward(x), packed, weights
 
     def read_packed_source(
@@ -166,12 +167,12 @@ class LunaDecoderLayer(ResidualLayer):
         incremental_state: IncrementalState | None,
         need_weights: bool,
     ) -> tuple[Tensor, Tensor | None, Tensor | None]:
-        """The sub-layer that reads the source through p, and writes p: arguments and results as ``forward``'s."""
+        """The sub-layer that reads the source through p and writes p: arguments and results as in ``forward``."""
         residual, packed_residual = x, packed
         if packed is not None and self.encoder_attn_packed_layer_norm is not None:
-            packed = self.before(packed, self.encoder_attn_packed_layer_norm)
+            packed = self.prenorm(packed, self.encoder_attn_packed_layer_norm)
         x, packed, weights = attention(
-            self.before(x, self.encoder_attn_layer_norm),
+            self.prenorm(x, self.encoder_attn_layer_norm),
             packed,
             encoder_out,
             context_padding_mask=encoder_padding_mask,
@@ -179,7 +180,7 @@ class LunaDecoderLayer(ResidualLayer):
             incremental_state=incremental_state,
             need_weights=need_weights,
         )
-        x = self.after(x, residual, self.encoder_attn_layer_norm)
+        x = self.add_and_norm(x, residual, self.encoder_attn_layer_norm)
         if packed is not None and packed_residual is not None:
-            packed = self.after(packed, packed_residual, self.encoder_attn_packed_layer_norm)
+            packed = self.add_and_norm(packed, packed_residual, self.encoder_attn_packed_layer_norm)
         return x, packed, weights

@@ -1,22 +1,39 @@
-"""The Luna encoder-decoder, registered with fairseq as ``luna``."""
+"""The Luna encoder-decoder, registered with fairseq as ``luna``, and its named architectures."""
 
 from typing import Any
 
 from fairseq.models import register_model
 from torch import Tensor, nn
 
-from ..flat_model import FlatConfigModel
+from ..transformer.architectures import SIZES, Settings, register_architectures
+from ..transformer.model import FlatConfigModel
 from .checkpoint_names import drop_last_packed_norm, match_position_buffers, translate
 from .config import LunaConfig, luna_config
 from .decoder import LunaDecoder
 from .encoder import LunaEncoder
+
+UNTIED: Settings = {"untie_luna_kv": True}
+
+# "luna" itself is the paper's base size with tied keys and values and 32 packed slots.
+ARCHITECTURES: dict[str, Settings] = {
+    "luna_base": SIZES["base"],
+    "luna_base_tied": SIZES["base"],
+    "luna_base_untied": UNTIED,
+    "luna_16": {"projection_length": 16},
+    "luna_16_untied": {"projection_length": 16, **UNTIED},
+    "luna_32": {"projection_length": 32},
+    "luna_32_untied": {"projection_length": 32, **UNTIED},
+    "luna_big": SIZES["big"],
+    "luna_iwslt_de_en": SIZES["iwslt_de_en"],
+    "luna_tiny": {**SIZES["tiny"], "projection_length": 16},
+}
 
 
 @register_model("luna", dataclass=LunaConfig)
 class LunaModel(FlatConfigModel):
     """Luna (arXiv 2106.01540): fairseq's transformer with attention linear in the length.
 
-    Every flag of fairseq's transformer keeps its meaning or is refused; :mod:`.config` adds Luna's own.
+    Flags of fairseq's transformer keep their meaning or are refused; :mod:`.config` adds Luna's own.
     """
 
     @staticmethod
@@ -32,9 +49,12 @@ class LunaModel(FlatConfigModel):
         return LunaDecoder(cfg, tgt_dict, embed_tokens, no_encoder_attn=cfg.no_cross_attention)
 
     def upgrade_state_dict_named(self, state_dict: dict[str, Tensor], name: str) -> None:
-        """Make a checkpoint of the authors' code, or of another fairseq, one of this model's."""
+        """Convert a checkpoint of the authors' code, or of another fairseq version, in place."""
         translate(state_dict)
         if not self.cfg.decoder.normalize_before:
             drop_last_packed_norm(state_dict, self.decoder.num_layers - 1)
         super().upgrade_state_dict_named(state_dict, name)
         match_position_buffers(state_dict, self.state_dict())
+
+
+register_architectures("luna", ARCHITECTURES)

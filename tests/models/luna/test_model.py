@@ -4,7 +4,7 @@ import pytest
 import torch
 from fairseq.modules import MultiheadAttention
 
-from fairseq_luna.models.word_dropout import WordDropout
+from fairseq_luna.modules.word_dropout import WordDropout
 from support import PAD, as_prefix, build_luna, sentences
 
 CLOSE = {"rtol": 1e-4, "atol": 1e-5}

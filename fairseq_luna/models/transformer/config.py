@@ -1,8 +1,8 @@
 """A flat config made from fairseq's nested TransformerConfig.
 
-fairseq cannot take a nested model config from the command line: one version stops with an override error, the
-other ignores ``--encoder-layers`` and its like. A flat one works from argparse and from hydra alike; the model
-builds the nested one from it.
+A nested model config cannot be set from fairseq's command line: one version stops with an override error, the other
+ignores ``--encoder-layers`` and similar flags. A flat one works with argparse and with hydra; the model builds the
+nested one from it.
 """
 
 import dataclasses
@@ -18,9 +18,11 @@ from fairseq.models.transformer.transformer_config import (
     TransformerConfig,
 )
 
+from .checks import REFUSED, check_rates, check_refused, check_sizes
+
 PARTS = {"encoder": EncDecBaseConfig, "decoder": DecoderConfig, "quant_noise": QuantNoiseConfig}
 
-# Sizes that are taken from another field when they are not given; in this order.
+# Sizes that default to another field, resolved in this order.
 FOLLOWS = {
     "decoder_embed_dim": "encoder_embed_dim",
     "decoder_ffn_embed_dim": "encoder_ffn_embed_dim",
@@ -28,7 +30,7 @@ FOLLOWS = {
     "decoder_output_dim": "decoder_embed_dim",
 }
 
-# fairseq's parser knows an optional type by this spelling alone.
+# fairseq's parser recognises optional types only in this spelling.
 OptionalInt = Optional[int]  # noqa: UP045
 OptionalStr = Optional[str]  # noqa: UP045
 
@@ -40,10 +42,10 @@ def option(annotation: Any, default: Any, text: str) -> tuple[Any, Any]:
     return annotation, dataclasses.field(default=default, metadata={"help": text})
 
 
-def flat_config(name: str, extra: Mapping[str, tuple[Any, Any]], follows: Mapping[str, str]) -> type:
-    """A FairseqDataclass called ``name`` with every field of TransformerConfig, flat, and those of ``extra``.
+def flat_config(name: str, extra: Mapping[str, tuple[Any, Any]], follows: Mapping[str, str] = FOLLOWS) -> type:
+    """Make a FairseqDataclass called ``name`` with all fields of TransformerConfig, flat, and those of ``extra``.
 
-    ``follows`` names fields that are None unless given and then equal another one; see :func:`nested_config`.
+    ``follows`` maps fields that default to None to the field whose value they then take; see :func:`nested_config`.
     """
     fields = {spec[0]: spec for spec in _transformer_fields()}
     fields.update({key: (key, annotation, spec) for key, (annotation, spec) in extra.items()})
@@ -53,13 +55,13 @@ def flat_config(name: str, extra: Mapping[str, tuple[Any, Any]], follows: Mappin
     return dataclasses.make_dataclass(name, list(fields.values()), bases=(FairseqDataclass,))
 
 
-def nested_config(flat: type, cfg: Any, follows: Mapping[str, str]) -> Any:
-    """The TransformerConfig of a flat config, every size filled in.
+def nested_config(flat: type, cfg: Any, follows: Mapping[str, str] = FOLLOWS) -> Any:
+    """Build the TransformerConfig of a flat config, with all sizes filled in.
 
     Args:
-        flat: the dataclass that :func:`flat_config` made.
-        cfg: one of them, or a namespace or DictConfig with its fields. A field that it lacks gets its default, so
-            that a checkpoint written before a flag existed can be built.
+        flat: the dataclass from :func:`flat_config`.
+        cfg: an instance of it, or a namespace or DictConfig with its fields. A missing field gets its default, so that
+            checkpoints written before a flag existed can be loaded.
         follows: as given to :func:`flat_config`.
     """
     values = vars(flat())
@@ -70,6 +72,31 @@ def nested_config(flat: type, cfg: Any, follows: Mapping[str, str]) -> Any:
         if values[key] is None:
             values[key] = values[source]
     return TransformerConfig.from_namespace(Namespace(**values))
+
+
+def checked_config(
+    flat: type,
+    cfg: Any,
+    *,
+    follows: Mapping[str, str] = FOLLOWS,
+    refused: Mapping[str, tuple[Any, str]] = REFUSED,
+    rates: tuple[str, ...] = (),
+) -> Any:
+    """The nested config of :func:`nested_config`, checked for what no encoder-decoder of this package can use.
+
+    Args:
+        flat, cfg, follows: see :func:`nested_config`.
+        refused: unsupported options; see :data:`.checks.REFUSED`.
+        rates: further fields that hold a probability.
+
+    Raises:
+        UsageError: names the flag, its value and what to do.
+    """
+    nested = nested_config(flat, cfg, follows)
+    check_refused(nested, refused)
+    check_sizes(nested)
+    check_rates(nested, *rates)
+    return nested
 
 
 def _transformer_fields() -> list[FieldSpec]:
@@ -86,6 +113,6 @@ def _transformer_fields() -> list[FieldSpec]:
 
 
 def _copy(field: Any, name: str) -> FieldSpec:
-    # Declared a list of int, but read as "0,2,4" wherever fairseq uses it.
+    # fairseq declares a list of int and reads a string such as "0,2,4".
     annotation = OptionalStr if name.endswith("_layers_to_keep") else field.type
     return name, annotation, dataclasses.field(default=field.default, metadata=dict(field.metadata))

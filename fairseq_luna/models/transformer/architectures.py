@@ -1,4 +1,4 @@
-"""Named architectures: each sets only what differs from its model's defaults; the command line overrides it."""
+"""Named architectures: each sets what differs from its model's defaults, and the command line overrides it."""
 
 from argparse import Namespace
 from collections.abc import Callable, Mapping
@@ -8,8 +8,7 @@ from fairseq.models import register_model_architecture
 
 Settings = dict[str, Any]
 
-# Sizes that every family has, by the names that fairseq's transformer has for them. Base is what the models' own
-# defaults are: 6+6 layers, 512/2048, 8 heads.
+# The sizes of every family, named as in fairseq's transformer. Base is the default: 6+6 layers, 512/2048, 8 heads.
 SIZES: dict[str, Settings] = {
     "base": {},
     "big": {
@@ -36,17 +35,17 @@ SIZES: dict[str, Settings] = {
 
 
 def register_architectures(model: str, architectures: Mapping[str, Settings]) -> None:
-    """Register each name of ``architectures`` for ``--arch``, as ``model`` with its settings."""
+    """Register each name in ``architectures`` for ``--arch``, as the registered ``model`` with these settings."""
     for name, settings in architectures.items():
-        register_model_architecture(model, name)(filling_in(settings))
+        register_model_architecture(model, name)(with_defaults(settings))
 
 
-def filling_in(settings: Settings) -> Callable[[Namespace], None]:
-    """What fairseq calls to set ``settings`` where the command line is silent."""
+def with_defaults(settings: Settings) -> Callable[[Namespace], None]:
+    """Return the function that fairseq calls to set ``settings`` that the command line does not give."""
 
-    def fill_in(args: Namespace) -> None:
+    def set_defaults(args: Namespace) -> None:
         for name, value in settings.items():
             if not hasattr(args, name):
                 setattr(args, name, value)
 
-    return fill_in
+    return set_defaults

@@ -1,0 +1,75 @@
+"""Block attention: attention inside blocks of a sentence, and between the blocks."""
+
+from typing import Any
+
+from fairseq.dataclass import ChoiceEnum
+from fairseq.models import register_model
+from torch import nn
+
+from ..modules import BlockAttention, BlockCausalAttention
+from ..usage_error import UsageError
+from .transformer.architectures import SIZES, register_architectures
+from .transformer.checks import check_positive
+from .transformer.config import checked_config, flat_config, option
+from .transformer.model import SelfAttentionModel
+
+OPTIONS = {
+    "num_blocks": option(int, 0, "number of blocks of a source sentence; 0: the optimum, (n^2 / 2)^(1/3)"),
+    "random_blocks": option(bool, False, "in training, draw random block sizes in each layer at each step"),
+    "share_block_levels": option(bool, False, "share projections between the attentions inside and between blocks"),
+    "share_block_layers": option(bool, False, "share the self-attention's parameters between layers of a side"),
+    "unordered_blocks": option(
+        ChoiceEnum(["none", "mean", "sum"]),
+        "none",
+        "replace attention inside a block by the mean or sum of its values",
+    ),
+    "block_kernel_size": option(
+        int, 0, "kernel size of a convolution before the self-attention, an odd number; 0: no convolution"
+    ),
+    "decoder_block_size": option(int, 8, "number of tokens in a block of the decoder"),
+}
+
+BlockConfig = flat_config("BlockConfig", OPTIONS)
+
+
+@register_model("block", dataclass=BlockConfig)
+class BlockModel(SelfAttentionModel):
+    """Block attention in encoder and decoder."""
+
+    @classmethod
+    def nested_config(cls, cfg: Any) -> Any:
+        nested = checked_config(BlockConfig, cfg, refused=cls.refused)
+        if nested.num_blocks < 0:
+            raise UsageError(f"--num-blocks {nested.num_blocks}: must be 1 or more, or 0 for the optimum")
+        check_positive(nested, "decoder.block_size")
+        return nested
+
+    @staticmethod
+    def shares_layers(cfg: Any) -> bool:
+        return cfg.share_block_layers
+
+    @staticmethod
+    def encoder_self_attention(cfg: Any) -> nn.Module:
+        options = attention_options(cfg, cfg.encoder)
+        return BlockAttention(num_blocks=cfg.num_blocks, random_blocks=cfg.random_blocks, **options)
+
+    @staticmethod
+    def decoder_self_attention(cfg: Any) -> nn.Module:
+        return BlockCausalAttention(block_size=cfg.decoder.block_size, **attention_options(cfg, cfg.decoder))
+
+
+def attention_options(cfg: Any, side: Any) -> dict[str, Any]:
+    """Constructor arguments of both sides' self-attention."""
+    return {
+        "embed_dim": side.embed_dim,
+        "num_heads": side.attention_heads,
+        "share_levels": cfg.share_block_levels,
+        "unordered": str(cfg.unordered_blocks),
+        "kernel_size": cfg.block_kernel_size,
+        "dropout": cfg.attention_dropout,
+        "q_noise": cfg.quant_noise.pq,
+        "qn_block_size": cfg.quant_noise.pq_block_size,
+    }
+
+
+register_architectures("block", {f"block_{name}": settings for name, settings in SIZES.items()})

@@ -1,0 +1,69 @@
+"""Fastformer: additive attention through one global query and one global key (arXiv 2108.09084)."""
+
+from typing import Any
+
+from fairseq.dataclass import ChoiceEnum
+from fairseq.models import register_model
+from torch import nn
+
+from ..modules import FastformerAttention, FastformerCausalAttention
+from .transformer.architectures import SIZES, register_architectures
+from .transformer.config import checked_config, flat_config, option
+from .transformer.model import SelfAttentionModel
+
+OPTIONS = {
+    "fastformer_combine": option(
+        ChoiceEnum(["product", "sum", "concat"]), "product", "how a global vector and a position's vector are combined"
+    ),
+    "fastformer_residual": option(
+        ChoiceEnum(["query", "global-query"]), "query", "what is added at the end: the position's or the global query"
+    ),
+    "fastformer_share": option(
+        ChoiceEnum(["none", "query-value", "query-key-value"]), "query-value", "projections that share parameters"
+    ),
+    "fastformer_kernel_size": option(
+        int, 0, "kernel size of a convolution before the self-attention, an odd number; 0: no convolution"
+    ),
+    "fastformer_share_layers": option(bool, False, "share the self-attention's parameters between layers of a side"),
+}
+
+FastformerConfig = flat_config("FastformerConfig", OPTIONS)
+
+
+@register_model("fastformer", dataclass=FastformerConfig)
+class FastformerModel(SelfAttentionModel):
+    """Fastformer in encoder and decoder."""
+
+    @classmethod
+    def nested_config(cls, cfg: Any) -> Any:
+        return checked_config(FastformerConfig, cfg, refused=cls.refused)
+
+    @staticmethod
+    def shares_layers(cfg: Any) -> bool:
+        return cfg.fastformer_share_layers
+
+    @staticmethod
+    def encoder_self_attention(cfg: Any) -> nn.Module:
+        return FastformerAttention(**attention_options(cfg, cfg.encoder))
+
+    @staticmethod
+    def decoder_self_attention(cfg: Any) -> nn.Module:
+        return FastformerCausalAttention(**attention_options(cfg, cfg.decoder))
+
+
+def attention_options(cfg: Any, side: Any) -> dict[str, Any]:
+    """Constructor arguments of one side's self-attention."""
+    return {
+        "embed_dim": side.embed_dim,
+        "num_heads": side.attention_heads,
+        "combine": str(cfg.fastformer_combine),
+        "residual": str(cfg.fastformer_residual),
+        "share": str(cfg.fastformer_share),
+        "kernel_size": cfg.fastformer_kernel_size,
+        "dropout": cfg.attention_dropout,
+        "q_noise": cfg.quant_noise.pq,
+        "qn_block_size": cfg.quant_noise.pq_block_size,
+    }
+
+
+register_architectures("fastformer", {f"fastformer_{name}": settings for name, settings in SIZES.items()})

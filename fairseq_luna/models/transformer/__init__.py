@@ -1,0 +1,1 @@
+"""What every family of encoder-decoders shares; a family adds its flags and its attention."""

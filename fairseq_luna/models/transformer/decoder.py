@@ -1,0 +1,80 @@
+"""fairseq's transformer decoder with another self-attention, which is causal without a mask."""
+
+from typing import Any
+
+from fairseq.models.transformer import TransformerDecoderBase
+from torch import Tensor, nn
+
+from ...modules.generation_state import IncrementalState
+from ...usage_error import UsageError
+from .layers import BuildAttention, SelfAttentionDecoderLayer, wrap_layer
+
+NO_LAYER = -1
+
+
+class CausalDecoder(TransformerDecoderBase):
+    """A decoder whose self-attention is causal by construction.
+
+    The attention to the source is quadratic to write down. It is returned only on request: with fairseq-generate's
+    --print-alignment, or for an explicit ``alignment_layer``.
+    """
+
+    need_attn = False
+
+    def make_generation_fast_(self, *, need_attn: Any = False, **kwargs: Any) -> None:
+        """Called by fairseq-generate; ``need_attn`` is the value of --print-alignment, False if it is not given."""
+        self.need_attn = bool(need_attn)
+
+    def buffered_future_mask(self, tensor: Tensor) -> None:
+        """No mask: it would be quadratic, and the self-attention is causal without it."""
+
+    def aligned_layer(self, alignment_layer: int | None, full_context_alignment: bool) -> int:
+        """The layer whose attention to the source is returned, or ``NO_LAYER``; UsageError for a full context."""
+        if full_context_alignment:
+            raise UsageError("full_context_alignment: this decoder is causal by construction; leave it out")
+        if alignment_layer is not None:
+            return alignment_layer
+        return self.num_layers - 1 if self.need_attn else NO_LAYER
+
+
+class SelfAttentionDecoder(CausalDecoder):
+    """A decoder of :class:`.layers.SelfAttentionDecoderLayer`.
+
+    Args:
+        cfg: the nested config.
+        dictionary: of the target.
+        embed_tokens: its embedding.
+        no_encoder_attn: build layers without attention to the encoder's output.
+        build_self_attention: called with ``cfg`` for each layer; returns its self-attention.
+    """
+
+    def __init__(
+        self,
+        cfg: Any,
+        dictionary: Any,
+        embed_tokens: nn.Embedding,
+        no_encoder_attn: bool = False,
+        *,
+        build_self_attention: BuildAttention,
+    ) -> None:
+        self.build_self_attention = build_self_attention
+        super().__init__(cfg, dictionary, embed_tokens, no_encoder_attn)
+
+    def build_decoder_layer(self, cfg: Any, no_encoder_attn: bool = False) -> nn.Module:
+        attention = self.build_self_attention(cfg)
+        return wrap_layer(SelfAttentionDecoderLayer(cfg, attention, no_encoder_attn=no_encoder_attn), cfg)
+
+    def extract_features_scriptable(
+        self,
+        prev_output_tokens: Tensor,
+        encoder_out: dict[str, list[Tensor]] | None,
+        incremental_state: IncrementalState | None = None,
+        full_context_alignment: bool = False,
+        alignment_layer: int | None = None,
+        alignment_heads: int | None = None,
+    ) -> tuple[Tensor, dict[str, list[Tensor | None]]]:
+        """See :class:`fairseq.models.transformer.TransformerDecoderBase` for arguments and results."""
+        aligned = self.aligned_layer(alignment_layer, full_context_alignment)
+        return super().extract_features_scriptable(
+            prev_output_tokens, encoder_out, incremental_state, False, aligned, alignment_heads
+        )

@@ -1,0 +1,28 @@
+"""fairseq's transformer encoder with another self-attention."""
+
+from typing import Any
+
+from fairseq.models.transformer import TransformerEncoderBase
+from torch import nn
+
+from .layers import BuildAttention, SelfAttentionEncoderLayer, wrap_layer
+
+
+class SelfAttentionEncoder(TransformerEncoderBase):
+    """An encoder of :class:`.layers.SelfAttentionEncoderLayer`.
+
+    Args:
+        cfg: the nested config.
+        dictionary: of the source.
+        embed_tokens: its embedding.
+        build_self_attention: called with ``cfg`` for each layer; returns its self-attention.
+    """
+
+    def __init__(
+        self, cfg: Any, dictionary: Any, embed_tokens: nn.Embedding, *, build_self_attention: BuildAttention
+    ) -> None:
+        self.build_self_attention = build_self_attention
+        super().__init__(cfg, dictionary, embed_tokens)
+
+    def build_encoder_layer(self, cfg: Any) -> nn.Module:
+        return wrap_layer(SelfAttentionEncoderLayer(cfg, self.build_self_attention(cfg)), cfg)

@@ -1,0 +1,115 @@
+"""An encoder-decoder that fairseq builds from a flat config."""
+
+from argparse import ArgumentParser
+from typing import Any, ClassVar
+
+from fairseq.models import BaseFairseqModel
+from fairseq.models.transformer import TransformerModelBase
+from torch import Tensor, nn
+
+from .checkpoint import keep_layers
+from .checks import REFUSED
+from .decoder import SelfAttentionDecoder
+from .encoder import SelfAttentionEncoder
+from .layers import BuildAttention
+
+
+class FlatConfigModel(TransformerModelBase):
+    """fairseq's transformer model, built from a flat config (see :mod:`.config`).
+
+    A subclass has a class or static method ``nested_config(cfg)``, which returns the checked nested config, and builds
+    its encoder and decoder.
+    """
+
+    @classmethod
+    def add_args(cls, parser: ArgumentParser) -> None:
+        # TransformerModelBase adds its nested config; BaseFairseqModel adds the flat one that was registered.
+        BaseFairseqModel.add_args.__func__(cls, parser)
+
+    @classmethod
+    def build_model(cls, cfg: Any, task: Any) -> "FlatConfigModel":
+        """Build the model from the flat config of the command line, of hydra or of a checkpoint."""
+        nested = cls.nested_config(cfg)
+        model = super().build_model(nested, task)
+        # --encoder-layers-to-keep reduces the number of layers, which the checkpoint must state.
+        cfg.encoder_layers, cfg.decoder_layers = nested.encoder.layers, nested.decoder.layers
+        return model
+
+    def load_state_dict(
+        self, state_dict: dict[str, Tensor], strict: bool = True, model_cfg: Any = None, args: Any = None
+    ) -> Any:
+        """As in fairseq, but with --encoder-layers-to-keep and --decoder-layers-to-keep each applied to its own side.
+
+        fairseq drops all layers of a side without the flag, and fails for a model that was trained with the flag. See
+        :meth:`fairseq.models.BaseFairseqModel.load_state_dict` for the arguments.
+        """
+        if model_cfg is None:
+            return super().load_state_dict(state_dict, strict, args=args)
+        for side in ("encoder", "decoder"):
+            name = f"{side}_layers_to_keep"
+            kept = getattr(model_cfg, name, None)
+            if kept:
+                state_dict = keep_layers(state_dict, side, [int(layer) for layer in kept.split(",")])
+                setattr(model_cfg, name, None)  # as fairseq does: the other layers are already removed
+        return super().load_state_dict(state_dict, strict, model_cfg)
+
+    def upgrade_state_dict_named(self, state_dict: dict[str, Tensor], name: str) -> None:
+        """As in fairseq, but without the output projection that it adds for shared embeddings.
+
+        A model with adaptive softmax has no such parameter, and none of its checkpoints could be loaded.
+        """
+        super().upgrade_state_dict_named(state_dict, name)
+        if self.decoder.adaptive_softmax is not None:
+            state_dict.pop(f"{name}.decoder.output_projection.weight".lstrip("."), None)
+
+
+class SharedChildren:
+    """Builds the self-attentions of a stack with ``build``; all get the child modules of the first.
+
+    The modules themselves differ, because each keeps its own generation state.
+    """
+
+    def __init__(self, build: BuildAttention) -> None:
+        self.build = build
+        self.first: nn.Module | None = None
+
+    def __call__(self, cfg: Any) -> nn.Module:
+        module = self.build(cfg)
+        if self.first is None:
+            self.first = module
+        for name, child in self.first.named_children():
+            setattr(module, name, child)
+        return module
+
+
+class SelfAttentionModel(FlatConfigModel):
+    """An encoder-decoder with other self-attentions than fairseq's transformer and fairseq's attention to the source.
+
+    A subclass builds the self-attention of one layer of each side from the nested config.
+    """
+
+    # These self-attentions cannot read the source too.
+    refused: ClassVar = {**REFUSED, "cross_self_attention": (False, "only luna supports it; leave it out")}
+
+    @staticmethod
+    def encoder_self_attention(cfg: Any) -> nn.Module:
+        raise NotImplementedError
+
+    @staticmethod
+    def decoder_self_attention(cfg: Any) -> nn.Module:
+        raise NotImplementedError
+
+    @staticmethod
+    def shares_layers(cfg: Any) -> bool:
+        """Whether all layers of a side have the same projections."""
+        return False
+
+    @classmethod
+    def build_encoder(cls, cfg: Any, src_dict: Any, embed_tokens: nn.Embedding) -> SelfAttentionEncoder:
+        build = SharedChildren(cls.encoder_self_attention) if cls.shares_layers(cfg) else cls.encoder_self_attention
+        return SelfAttentionEncoder(cfg, src_dict, embed_tokens, build_self_attention=build)
+
+    @classmethod
+    def build_decoder(cls, cfg: Any, tgt_dict: Any, embed_tokens: nn.Embedding) -> SelfAttentionDecoder:
+        build = SharedChildren(cls.decoder_self_attention) if cls.shares_layers(cfg) else cls.decoder_self_attention
+        return SelfAttentionDecoder(cfg, tgt_dict, embed_tokens, cfg.no_cross_attention, build_self_attention=build)
