@@ -20,8 +20,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from fairseq_luna.ops.block_attention import block_attention
 from fairseq_luna.ops.block_partition import cut_by_number
-from fairseq_luna.ops.fastformer_attention.fused import fastformer_attention
-from fairseq_luna.ops.fastformer_attention.maps import FastformerMaps
+from fairseq_luna.ops.fastformer_attention import FastformerMaps, fastformer_attention
 from fairseq_luna.ops.softmax_attention import softmax_attention
 
 SIZE, SLOTS = 64, 16
@@ -34,7 +33,7 @@ class Attention(NamedTuple):
 
 
 def full(x: Tensor) -> Tensor:
-    return softmax_attention(x, x, x)
+    return softmax_attention(x, x, x)[0]
 
 
 def block(x: Tensor) -> Tensor:
@@ -43,8 +42,8 @@ def block(x: Tensor) -> Tensor:
 
 
 def luna(x: Tensor) -> Tensor:
-    packed = softmax_attention(x[:, :, :SLOTS], x, x)
-    return softmax_attention(x, packed, packed)
+    packed, _ = softmax_attention(x[:, :, :SLOTS], x, x)
+    return softmax_attention(x, packed, packed)[0]
 
 
 def fastformer(x: Tensor) -> Tensor:

@@ -6,7 +6,7 @@ It is short and it is parallel, and it makes tensors of T x D x E numbers per he
 import torch
 from torch import Tensor
 
-from fairseq_luna.ops.luna_causal_attention.chunked import pack_weights, unpack_weights
+from fairseq_luna.ops.luna_causal_attention.shared import pack_weights, unpack_weights
 
 
 def prefix_attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""Attentions as ``nn.Module``: they own the projections and the generation state, and call the ops."""
+"""Attention modules: projections and incremental state around the functions of ``fairseq_luna.ops``."""
 
 from .block_attention import BlockAttention
 from .block_causal_attention import BlockCausalAttention

@@ -1,4 +1,4 @@
-"""Block attention for decoders: no token sees a later one, and generation keeps one summary for each closed block."""
+"""Causal block attention for decoders."""
 
 from typing import Any
 
@@ -7,24 +7,25 @@ from torch import Tensor
 from ..ops.block_attention import BlockState, block_attention_step, initial_state, unordered_block_attention_step
 from ..ops.block_partition import cut_by_size
 from ..usage_error import UsageError
-from .block_attention import TwoLevels, mask_of
+from .block_projections import BlockProjections, mask_of
+from .dropout import dropout_probability
 from .generation_state import GenerationState, IncrementalState, ModuleState
 from .short_convolution import convolved
 
 
-class BlockCausalAttention(GenerationState, TwoLevels):
+class BlockCausalAttention(GenerationState, BlockProjections):
     """Causal attention in two levels (``docs/design.md``, 3.5).
 
-    A token attends to its own block up to itself; its block reads the summaries of the blocks before it. The block
-    size is fixed, since generation does not know the length. A padded step is not seen and not counted, wherever it
-    stands.
+    A token attends to its own block up to itself, and its block to the summaries of the earlier blocks. The block size
+    is fixed, because generation does not know the length. Its state grows by one summary per complete block. Padded
+    steps are neither seen nor counted, at any position.
 
     Args:
-        block_size: tokens in a block.
-        options: those of :class:`.block_attention.TwoLevels`; "mean" or "sum" of unordered blocks run up to the token.
+        block_size: tokens per block.
+        options: those of :class:`.BlockProjections`; an unordered block's mean or sum is over the tokens up to each.
 
     Raises:
-        UsageError: if ``block_size`` is not positive, or :class:`.block_attention.TwoLevels` refuses an option.
+        UsageError: if ``block_size`` is not positive, or :class:`.BlockProjections` refuses an option.
     """
 
     def __init__(self, *, block_size: int = 8, **options: Any) -> None:
@@ -40,37 +41,37 @@ class BlockCausalAttention(GenerationState, TwoLevels):
         padding_mask: Tensor | None = None,
         incremental_state: IncrementalState | None = None,
     ) -> Tensor:
-        """Attend from each token to itself and the tokens before it.
+        """Attend from each token to itself and the earlier ones.
 
-        With ``incremental_state``, ``x`` and ``padding_mask`` hold only the newest steps; what came before is in the
-        state.
+        With ``incremental_state``, ``x`` and ``padding_mask`` contain only the new steps.
 
         Args:
             x: ``(T, B, C)``.
             padding_mask: ``(B, T)`` bool, True = padding.
-            incremental_state: fairseq's generation state.
+            incremental_state: fairseq's state for generation.
 
         Returns:
-            ``(T, B, C)``; without meaning, but finite, at padding.
+            ``(T, B, C)``; undefined, but finite, at padding.
         """
         saved = self.load_state(incremental_state)
-        x, kept = convolved(x, self.convolution, saved, padding_mask)
+        x, last_inputs = convolved(x, self.convolution, saved, padding_mask)
         if incremental_state is not None:
             y, state = self.next_steps(x, padding_mask, saved)
-            self.save_state(incremental_state, state._asdict() | kept)
+            self.save_state(incremental_state, state._asdict() | last_inputs)
             return y
         return self.attend(x, cut_by_size(mask_of(x, padding_mask), self.block_size), causal=True)
 
     def next_steps(
         self, x: Tensor, padding_mask: Tensor | None, saved: ModuleState | None
     ) -> tuple[Tensor, BlockState]:
-        """The newest steps ``x (T, B, C)``, usually one, from the state that the last ones left; and theirs."""
+        """Output and new state for the new steps ``x (T, B, C)``, usually one."""
         before = None if saved is None else BlockState(*(saved[name] for name in BlockState._fields))
+        dropout_p = dropout_probability(self.dropout_module)
         if self.is_ordered:
             q, k, v = self.queries_keys_values(x)
             state = before or initial_state(v, self.block_size)
             y, z, state = block_attention_step(
-                q, k, v, self.project_summaries, state, padding_mask=padding_mask, dropout_p=self.dropout_p
+                q, k, v, self.project_summaries, state, padding_mask=padding_mask, dropout_p=dropout_p
             )
         else:
             v = self.block_values(x)
@@ -82,6 +83,6 @@ class BlockCausalAttention(GenerationState, TwoLevels):
                 reduce=self.unordered,
                 block_size=self.block_size,
                 padding_mask=padding_mask,
-                dropout_p=self.dropout_p,
+                dropout_p=dropout_p,
             )
-        return self.joined(y, z), state
+        return self.output(y, z), state

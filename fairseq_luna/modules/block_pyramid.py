@@ -1,4 +1,4 @@
-"""Attention inside blocks alone: what a layer of the pyramid has before it replaces each block by one vector."""
+"""Attention inside blocks, for the layers of the block pyramid."""
 
 from fairseq.modules.fairseq_dropout import FairseqDropout
 from torch import Tensor, nn
@@ -11,12 +11,12 @@ from .projection import Projections
 
 
 class WithinBlockAttention(nn.Module):
-    """Multi-head attention of each token to the tokens of its block.
+    """Multi-head attention of each token to the tokens of its own block.
 
     Args:
         embed_dim: channels.
         num_heads: attention heads.
-        dropout: probability with which an attention weight is dropped.
+        dropout: dropout probability of the attention weights.
     """
 
     def __init__(self, *, embed_dim: int, num_heads: int, dropout: float = 0.0) -> None:
@@ -30,7 +30,7 @@ class WithinBlockAttention(nn.Module):
         self.out_proj = new.output()
 
     def forward(self, x: Tensor, *, blocks: Blocks) -> Tensor:
-        """``x (T, B, C)``, cut into ``blocks``, to the same; without meaning, but finite, at padding."""
+        """Attend within the ``blocks`` of ``x (T, B, C)``: ``(T, B, C)``; undefined, but finite, at padding."""
         dropout_p = dropout_probability(self.dropout_module)
         q, k, v = (split_heads(proj(x), self.num_heads) for proj in (self.q_proj, self.k_proj, self.v_proj))
         return self.out_proj(merge_heads(attention_within(q, k, v, blocks, dropout_p=dropout_p)))

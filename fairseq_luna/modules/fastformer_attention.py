@@ -1,20 +1,21 @@
-"""Fastformer's bidirectional attention: the encoder's self-attention."""
+"""Fastformer's bidirectional attention for encoders."""
 
 from torch import Tensor
 
 from ..ops.fastformer_attention import fastformer_attention
+from .dropout import dropout_probability
 from .fastformer_projections import FastformerProjections
 
 
 class FastformerAttention(FastformerProjections):
-    """Additive self-attention over a whole sentence, linear in its length (arXiv 2108.09084, section 3.2).
+    """Additive self-attention, linear in the length (arXiv 2108.09084, section 3.2; ``docs/fastformer.md``).
 
-    ``docs/fastformer.md`` has the equations; :class:`.FastformerProjections` the arguments. Where a sentence is
-    nothing but padding, its global query and global key are zero.
+    Arguments are those of :class:`.FastformerProjections`. If a sentence is all padding, its global query and global
+    key are zero.
     """
 
     def forward(self, x: Tensor, *, padding_mask: Tensor | None = None) -> Tensor:
-        """Let each step of ``x`` meet the pooled queries and keys of all steps.
+        """Combine each step of ``x`` with the pooled queries and keys of all steps.
 
         Args:
             x: ``(T, B, C)``.
@@ -26,7 +27,6 @@ class FastformerAttention(FastformerProjections):
         if self.convolution is not None:
             x = self.convolution.centred(x, padding_mask=padding_mask)
         q, k, v = self.queries_keys_values(x)
-        u, global_query = fastformer_attention(
-            q, k, v, self.maps(), padding_mask=padding_mask, dropout=self.dropout_module
-        )
+        dropout_p = dropout_probability(self.dropout_module)
+        u, global_query = fastformer_attention(q, k, v, self.maps(), padding_mask=padding_mask, dropout_p=dropout_p)
         return self.output(u, q, global_query)

@@ -1,4 +1,4 @@
-"""Fastformer's causal attention: the decoder's self-attention, with a state of fixed size in generation."""
+"""Fastformer's causal attention for decoders."""
 
 from torch import Tensor
 
@@ -8,16 +8,17 @@ from ..ops.fastformer_attention import (
     fastformer_causal_attention_step,
     initial_state,
 )
+from .dropout import dropout_probability
 from .fastformer_projections import FastformerProjections
 from .generation_state import GenerationState, IncrementalState
 from .short_convolution import convolved
 
 
-class FastformerCausalAttention(FastformerProjections, GenerationState):
-    """Additive self-attention in which no step sees a later one (derived in ``docs/fastformer.md``).
+class FastformerCausalAttention(GenerationState, FastformerProjections):
+    """Causal additive self-attention with a state of constant size (derived in ``docs/fastformer.md``).
 
-    :class:`.FastformerProjections` has the arguments. A padded step is not seen, wherever it stands. Dropout takes
-    what a step gives to the pooled vectors away from all later steps alike, and leaves the softmax as it is.
+    Arguments are those of :class:`.FastformerProjections`. Padded steps are not seen, at any position. Dropout removes
+    a step from the pooled vectors of all later steps, and leaves the softmax denominators unchanged.
     """
 
     def forward(
@@ -27,25 +28,25 @@ class FastformerCausalAttention(FastformerProjections, GenerationState):
         padding_mask: Tensor | None = None,
         incremental_state: IncrementalState | None = None,
     ) -> Tensor:
-        """Let each step of ``x`` meet the pooled queries and keys of itself and the steps before it.
+        """Combine each step of ``x`` with the pooled queries and keys of itself and the earlier steps.
 
-        With ``incremental_state`` ``x`` holds only the newest steps; what came before is in the state.
+        With ``incremental_state``, ``x`` and ``padding_mask`` contain only the new steps.
 
         Args:
             x: ``(T, B, C)``.
             padding_mask: ``(B, T)`` bool, True = padding.
-            incremental_state: fairseq's generation state.
+            incremental_state: fairseq's state for generation.
 
         Returns:
             ``(T, B, C)``.
         """
         saved = self.load_state(incremental_state)
-        x, kept = convolved(x, self.convolution, saved, padding_mask)
+        x, last_inputs = convolved(x, self.convolution, saved, padding_mask)
         q, k, v = self.queries_keys_values(x)
-        dropout = self.dropout_module
+        dropout_p = dropout_probability(self.dropout_module)
         if incremental_state is None:
             u, global_query = fastformer_causal_attention(
-                q, k, v, self.maps(), padding_mask=padding_mask, dropout=dropout
+                q, k, v, self.maps(), padding_mask=padding_mask, dropout_p=dropout_p
             )
         else:
             if saved is None:
@@ -53,7 +54,7 @@ class FastformerCausalAttention(FastformerProjections, GenerationState):
             else:
                 state = FastformerState(*(saved[name] for name in FastformerState._fields))
             u, global_query, state = fastformer_causal_attention_step(
-                q, k, v, self.maps(), state, padding_mask=padding_mask, dropout=dropout
+                q, k, v, self.maps(), state, padding_mask=padding_mask, dropout_p=dropout_p
             )
-            self.save_state(incremental_state, state._asdict() | kept)
+            self.save_state(incremental_state, state._asdict() | last_inputs)
         return self.output(u, q, global_query)

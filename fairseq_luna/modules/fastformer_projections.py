@@ -1,4 +1,4 @@
-"""What Fastformer's bidirectional and causal attention have in common: choices, parameters, learned maps."""
+"""Options, parameters and learned maps of Fastformer's attention, bidirectional and causal."""
 
 import torch
 from fairseq.modules.fairseq_dropout import FairseqDropout
@@ -19,24 +19,24 @@ SHARE_CHOICES = ("none", "query-value", "query-key-value")
 class FastformerProjections(nn.Module):
     """The parameters of Fastformer's attention (arXiv 2108.09084; ``docs/fastformer.md``).
 
-    The scores have no bias: a softmax over time takes it out again.
+    The scores have no bias, because a softmax over time cancels it.
 
     Args:
         embed_dim: channels of the sequence, C.
         num_heads: attention heads.
-        combine: how the global query meets a key, and the global key a value: "product", elementwise; "sum"; or
-            "concat", a learned 2C to C map of both vectors one after the other, a map for each of the two meetings.
-        residual: what is added to the transformed result: "query", of the step, or "global-query".
-        share: which of queries, keys and values are one projection: "none", "query-value" (the paper's), or
+        combine: of global query and key, and of global key and value: "product", elementwise; "sum"; or "concat", a
+            learned map of the concatenated vectors, 2C to C, one for each pair.
+        residual: added to the output: "query", that of the step, or "global-query".
+        share: which of queries, keys and values are one projection: "none", "query-value" (as in the paper), or
             "query-key-value".
-        kernel_size: steps of the convolution before the projections, an odd number; 0: none, as in the paper.
-        dropout: probability with which an attention weight is dropped.
+        kernel_size: kernel size of a convolution before the projections, odd; 0 = none, as in the paper.
+        dropout: dropout probability of the attention weights.
         bias: projections have a bias.
         q_noise, qn_block_size: fairseq's quantisation noise on the projections.
 
     Raises:
-        UsageError: if a choice is unknown, ``num_heads`` does not divide ``embed_dim``, or ``kernel_size`` is even
-            or below 0.
+        UsageError: if an option is unknown, ``num_heads`` does not divide ``embed_dim``, or ``kernel_size`` is even
+            or negative.
     """
 
     def __init__(
@@ -85,14 +85,14 @@ class FastformerProjections(nn.Module):
         self.convolution = convolution_of(kernel_size, embed_dim=embed_dim, flag="--fastformer-kernel-size")
 
     def queries_keys_values(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """The projections of ``x (T, B, C)``, each ``(B, H, T, D)``; those that are shared are one tensor."""
+        """The projections of ``x (T, B, C)``, each ``(B, H, T, D)``; shared ones are the same tensor."""
         q = split_heads(self.q_proj(x), self.num_heads)
         k = q if self.share == "query-key-value" else split_heads(self.k_proj(x), self.num_heads)
         v = split_heads(self.v_proj(x), self.num_heads) if self.share == "none" else q
         return q, k, v
 
     def maps(self) -> FastformerMaps:
-        """What the ops need of the parameters."""
+        """The learned maps as functions, for the ops."""
         return FastformerMaps(
             query_score=lambda q: self.scores(self.query_score, q),
             key_score=lambda p: self.scores(self.key_score, p),
@@ -105,19 +105,19 @@ class FastformerProjections(nn.Module):
         return score(merge_heads(x)).permute(1, 2, 0)
 
     def combined(self, concat_proj: nn.Module | None, pooled: Tensor, x: Tensor) -> Tensor:
-        """``pooled (B, H, T or 1, D)`` and ``x (B, H, T, D)`` to one vector: ``(B, H, T, D)``."""
+        """``pooled (B, H, T or 1, D)`` and ``x (B, H, T, D)`` combined: ``(B, H, T, D)``."""
         if concat_proj is not None:
             both = torch.cat([merge_heads(pooled.expand_as(x)), merge_heads(x)], dim=-1)
             return split_heads(concat_proj(both), self.num_heads)
         return pooled * x if self.combine == "product" else pooled + x
 
     def output(self, u: Tensor, q: Tensor, global_query: Tensor) -> Tensor:
-        """``u`` transformed, with what the residual adds: ``(T, B, C)`` from ``(B, H, T, D)``."""
+        """``out_proj(u)`` plus the residual: ``(T, B, C)`` from ``(B, H, T, D)``."""
         added = q if self.residual == "query" else global_query
         return self.out_proj(merge_heads(u)) + merge_heads(added)
 
 
 def check_choice(flag: str, value: str, choices: tuple[str, ...]) -> None:
-    """UsageError if ``value`` is none of ``choices``."""
+    """Raise UsageError if ``value`` is not one of ``choices``."""
     if value not in choices:
         raise UsageError(f"--fastformer-{flag} {value}: choose {', '.join(choices[:-1])} or {choices[-1]}")

@@ -1,4 +1,4 @@
-"""Between fairseq's time-first layout and the layout of the ops."""
+"""Conversion between fairseq's time-first layout and the layout of the ops."""
 
 from torch import Tensor
 

@@ -1,11 +1,10 @@
-"""Luna's bidirectional attention: pack the context into the packed slots, read it back from them."""
+"""Luna's bidirectional attention: pack the context into the slots, and unpack it for each query."""
 
 from fairseq.modules.fairseq_dropout import FairseqDropout
 from torch import Tensor
 
-from ..ops import projected_attention
-from ..ops.softmax_attention.fused import softmax_attention
-from ..ops.softmax_attention.naive import softmax_attention as softmax_attention_with_weights
+from ..ops import folded_attention
+from ..ops.softmax_attention import softmax_attention
 from .dropout import dropout_probability
 from .generation_state import GenerationState, IncrementalState, ModuleState
 from .heads import merge_heads, split_heads
@@ -25,14 +24,14 @@ class LunaAttention(GenerationState):
         embed_dim: channels of X, P and C.
         num_heads: heads of the unpack attention.
         num_packed_heads: heads of the pack attention.
-        dropout: probability with which an attention weight is dropped.
+        dropout: dropout probability of the attention weights.
         tie_kv: keys and values are one projection (``k_p = v_p`` and ``k = v``), the paper's default.
-        kernel_size: steps of a convolution over X, for self-attention alone, an odd number; 0: none, as in the paper.
+        kernel_size: kernel size of a convolution over X, only for self-attention, odd; 0 = none, as in the paper.
         bias: projections have a bias.
         q_noise, qn_block_size: fairseq's quantisation noise on the projections.
 
     Raises:
-        UsageError: if ``kernel_size`` is even or below 0.
+        UsageError: if ``kernel_size`` is even or negative.
     """
 
     def __init__(
@@ -88,9 +87,9 @@ class LunaAttention(GenerationState):
             packed: P, ``(L, B, C)``; None in generation if the state has all that is needed.
             context: C, ``(S, B, C)``; X itself for self-attention.
             context_padding_mask: ``(B, S)`` bool, True = padding.
-            packed_padding_mask: ``(B, L)`` bool, True = padding: a slot that is not read.
-            incremental_state: fairseq's generation state.
-            need_weights: also return how much each query reads of each context step.
+            packed_padding_mask: ``(B, L)`` bool, True = padding: the slot is not read.
+            incremental_state: fairseq's state for generation.
+            need_weights: also return the weights of the context steps for each query.
 
         Returns:
             ``out_proj(Y_X) (T, B, C)``; ``Y_P (L, B, C)``, or None if ``packed`` is; and the weights ``(H, B, T, S)``,
@@ -121,7 +120,7 @@ class LunaAttention(GenerationState):
     def pack(
         self, packed: Tensor, context: Tensor, padding_mask: Tensor | None, need_weights: bool
     ) -> tuple[Tensor, Tensor | None]:
-        """Y_P ``(L, B, C)`` and, where wanted, its weights averaged over heads ``(B, L, S)``."""
+        """Y_P ``(L, B, C)``, and if needed the weights averaged over the packed heads, ``(B, L, S)``."""
         q = split_heads(self.pq_proj(packed), self.num_packed_heads)
         folded = None if need_weights else self.pack_folded(q, context, padding_mask)
         if folded is not None:
@@ -135,7 +134,7 @@ class LunaAttention(GenerationState):
         return merge_heads(out), None if weights is None else weights.mean(1)
 
     def project_packed(self, packed_context: Tensor) -> ModuleState:
-        """Keys and values of Y_P, each ``(B, H, L, D)``: all that later steps of generation need."""
+        """Keys and values of Y_P, each ``(B, H, L, D)``: the state for later steps of generation."""
         if self.tie_kv:
             key = value = split_heads(self.c_proj(packed_context), self.num_heads)
         else:
@@ -146,7 +145,7 @@ class LunaAttention(GenerationState):
     def unpack(
         self, query: Tensor, state: ModuleState, padding_mask: Tensor | None, need_weights: bool
     ) -> tuple[Tensor, Tensor | None]:
-        """``out_proj(Y_X) (T, B, C)`` and, where wanted, weights over the context ``(H, B, T, S)``."""
+        """``out_proj(Y_X) (T, B, C)``, and if needed the weights of the context ``(H, B, T, S)``."""
         folded = None if need_weights else self.unpack_folded(query, state, padding_mask)
         if folded is not None:
             return folded, None
@@ -157,44 +156,43 @@ class LunaAttention(GenerationState):
         return self.out_proj(merge_heads(out)), weights
 
     def pack_folded(self, q: Tensor, context: Tensor, padding_mask: Tensor | None) -> Tensor | None:
-        """Y_P ``(B, H, L, D)`` without keys and values of a long context, or None where that would not be cheaper."""
+        """Y_P ``(B, H, L, D)`` without projecting a long context, or None if that would not be cheaper."""
         steps, _, channels = context.shape
         slots, maps = self.num_packed_heads * q.shape[2], 1 if self.tie_kv else 2
-        if not projected_attention.folding_pays(steps=steps, slots=slots, channels=channels, maps=maps, products=2):
+        if not folded_attention.folding_pays(steps=steps, slots=slots, channels=channels, maps=maps, products=2):
             return None
         key = affine_of(self.pc_proj if self.tie_kv else self.pk_proj)
         value = key if self.tie_kv else affine_of(self.pv_proj)
         if key is None or value is None:
             return None
-        return projected_attention.pack(
-            q, context.transpose(0, 1), key, value, padding_mask=padding_mask, dropout=self.dropout_module
+        dropout_p = dropout_probability(self.dropout_module)
+        return folded_attention.pack(
+            q, context.transpose(0, 1), key, value, padding_mask=padding_mask, dropout_p=dropout_p
         )
 
     def unpack_folded(self, query: Tensor, state: ModuleState, padding_mask: Tensor | None) -> Tensor | None:
-        """``out_proj(Y_X) (T, B, C)`` without queries of a long ``query``, or None where that would not be cheaper."""
+        """``out_proj(Y_X) (T, B, C)`` without projecting a long ``query``, or None if that would not be cheaper."""
         steps, _, channels = query.shape
         slots = self.num_heads * state["key"].shape[2]
-        if not projected_attention.folding_pays(steps=steps, slots=slots, channels=channels, maps=2, products=2):
+        if not folded_attention.folding_pays(steps=steps, slots=slots, channels=channels, maps=2, products=2):
             return None
         to_query, out = affine_of(self.q_proj), affine_of(self.out_proj)
         if to_query is None or out is None:
             return None
-        y = projected_attention.unpack(
+        y = folded_attention.unpack(
             query.transpose(0, 1),
             state["key"],
             state["value"],
             to_query,
             out,
             padding_mask=padding_mask,
-            dropout=self.dropout_module,
+            dropout_p=dropout_probability(self.dropout_module),
         )
         return y.transpose(0, 1)
 
     def attend(
         self, q: Tensor, k: Tensor, v: Tensor, padding_mask: Tensor | None, need_weights: bool
     ) -> tuple[Tensor, Tensor | None]:
-        """Softmax attention ``(B, H, T, D)``, and its weights ``(B, H, T, S)`` where wanted."""
-        if need_weights:
-            return softmax_attention_with_weights(q, k, v, padding_mask=padding_mask, dropout=self.dropout_module)
+        """Softmax attention ``(B, H, T, D)``, and if needed its weights ``(B, H, T, S)``."""
         dropout_p = dropout_probability(self.dropout_module)
-        return softmax_attention(q, k, v, padding_mask=padding_mask, dropout_p=dropout_p), None
+        return softmax_attention(q, k, v, padding_mask=padding_mask, dropout_p=dropout_p, need_weights=need_weights)

@@ -1,18 +1,19 @@
-"""Luna's causal attention: the decoder's self-attention, with a state of fixed size in generation."""
+"""Luna's causal attention for decoders."""
 
 import torch
 from fairseq.modules.fairseq_dropout import FairseqDropout
 from torch import Tensor
 
+from ..ops.folded_attention import folding_pays, scores_of
 from ..ops.luna_causal_attention import (
     LunaCausalState,
     initial_state,
-    luna_causal_attention_of_scores,
+    luna_causal_attention_from_scores,
     luna_causal_attention_step,
     pack_scores,
     state_after,
 )
-from ..ops.projected_attention import folding_pays, scores_of
+from .dropout import dropout_probability
 from .generation_state import GenerationState, IncrementalState, ModuleState
 from .heads import merge_heads, split_heads
 from .projection import Projections, affine_of
@@ -22,20 +23,21 @@ from .short_convolution import convolution_of, convolved
 class LunaCausalAttention(GenerationState):
     """Causal pack and unpack attention (arXiv 2106.01540, section 3.4; ``docs/design.md``, 3.2).
 
-    No step sees a later one; a padded step is not seen and not counted, wherever it stands.
+    Steps do not see later ones. Padded steps are neither seen nor counted, at any position. The incremental state has
+    constant size.
 
     Args:
         embed_dim: channels of the sequence and of the packed slots.
         num_heads: attention heads.
-        activation: positive function of the pack scores, "softplus" or "elu".
-        dropout: probability with which an attention weight is dropped.
+        activation: the positive function of the pack scores, "softplus" or "elu".
+        dropout: dropout probability of the attention weights.
         tie_kv: keys and values of the sequence are one projection, the paper's default.
-        kernel_size: steps of a convolution over X before all else, an odd number; 0: none, as in the paper.
+        kernel_size: kernel size of a convolution over X before the projections, odd; 0 = none, as in the paper.
         bias: projections have a bias.
         q_noise, qn_block_size: fairseq's quantisation noise on the projections.
 
     Raises:
-        UsageError: if ``kernel_size`` is even or below 0.
+        UsageError: if ``kernel_size`` is even or negative.
     """
 
     def __init__(
@@ -79,37 +81,38 @@ class LunaCausalAttention(GenerationState):
         memory_padding_mask: Tensor | None = None,
         incremental_state: IncrementalState | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """Attend from each step to itself and the steps before it, through the packed slots.
+        """Attend from each step to itself and the earlier ones, through the packed slots.
 
-        With ``incremental_state`` the query holds only the newest steps; what came before is in the state,
-        and from the second step on neither ``packed`` nor ``memory`` is looked at.
+        With ``incremental_state``, ``query`` and ``padding_mask`` contain only the new steps, and ``packed`` and
+        ``memory`` are read at the first step only.
 
         Args:
             query: X, ``(T, B, C)``.
             packed: P, ``(L, B, C)``.
             padding_mask: ``(B, T)`` bool, True = padding.
-            packed_padding_mask: ``(B, L)`` bool, True = padding: a slot that is not read.
-            memory: ``(S, B, C)``, steps that stand before the first one (fairseq's cross+self attention).
+            packed_padding_mask: ``(B, L)`` bool, True = padding: the slot is not read.
+            memory: ``(S, B, C)``, steps before the first one (fairseq's cross+self attention).
             memory_padding_mask: ``(B, S)`` bool, True = padding.
-            incremental_state: fairseq's generation state.
+            incremental_state: fairseq's state for generation.
 
         Returns:
             ``(T, B, C)`` and the unpack weights ``(H, B, T, L)``.
         """
         saved = self.load_state(incremental_state)
-        query, kept = convolved(query, self.convolution, saved, padding_mask)
+        query, last_inputs = convolved(query, self.convolution, saved, padding_mask)
         if incremental_state is not None:
             state = self.generation_state(saved, packed, memory, memory_padding_mask)
             y, weights, state = luna_causal_attention_step(
                 self.queries(query),
                 *self.keys_and_values(query),
+                self.pack_keys(query),
                 state,
                 activation=self.activation,
                 padding_mask=padding_mask,
                 packed_padding_mask=packed_padding_mask,
-                dropout=self.dropout_module,
+                dropout_p=dropout_probability(self.dropout_module),
             )
-            self.save_state(incremental_state, state._asdict() | kept)
+            self.save_state(incremental_state, state._asdict() | last_inputs)
         else:
             y, weights = self.whole_sequence(
                 query, packed, padding_mask, packed_padding_mask, memory, memory_padding_mask
@@ -131,14 +134,14 @@ class LunaCausalAttention(GenerationState):
         if memory is not None:
             padding_mask = joined_padding(memory, memory_padding_mask, query, padding_mask)
             query = torch.cat([memory, query])
-        y, weights = luna_causal_attention_of_scores(
+        y, weights = luna_causal_attention_from_scores(
             self.queries(query),
-            *self.what_is_packed(query),
+            *self.keys_and_values(query),
             self.pack_scores(self.packed_queries(packed), query),
             activation=self.activation,
             padding_mask=padding_mask,
             packed_padding_mask=packed_padding_mask,
-            dropout=self.dropout_module,
+            dropout_p=dropout_probability(self.dropout_module),
         )
         return y[:, :, -steps:], weights[:, :, -steps:]
 
@@ -149,14 +152,15 @@ class LunaCausalAttention(GenerationState):
         memory: Tensor | None,
         memory_padding_mask: Tensor | None,
     ) -> LunaCausalState:
-        """The state that the last step left, or the one before the first step."""
+        """The saved state, or the state before the first step."""
         if saved is not None:
             return LunaCausalState(*(saved[name] for name in LunaCausalState._fields))
         assert packed is not None, "the first step needs the packed slots"
         pq = self.packed_queries(packed)
         if memory is None:
             return initial_state(pq)
-        k, v, pk = self.keys_and_values(memory)
+        k, v = self.keys_and_values(memory)
+        pk = self.pack_keys(memory)
         return state_after(k, v, pq, pk, activation=self.activation, padding_mask=memory_padding_mask)
 
     def queries(self, x: Tensor) -> Tensor:
@@ -166,11 +170,11 @@ class LunaCausalAttention(GenerationState):
         return split_heads(self.pq_proj(packed), self.num_heads)
 
     def pack_keys(self, x: Tensor) -> Tensor:
-        """The keys that decide into which slot a step is packed: ``(B, H, T, D)``."""
+        """Keys of ``x (T, B, C)`` for the pack attention: ``(B, H, T, D)``."""
         return split_heads(self.pc_proj(x), self.num_heads)
 
     def pack_scores(self, pq: Tensor, x: Tensor) -> Tensor:
-        """How well each step of ``x (T, B, C)`` fits each slot of ``pq (B, H, L, D)``: ``(B, H, T, L)``."""
+        """Pack scores of the steps ``x (T, B, C)`` and slots ``pq (B, H, L, D)``: ``(B, H, T, L)``."""
         steps, _, channels = x.shape
         slots = self.num_heads * pq.shape[2]
         key = affine_of(self.pc_proj)
@@ -178,11 +182,7 @@ class LunaCausalAttention(GenerationState):
             return pack_scores(pq, self.pack_keys(x))
         return scores_of(x.transpose(0, 1), pq, key).unflatten(2, (self.num_heads, -1)).transpose(1, 2)
 
-    def keys_and_values(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Keys and values to be packed, and the keys that decide into which slot: each ``(B, H, T, D)``."""
-        return *self.what_is_packed(x), self.pack_keys(x)
-
-    def what_is_packed(self, x: Tensor) -> tuple[Tensor, Tensor]:
+    def keys_and_values(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Keys and values of ``x (T, B, C)``: each ``(B, H, T, D)``."""
         if self.tie_kv:
             k = v = split_heads(self.c_proj(x), self.num_heads)
@@ -195,7 +195,7 @@ class LunaCausalAttention(GenerationState):
 def joined_padding(
     memory: Tensor, memory_padding_mask: Tensor | None, query: Tensor, padding_mask: Tensor | None
 ) -> Tensor | None:
-    """The padding of memory and query one after the other: ``(B, S + T)``, or None if neither is padded."""
+    """The padding mask of memory and query concatenated: ``(B, S + T)``, or None if neither is padded."""
     if memory_padding_mask is None and padding_mask is None:
         return None
     masks = []

@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from fairseq.modules.quant_noise import quant_noise
 from torch import nn
 
-from ..ops.projected_attention import Affine
+from ..ops.folded_attention import Affine
 
-INPUT_GAIN = 1 / math.sqrt(2)  # as fairseq draws the projections of its own attention
+INPUT_GAIN = 1 / math.sqrt(2)  # as in fairseq's MultiheadAttention
 
 
 @dataclass(frozen=True, kw_only=True)
 class Projections:
-    """Makes the ``size`` to ``size`` maps of one attention.
+    """Creates the linear maps of one attention.
 
     Args:
         size: channels in and out.
@@ -33,7 +33,7 @@ class Projections:
         return quant_noise(linear, self.q_noise, self.qn_block_size)
 
     def output(self, *, inputs: int = 1) -> nn.Module:
-        """A map for what the attention returns, ``inputs`` vectors one after the other: Xavier uniform, bias 0."""
+        """The map of the output, ``inputs`` concatenated vectors: Xavier uniform, bias 0."""
         linear = nn.Linear(inputs * self.size, self.size, bias=self.bias)
         nn.init.xavier_uniform_(linear.weight)
         if self.bias:
@@ -42,7 +42,7 @@ class Projections:
 
 
 def affine_of(module: nn.Module) -> Affine | None:
-    """The map that calling ``module`` would apply, or None if it does more: quantises it, adds noise, has hooks."""
+    """Weight and bias of ``module``, or None if calling it does more: quantisation, noise, hooks."""
     if type(module) is not nn.Linear or module._forward_pre_hooks or module._forward_hooks:
         return None
     return Affine(module.weight, module.bias)

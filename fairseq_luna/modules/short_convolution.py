@@ -1,4 +1,4 @@
-"""A few neighbouring steps, added to each step before a self-attention that would not meet them by themselves."""
+"""Short convolution over time before a self-attention that ignores order or pools many steps."""
 
 import torch
 from torch import Tensor, nn
@@ -9,12 +9,12 @@ from .generation_state import ModuleState
 
 
 class ShortConvolution(nn.Module):
-    """Depthwise convolution over time with a residual: ``docs/convolution.md`` says what for.
+    """Depthwise convolution over time with a residual connection (``docs/convolution.md``).
 
     Args:
         embed_dim: channels, C.
-        kernel_size: steps that one output reads, K: odd, so that the middle one can be the output's own.
-        flag: what a user sets ``kernel_size`` with.
+        kernel_size: K, odd, so that the kernel has a middle.
+        flag: the command-line flag of ``kernel_size``, for the error message.
 
     Raises:
         UsageError: if ``kernel_size`` is even or below 1.
@@ -26,14 +26,14 @@ class ShortConvolution(nn.Module):
             raise UsageError(f"{flag} {kernel_size}: must be an odd number of words, such as 5; or 0: no convolution")
         self.kernel_size = kernel_size
         self.weight = nn.Parameter(torch.empty(embed_dim, kernel_size))
-        bound = kernel_size**-0.5  # as torch draws its own depthwise convolutions
+        bound = kernel_size**-0.5  # as in torch.nn.Conv1d with one channel per group
         nn.init.uniform_(self.weight, -bound, bound)
 
     def centred(self, x: Tensor, *, padding_mask: Tensor | None = None) -> Tensor:
-        """Add to each step the weighted (K - 1) / 2 steps to its left and right, and itself.
+        """Add to each step the convolution of it and (K - 1) / 2 steps on each side.
 
         Args:
-            x: ``(T, B, C)``; beyond both ends it is zero.
+            x: ``(T, B, C)``, zero-padded at both ends.
             padding_mask: ``(B, T)`` bool, True = padding: the step counts as zero.
 
         Returns:
@@ -45,15 +45,15 @@ class ShortConvolution(nn.Module):
     def causal(
         self, x: Tensor, *, padding_mask: Tensor | None = None, past: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
-        """Add to each step the weighted K - 1 steps before it, and itself.
+        """Add to each step the convolution of it and the K - 1 steps before it.
 
         Args:
             x: ``(T, B, C)``.
             padding_mask: ``(B, T)`` bool, True = padding: the step counts as zero.
-            past: what the call for the steps before these returned; None: there were none.
+            past: the second result of the call for the previous steps; None = no previous steps.
 
         Returns:
-            ``(T, B, C)``, and the last K - 1 steps of the input, batch first, ``(B, K - 1, C)``.
+            ``(T, B, C)``, and the last K - 1 inputs, batch first, ``(B, K - 1, C)``.
         """
         before = self.kernel_size - 1
         past = x.new_zeros(before, *x.shape[1:]) if past is None else past.transpose(0, 1)
@@ -62,21 +62,21 @@ class ShortConvolution(nn.Module):
 
 
 def without_padding(x: Tensor, padding_mask: Tensor | None) -> Tensor:
-    """``x (T, B, C)`` with zeros where ``padding_mask (B, T)`` says padding."""
+    """``x (T, B, C)`` with zeros where ``padding_mask (B, T)`` is True."""
     return x if padding_mask is None else x.masked_fill(padding_mask.t()[..., None], 0)
 
 
 def convolution_of(kernel_size: int, *, embed_dim: int, flag: str) -> ShortConvolution | None:
-    """The convolution that ``flag`` asks for; None if ``kernel_size`` is 0."""
+    """The convolution, or None if ``kernel_size`` is 0."""
     return ShortConvolution(embed_dim=embed_dim, kernel_size=kernel_size, flag=flag) if kernel_size else None
 
 
 def convolved(
     x: Tensor, convolution: ShortConvolution | None, saved: ModuleState | None, padding_mask: Tensor | None
 ) -> tuple[Tensor, ModuleState]:
-    """A decoder's ``x (T, B, C)`` after its convolution, if it has one, and what the next step needs of it.
+    """A decoder's ``x (T, B, C)`` after the optional convolution, and the convolution's state for the next step.
 
-    ``saved`` is what the last step left of the whole attention, None before the first and outside generation.
+    ``saved`` is the attention's state, None before the first step and outside generation.
     """
     if convolution is None:
         return x, {}

@@ -1,5 +1,6 @@
-"""Tensors in, tensors out: the algorithms, one per folder, in plain torch.
+"""Attention algorithms on tensors, in plain torch, one folder each.
 
-Each folder holds the same function more than once: ``naive`` is the specification, written as the paper
-writes it; ``chunked`` or ``fused`` is what trains; ``recurrent`` is what generates, one step at a time.
+``naive.py`` is the specification: the formula, as in the paper. ``chunked.py`` or ``fused.py`` computes the same
+function for training, ``recurrent.py`` one step at a time for generation. ``shared.py`` has what several of them need.
+The package itself never imports a ``naive.py``.
 """

@@ -1,7 +1,7 @@
-"""Cutting sequences into consecutive blocks, and putting them back.
+"""Cut sequences into consecutive blocks, reduce blocks, and restore the sequences.
 
-Every sentence is cut by its own number of real steps, so that neither the padding nor the other sentences of a
-batch change where its blocks begin. The shapes depend on T alone: nothing here waits for the device.
+Each sentence is cut by its own number of real steps: its blocks do not depend on padding or on the rest of the batch.
+Shapes depend only on T, so that nothing here synchronises with the device.
 """
 
 from functools import lru_cache
@@ -10,28 +10,30 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-# Keeps a random size, a float, from leaving its bounds by a rounding error; far below one step.
+from .dtypes import accumulation_dtype
+
+# Keeps rounding errors from moving a random size out of its bounds; far below one step.
 INSIDE = 1 - 1e-6
 
 
 class Blocks(NamedTuple):
-    """Where each step of a batch goes: M blocks of S places each, filled from the first place on."""
+    """The place of each step of a batch in M blocks of S places, filled from the first place on."""
 
-    block: Tensor  # (B, T) int64, the block of a step; without meaning where the step is padding
-    place: Tensor  # (B, T) int64, its place among all B M S of them; B M S where the step is padding
+    block: Tensor  # (B, T) int64, the block of a step; undefined at padding
+    place: Tensor  # (B, T) int64, its index among all B M S places; B M S at padding
     padding_mask: Tensor  # (B, T) bool, True = padding
-    sizes: Tensor  # (B, M) int64, how many steps a block holds: 0 where a sentence has fewer than M blocks
+    sizes: Tensor  # (B, M) int64, the number of steps in a block; 0 if the sentence has fewer blocks
     capacity: int  # S
 
 
 def block_counts(lengths: Tensor, num_blocks: int) -> Tensor:
-    """How many blocks a sentence has: ``num_blocks``, or ``(n^2 / 2)^(1/3)`` rounded for 0, in ``[1, n]``.
+    """The number of blocks of a sentence: ``num_blocks``, or for 0 ``(n^2 / 2)^(1/3)`` rounded, at most n.
 
-    ``n^2 / m + m^2`` scores, those within blocks and those among them, are fewest at this optimum.
+    This minimises the number of scores in both levels, ``n^2 / m + m^2``.
 
     Args:
-        lengths: int64 of any shape, the real steps n of each sentence; the count for n = 0 is 1.
-        num_blocks: 0 or more; a sentence shorter than this has blocks of one step.
+        lengths: int64 of any shape, the number n of real steps of each sentence; n = 0 has 1 block.
+        num_blocks: 0 or more; a shorter sentence has n blocks of one step.
 
     Returns:
         int64 in the shape of ``lengths``.
@@ -46,13 +48,13 @@ def block_counts(lengths: Tensor, num_blocks: int) -> Tensor:
 def cut_by_number(padding_mask: Tensor, num_blocks: int, *, random: bool = False) -> Blocks:
     """Cut each sentence into :func:`block_counts` blocks.
 
-    Equal blocks differ by at most one step: the real step at position p of n is in block ``floor(p m / n)``. Random
-    ones have sizes in ``[1, 2n/m]``, drawn from torch's generator of the mask's device.
+    The sizes of equal blocks differ by at most one step: the real step at position p of n is in block
+    ``floor(p m / n)``. Random sizes are in ``[1, 2n/m]``, drawn from torch's generator of the mask's device.
 
     Args:
         padding_mask: ``(B, T)`` bool, True = padding, anywhere.
         num_blocks: blocks of a sentence; 0 = the optimum for its length.
-        random: draw the sizes.
+        random: random sizes instead of equal ones.
     """
     lengths = (~padding_mask).sum(1)
     most, capacity = layout(padding_mask.shape[1], num_blocks, random)
@@ -61,7 +63,7 @@ def cut_by_number(padding_mask: Tensor, num_blocks: int, *, random: bool = False
 
 
 def cut_by_size(padding_mask: Tensor, block_size: int) -> Blocks:
-    """Cut after every ``block_size`` real steps of ``padding_mask (B, T)``, True = padding; the rest is a block too."""
+    """Cut after every ``block_size`` real steps of ``padding_mask (B, T)``, True = padding. The last may be shorter."""
     steps = padding_mask.shape[1]
     lengths = (~padding_mask).sum(1, keepdim=True)
     full = torch.arange(1, -(-steps // block_size) + 1, device=padding_mask.device) * block_size
@@ -70,7 +72,7 @@ def cut_by_size(padding_mask: Tensor, block_size: int) -> Blocks:
 
 @lru_cache(maxsize=4096)
 def layout(steps: int, num_blocks: int, random: bool) -> tuple[int, int]:
-    """The most blocks that a sentence of at most ``steps`` steps has, and the most steps in a block."""
+    """The largest number of blocks and the largest block of any sentence of at most ``steps`` steps."""
     lengths = torch.arange(1, steps + 1, device="cpu")
     counts = block_counts(lengths, num_blocks)
     if random:
@@ -81,7 +83,7 @@ def layout(steps: int, num_blocks: int, random: bool) -> tuple[int, int]:
 
 
 def equal_ends(lengths: Tensor, counts: Tensor, most: int) -> Tensor:
-    """The position before which each of ``most`` blocks ends, ``(B, M)``, for ``lengths (B,)`` and ``counts (B,)``."""
+    """The end positions of ``most`` blocks, exclusive, for ``lengths (B,)`` and ``counts (B,)``: ``(B, M)``."""
     lengths, counts = lengths[:, None], counts[:, None]
     following = torch.arange(1, most + 1, device=lengths.device)
     return torch.minimum((following * lengths + counts - 1) // counts, lengths)
@@ -90,9 +92,9 @@ def equal_ends(lengths: Tensor, counts: Tensor, most: int) -> Tensor:
 def random_ends(lengths: Tensor, counts: Tensor, most: int) -> Tensor:
     """As :func:`equal_ends`, with sizes in ``[1, 2n/m]`` that sum to n.
 
-    Each size is n/m and a uniform draw's deviation from the mean of the draws, scaled to the width of the bounds, or
-    less where a draw would leave them. The ends are rounded, not the sizes, so that they still sum to n; a size
-    between whole bounds stays between them.
+    Each size is n/m plus the deviation of a uniform random number from the mean of all of them, scaled to the width of
+    the bounds or less, so that every size is within them. The ends are rounded, not the sizes, so that the sizes sum
+    to n; a size within integer bounds stays within them.
     """
     lengths, counts = lengths[:, None], counts[:, None]
     number = torch.arange(1, most + 1, device=lengths.device)
@@ -108,7 +110,7 @@ def random_ends(lengths: Tensor, counts: Tensor, most: int) -> Tensor:
 
 
 def blocks_of(ends: Tensor, padding_mask: Tensor, capacity: int) -> Blocks:
-    """The blocks that end before the positions ``ends (B, M)``, counted among the real steps."""
+    """The blocks that end before the positions ``ends (B, M)`` of the real steps."""
     batch, most = ends.shape
     position = ((~padding_mask).cumsum(1) - 1).clamp(min=0)
     block = torch.searchsorted(ends, position, right=True).clamp(max=most - 1)
@@ -120,19 +122,42 @@ def blocks_of(ends: Tensor, padding_mask: Tensor, capacity: int) -> Blocks:
 
 
 def to_blocks(x: Tensor, blocks: Blocks) -> Tensor:
-    """``(B, H, T, D)`` to ``(B M, H, S, D)``; a place that no step fills is zero."""
+    """``(B, H, T, D)`` to ``(B M, H, S, D)``; empty places are zero."""
     _, heads, _, size = x.shape
     by_step = x.transpose(1, 2).reshape(-1, heads, size)
     places = blocks.sizes.numel() * blocks.capacity
-    # All padding goes to one place after the last, which is cut off.
+    # All padding goes to an extra last place, which is removed.
     by_place = x.new_zeros(places + 1, heads, size).index_copy(0, blocks.place.flatten(), by_step)
     return by_place[:-1].view(-1, blocks.capacity, heads, size).transpose(1, 2)
 
 
 def from_blocks(x: Tensor, blocks: Blocks) -> Tensor:
-    """``(B M, H, S, D)`` back to ``(B, H, T, D)``, with zeros at the padding."""
+    """``(B M, H, S, D)`` back to ``(B, H, T, D)``, with zeros at padding."""
     _, heads, _, size = x.shape
     by_place = x.transpose(1, 2).reshape(-1, heads, size)
     place = blocks.place.clamp(max=by_place.shape[0] - 1)
     by_step = by_place.index_select(0, place.flatten()).view(*place.shape, heads, size)
     return by_step.masked_fill(blocks.padding_mask[:, :, None, None], 0).transpose(1, 2)
+
+
+def reduce_blocks(x: Tensor, blocks: Blocks, reduce: str = "mean") -> Tensor:
+    """The "mean" or "sum" of each block of ``x (B M, H, S, D)``, which is zero in empty places: ``(B M, H, D)``.
+
+    In the dtype of ``x``; summed in fp32 if it is half precision.
+    """
+    summed = x.sum(2, dtype=accumulation_dtype(x))
+    if reduce == "mean":
+        summed = summed / blocks.sizes.clamp(min=1).view(-1, 1, 1)
+    return summed.to(x.dtype)
+
+
+def empty_places(blocks: Blocks) -> Tensor:
+    """``(B, M, S)`` bool, True = no step here, but False in the first place: a softmax over nothing is NaN."""
+    place = torch.arange(blocks.capacity, device=blocks.sizes.device)
+    return place >= blocks.sizes.clamp(min=1)[:, :, None]
+
+
+def empty_blocks(blocks: Blocks) -> Tensor:
+    """``(B, M)`` bool, True = no step in this block, but False for the first one, for the same reason."""
+    number = torch.arange(blocks.sizes.shape[1], device=blocks.sizes.device)
+    return (blocks.sizes == 0) & (number > 0)

@@ -1,16 +1,24 @@
-"""One layer of the pyramid: attention inside the blocks of a sequence, and a shorter sequence of their means."""
+"""One layer of the block pyramid: attention inside blocks, and a shorter sequence of block means."""
 
 from torch import Tensor
 
-from .block_attention.blocked import empty_blocks, empty_places, sizes_of, summed
-from .block_partition import Blocks, blocks_of, equal_ends, from_blocks, to_blocks
+from .block_partition import (
+    Blocks,
+    blocks_of,
+    empty_blocks,
+    empty_places,
+    equal_ends,
+    from_blocks,
+    reduce_blocks,
+    to_blocks,
+)
 from .softmax_attention import softmax_attention
 
 
 def cut_to_shrink(padding_mask: Tensor, block_size: int) -> Blocks:
-    """Cut n real steps into the ``ceil(n / block_size)`` equal blocks that hold at most ``block_size`` each.
+    """Cut n real steps into ``ceil(n / block_size)`` equal blocks of at most ``block_size`` steps.
 
-    Equal, so that no short rest at the end weighs as much as a whole block in the means of the layers above.
+    With equal blocks no short last block weighs as much as a full one in the means of the next layers.
 
     Args:
         padding_mask: ``(B, T)`` bool, True = padding, anywhere.
@@ -27,30 +35,28 @@ def attention_within(q: Tensor, k: Tensor, v: Tensor, blocks: Blocks, *, dropout
     """Softmax attention of every step to the steps of its own block.
 
     Args:
-        q: ``(B, H, T, D)``.
-        k: ``(B, H, T, D)``.
-        v: ``(B, H, T, D)``.
-        blocks: which step is in which block; padding is in none.
-        dropout_p: probability with which a weight is dropped.
+        q, k, v: ``(B, H, T, D)``.
+        blocks: the block of each step; padding is in none.
+        dropout_p: dropout probability of the weights.
 
     Returns:
         ``(B, H, T, D)`` in the dtype of ``q``; zero at padding.
     """
     q, k, v = (to_blocks(x, blocks) for x in (q, k, v))
-    padding_mask = empty_places(blocks).flatten(0, 1)
-    return from_blocks(softmax_attention(q, k, v, padding_mask=padding_mask, dropout_p=dropout_p), blocks)
+    y, _ = softmax_attention(q, k, v, padding_mask=empty_places(blocks).flatten(0, 1), dropout_p=dropout_p)
+    return from_blocks(y, blocks)
 
 
 def block_means(x: Tensor, blocks: Blocks) -> tuple[Tensor, Tensor]:
-    """Each block's mean in the place of the block.
+    """The mean of each block.
 
     Args:
         x: ``(T, B, C)``.
-        blocks: M of them at most; padding is in none.
+        blocks: at most M per sentence; padding is in none.
 
     Returns:
-        ``(M, B, C)`` in the dtype of ``x``, summed in fp32 for half precision, and the padding mask ``(B, M)``,
-        True = padding: there is no such block in this sentence. A sentence without steps has one, which is zero.
+        ``(M, B, C)`` in the dtype of ``x``, summed in fp32 if it is half precision, and the padding mask ``(B, M)``,
+        True = no such block in this sentence. A sentence without real steps has one block, which is zero.
     """
-    means = summed(to_blocks(x.transpose(0, 1)[:, None], blocks)) / sizes_of(blocks)
-    return means.to(x.dtype).view(*blocks.sizes.shape, -1).transpose(0, 1), empty_blocks(blocks)
+    means = reduce_blocks(to_blocks(x.transpose(0, 1)[:, None], blocks), blocks)
+    return means.view(*blocks.sizes.shape, -1).transpose(0, 1), empty_blocks(blocks)

@@ -1,9 +1,4 @@
-"""Dropout of attention weights, and of what a residual connection adds.
-
-An op is told by a function how to drop attention weights, so that it need not know whose dropout it is.
-"""
-
-from collections.abc import Callable
+"""Dropout of attention weights and of residual branches."""
 
 import torch
 import torch.nn.functional as F
@@ -11,22 +6,21 @@ from torch import Tensor
 
 from .dtypes import accumulation_dtype
 
-Dropout = Callable[[Tensor], Tensor]
 
-
-def no_dropout(x: Tensor) -> Tensor:
-    return x
+def drop(x: Tensor, p: float) -> Tensor:
+    """Dropout with probability ``p``; ``x`` unchanged if ``p`` is 0, so that it adds nothing to an exported graph."""
+    return F.dropout(x, p) if p else x
 
 
 def add_dropped(residual: Tensor, x: Tensor, p: float) -> Tensor:
     """``residual + dropout(x)``, of any shape: each element of ``x`` is 0 with probability ``p``, else times 1/(1 - p).
 
-    The same distribution as ``torch.nn.functional.dropout``, whose draws on a CPU take twice as long.
+    The distribution is that of ``torch.nn.functional.dropout``, whose random numbers take twice as long on a CPU.
     """
     if p == 0:
         return residual + x
     if x.device.type != "cpu" or p == 1:
         return residual + F.dropout(x, p)
-    # Half precision has too few numbers between 0 and 1 for p to be hit.
+    # In fp32, because half precision has too few numbers between 0 and 1 to drop with probability p.
     kept = torch.rand_like(x, dtype=accumulation_dtype(x)).ge_(p).mul_(1 / (1 - p))
     return torch.addcmul(residual, x, kept.to(x.dtype))

@@ -1,4 +1,6 @@
-"""In which precision running sums are kept."""
+"""Precision of running sums."""
+
+from contextlib import AbstractContextManager, nullcontext
 
 import torch
 from torch import Tensor
@@ -7,5 +9,12 @@ HALF_DTYPES = (torch.float16, torch.bfloat16)
 
 
 def accumulation_dtype(x: Tensor) -> torch.dtype:
-    """fp32 for a half precision ``x``, else the dtype of ``x`` itself."""
+    """fp32 for a half precision ``x``, else the dtype of ``x``."""
     return torch.float32 if x.dtype in HALF_DTYPES else x.dtype
+
+
+def full_precision(x: Tensor) -> AbstractContextManager[object]:
+    """A context in which autocast is off on the device of ``x``: products of fp32 tensors stay fp32."""
+    device = x.device.type
+    # Entered only if needed: torch.export records every autocast context in its graph.
+    return torch.autocast(device, enabled=False) if torch.is_autocast_enabled(device) else nullcontext()

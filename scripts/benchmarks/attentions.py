@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 import cumulative_sum
-from fairseq_luna.ops.block_attention import blocked
+from fairseq_luna.ops.block_attention import chunked as block_chunked
 from fairseq_luna.ops.block_attention import naive as block_naive
 from fairseq_luna.ops.block_partition import Blocks, cut_by_size
 from fairseq_luna.ops.fastformer_attention import FastformerMaps
@@ -127,6 +127,6 @@ ATTENTIONS = {
     "fastformer": Attention(
         fastformer_inputs, _fastformer(fastformer_chunked.fastformer_causal_attention), _FASTFORMER_NAIVE
     ),
-    "block": Attention(block_inputs, _block(blocked.block_attention), _block(block_naive.block_attention)),
+    "block": Attention(block_inputs, _block(block_chunked.block_attention), _block(block_naive.block_attention)),
     "softmax": Attention(softmax_inputs, softmax, softmax_naive),
 }

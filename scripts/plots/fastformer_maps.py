@@ -9,7 +9,7 @@ from torch import Tensor
 
 from fairseq_luna.modules import FastformerCausalAttention
 from fairseq_luna.modules.fastformer_projections import FastformerProjections
-from fairseq_luna.ops.fastformer_attention.naive import scaled
+from fairseq_luna.ops.fastformer_attention.shared import scaled_score
 
 
 class FastformerWeights(NamedTuple):
@@ -35,9 +35,9 @@ def recorded(module: FastformerProjections) -> Iterator[list[FastformerWeights]]
             real = real & torch.ones(len(x), len(x), dtype=torch.bool).tril()
         maps = module.maps()
         q, k, _ = module.queries_keys_values(x)
-        query = shares(scaled(maps.query_score(q), q), real)
+        query = shares(scaled_score(maps.query_score(q), q), real)
         p = maps.combine_key(query @ q, k)
-        seen.append(FastformerWeights(query[0], shares(scaled(maps.key_score(p), p), real)[0]))
+        seen.append(FastformerWeights(query[0], shares(scaled_score(maps.key_score(p), p), real)[0]))
 
     handle = module.register_forward_hook(after_forward, with_kwargs=True)
     try:

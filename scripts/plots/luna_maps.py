@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from fairseq_luna.modules import LunaAttention, LunaCausalAttention
-from fairseq_luna.ops.luna_causal_attention.chunked import pack_weights
+from fairseq_luna.ops.luna_causal_attention import pack_weights
 
 SOFTMAX = "each row sums to 1"
 

@@ -26,7 +26,8 @@ def naive(module, query, packed, context, context_padding_mask=None, packed_padd
     """The equations, from the module's own projections."""
 
     def attention(q, k, v, heads, mask):
-        out, weights = softmax_attention(*(split_heads(x, heads) for x in (q, k, v)), padding_mask=mask)
+        q, k, v = (split_heads(x, heads) for x in (q, k, v))
+        out, weights = softmax_attention(q, k, v, padding_mask=mask, need_weights=True)
         return merge_heads(out), weights
 
     if module.tie_kv:

@@ -55,9 +55,9 @@ def test_equals_the_naive_form(tie_kv, activation, kernel_size, padded):
         masks = {"padding_mask": scattered_padding(2, 40), "packed_padding_mask": slots}
     out, weights = module(query, packed, **masks)
     x = module.convolution.causal(query, padding_mask=masks.get("padding_mask"))[0] if kernel_size else query
-    k, v, pk = module.keys_and_values(x)
+    k, v = module.keys_and_values(x)
     y, expected_weights = naive.luna_causal_attention(
-        module.queries(x), k, v, module.packed_queries(packed), pk, activation=activation, **masks
+        module.queries(x), k, v, module.packed_queries(packed), module.pack_keys(x), activation=activation, **masks
     )
     expected = module.out_proj(merge_heads(y))
     torch.testing.assert_close(out, expected)
@@ -73,9 +73,9 @@ def test_a_long_sequence_equals_the_naive_form_without_pack_keys(padded):
     module = build(heads=2)
     query, packed = inputs()
     mask = scattered_padding(2, 40) if padded else None
-    k, v, pk = module.keys_and_values(query)
+    k, v = module.keys_and_values(query)
     y, _ = naive.luna_causal_attention(
-        module.queries(query), k, v, module.packed_queries(packed), pk, padding_mask=mask
+        module.queries(query), k, v, module.packed_queries(packed), module.pack_keys(query), padding_mask=mask
     )
     expected = module.out_proj(merge_heads(y))
     wanted = [query, packed, *module.parameters()]

@@ -5,7 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairseq_luna.ops.block_attention import blocked, naive, recurrent
+from fairseq_luna.ops.block_attention import chunked, naive, recurrent
 from fairseq_luna.ops.block_partition import cut_by_number, cut_by_size
 from largest_tensor import LargestTensor
 from numeric import DTYPE_IDS, TOLERANCE, gradients, randn, random_padding
@@ -14,7 +14,7 @@ SHAPES = [(1, 1, 1, 1), (2, 3, 7, 4), (2, 3, 65, 8), (3, 2, 130, 5)]
 SHAPE_IDS = [f"B{b}-H{h}-T{t}-D{d}" for b, h, t, d in SHAPES]
 LEVEL_ONE = pytest.mark.parametrize("level_one", ["attention", "mean", "sum"])
 CAUSAL = pytest.mark.parametrize("causal", [False, True], ids=["bidirectional", "causal"])
-FORM = pytest.mark.parametrize("form", [naive, blocked], ids=["naive", "blocked"])
+FORM = pytest.mark.parametrize("form", [naive, chunked], ids=["naive", "chunked"])
 BLOCK_SIZE = 4
 
 
@@ -79,10 +79,10 @@ def cut(mask, causal, random=False):
 
 
 def assert_naive_function(args, dtype, level_one, blocks, causal):
-    """Both levels' outputs and every gradient of the blocked form are those of the naive one in fp64."""
+    """Both levels' outputs and every gradient of the chunked form are those of the naive one in fp64."""
     second = Second(args[0].shape[-1], dtype)
     naive_args, naive_second = [exact(x) for x in args], second.double()
-    ours = both_levels(blocked, level_one)(*args, second, blocks, causal=causal)
+    ours = both_levels(chunked, level_one)(*args, second, blocks, causal=causal)
     theirs = both_levels(naive, level_one)(*naive_args, naive_second, blocks, causal=causal)
     assert all(x.dtype == dtype for x in ours)
     pairs = list(zip(ours, theirs, strict=True))
@@ -98,7 +98,7 @@ def assert_naive_function(args, dtype, level_one, blocks, causal):
 @pytest.mark.parametrize("padded", [False, True], ids=["whole", "padded"])
 @pytest.mark.parametrize("dtype", DTYPE_IDS, ids=DTYPE_IDS.values())
 @pytest.mark.parametrize("shape", SHAPES, ids=SHAPE_IDS)
-def test_blocked_equals_naive(shape, dtype, padded, causal, level_one):
+def test_chunked_equals_naive(shape, dtype, padded, causal, level_one):
     mask = random_padding(shape[0], shape[2], share=0.3) if padded else no_padding(shape)
     args = inputs(shape, dtype, level_one=level_one)
     assert_naive_function(args, dtype, level_one, cut(mask, causal), causal)
@@ -189,7 +189,7 @@ def test_unordered_blocks_do_not_know_the_order_of_their_steps(reduce, causal):
     order = torch.argsort(blocks.block[0] + torch.rand(64, generator=torch.Generator().manual_seed(0)))
     assert not order.equal(torch.arange(64))
     attention = functools.partial(
-        blocked.unordered_block_attention, project=Second(4), blocks=blocks, reduce=reduce, causal=causal
+        chunked.unordered_block_attention, project=Second(4), blocks=blocks, reduce=reduce, causal=causal
     )
     (y, z), (y_after, z_after) = attention(v), attention(v[:, :, order])
     torch.testing.assert_close(z_after, z)
@@ -206,7 +206,7 @@ def test_memory_holds_no_pairs_of_steps(causal, level_one):
     blocks = cut_by_size(no_padding(args[0].shape), 16) if causal else cut_by_number(no_padding(args[0].shape), 0)
     count, capacity = blocks.sizes.shape[1], blocks.capacity
     with LargestTensor() as largest:
-        y, z = both_levels(blocked, level_one)(*args, Second(size, torch.float32), blocks, causal=causal)
+        y, z = both_levels(chunked, level_one)(*args, Second(size, torch.float32), blocks, causal=causal)
         (y + z).sum().backward()
     assert largest.elements <= max(1.2 * steps * max(size, capacity), count**2)
     assert largest.elements < steps**2 / 100
@@ -283,7 +283,7 @@ def test_precision_at_50000_steps(dtype, causal, level_one):
     blocks = cut_by_size(mask, 64) if causal else cut_by_number(mask, 0)
     second = Second(4, dtype)
     with torch.no_grad():
-        attention = both_levels(blocked, level_one)
+        attention = both_levels(chunked, level_one)
         expected = attention(*(x.double() for x in args), second.double(), blocks, causal=causal)
         actual = attention(*args, second, blocks, causal=causal)
     for ours, theirs in zip(actual, expected, strict=True):

@@ -1,10 +1,10 @@
 import pytest
 import torch
-import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairseq_luna.ops.luna_causal_attention import chunked, naive, recurrent
+from fairseq_luna.ops.luna_causal_attention.shared import pack_activation
 from largest_tensor import LargestTensor
 from numeric import DTYPE_IDS, TOLERANCE, gradients, randn, random_padding
 
@@ -142,7 +142,7 @@ def test_dropout_drops_pack_and_unpack_weights_alike_in_both_forms():
     results = []
     for form in (naive, chunked):
         torch.manual_seed(5)
-        results.append(form.luna_causal_attention(*args, dropout=lambda x: F.dropout(x, 0.5)))
+        results.append(form.luna_causal_attention(*args, dropout_p=0.5))
     torch.testing.assert_close(*results)
     undropped = chunked.luna_causal_attention(*args)
     assert (results[1][0] - undropped[0]).abs().max() > 0.01
@@ -183,3 +183,30 @@ def test_precision_at_100000_steps(dtype):
 def test_an_unknown_activation_is_named(form):
     with pytest.raises(ValueError, match="--luna-activation relu: choose"):
         form.luna_causal_attention(*inputs((1, 1, 2, 2, 2)), activation="relu")
+
+
+@pytest.mark.parametrize("name", ACTIVATIONS)
+def test_one_at_zero_and_never_negative(name):
+    scores = torch.linspace(-1000, 1000, 100_001, dtype=torch.float64)
+    weights = pack_activation(name)(scores)
+    assert pack_activation(name)(torch.zeros(())).item() == pytest.approx(1.0)
+    assert (weights >= 0).all() and torch.isfinite(weights).all()
+
+
+@pytest.mark.parametrize("name", ACTIVATIONS)
+def test_equals_the_formula(name):
+    scores = (torch.arange(-6000, 6001, dtype=torch.float64) / 100).requires_grad_()
+    actual, expected = pack_activation(name)(scores), naive.positive(name, scores)
+    torch.testing.assert_close(actual, expected, rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(gradients(actual, scores), gradients(expected, scores))
+
+
+def test_softplus_known_values():
+    weights = pack_activation("softplus")(torch.tensor([-1.0, 0.0, 1.0, 3.0], dtype=torch.float64))
+    expected = torch.tensor([1.5, 2.0, 3.0, 9.0], dtype=torch.float64).log2()
+    torch.testing.assert_close(weights, expected)
+
+
+def test_an_unknown_name_is_refused():
+    with pytest.raises(ValueError, match="--luna-activation gelu: choose one of softplus, elu"):
+        pack_activation("gelu")

@@ -25,11 +25,16 @@ def inputs(shape, dtype=torch.float64, seed=0):
 def test_fused_equals_naive(shape, dtype, padded):
     q, k, v = inputs(shape, dtype)
     mask = random_padding(shape[0], shape[3], share=0.4) if padded else None
-    expected, _ = naive.softmax_attention(q, k, v, padding_mask=mask)
-    actual = fused.softmax_attention(q, k, v, padding_mask=mask)
+    expected, expected_weights = naive.softmax_attention(q, k, v, padding_mask=mask, need_weights=True)
+    actual, weights = fused.softmax_attention(q, k, v, padding_mask=mask, need_weights=True)
+    assert {x.dtype for x in (actual, weights)} == {dtype}
+    torch.testing.assert_close(weights, expected_weights, **TOLERANCE[dtype])
     torch.testing.assert_close(actual, expected, **TOLERANCE[dtype])
-    for ours, theirs in zip(gradients(actual, q, k, v), gradients(expected, q, k, v), strict=True):
-        torch.testing.assert_close(ours, theirs, **TOLERANCE[dtype])
+    ours, theirs = (torch.cat([x.flatten(), y.flatten()]) for x, y in ((actual, weights), (expected, expected_weights)))
+    for found, exact in zip(gradients(ours, q, k, v), gradients(theirs, q, k, v), strict=True):
+        torch.testing.assert_close(found, exact, **TOLERANCE[dtype])
+    alone, none = fused.softmax_attention(q, k, v, padding_mask=mask)
+    assert alone.equal(actual) and none is None
 
 
 @settings(max_examples=40, deadline=None)
@@ -41,9 +46,11 @@ def test_fused_equals_naive(shape, dtype, padded):
 def test_any_shape_and_padding(shape, share, seed):
     q, k, v = inputs(shape, seed=seed)
     mask = random_padding(shape[0], shape[3], share=share, seed=seed)
-    expected, weights = naive.softmax_attention(q, k, v, padding_mask=mask)
-    torch.testing.assert_close(fused.softmax_attention(q, k, v, padding_mask=mask), expected)
-    assert weights.masked_select(mask[:, None, None].expand_as(weights)).eq(0).all()
+    forms = (fused.softmax_attention, naive.softmax_attention)
+    results = [form(q, k, v, padding_mask=mask, need_weights=True) for form in forms]
+    torch.testing.assert_close(*results)
+    for _, weights in results:
+        assert weights.masked_select(mask[:, None, None].expand_as(weights)).eq(0).all()
 
 
 @pytest.mark.parametrize("dtype", DTYPE_IDS, ids=DTYPE_IDS.values())
@@ -51,11 +58,9 @@ def test_where_all_is_padding_the_output_is_zero_and_so_are_the_gradients(dtype)
     q, k, v = inputs((2, 2, 3, 5, 4), dtype)
     mask = torch.zeros(2, 5, dtype=torch.bool)
     mask[1] = True
-    for out in (
-        fused.softmax_attention(q, k, v, padding_mask=mask),
-        naive.softmax_attention(q, k, v, padding_mask=mask)[0],
-    ):
-        assert out[1].abs().max() == 0
+    for form in (fused, naive):
+        out, weights = form.softmax_attention(q, k, v, padding_mask=mask, need_weights=True)
+        assert out[1].abs().max() == weights[1].abs().max() == 0
         assert out[0].abs().max() > 0
         for gradient in gradients(out, q, k, v):
             assert torch.isfinite(gradient).all()
@@ -65,6 +70,6 @@ def test_where_all_is_padding_the_output_is_zero_and_so_are_the_gradients(dtype)
 def test_dropout_drops_and_rescales():
     q, k, v = inputs((1, 1, 1, 20_000, 4))
     torch.manual_seed(0)
-    whole, dropped = fused.softmax_attention(q, k, v), fused.softmax_attention(q, k, v, dropout_p=0.5)
+    whole, dropped = (fused.softmax_attention(q, k, v, dropout_p=p)[0] for p in (0.0, 0.5))
     assert (whole - dropped).abs().max() > 1e-3
     torch.testing.assert_close(whole, dropped, rtol=0, atol=0.1)

@@ -4,7 +4,7 @@ from typing import Any
 
 from fairseq.dataclass import ChoiceEnum
 
-from ...ops.pack_activation import PACK_ACTIVATIONS
+from ...ops.luna_causal_attention import PACK_ACTIVATIONS
 from ...usage_error import UsageError
 from ..transformer.checks import check_heads, check_positive
 from ..transformer.config import FOLLOWS, checked_config, flat_config, option

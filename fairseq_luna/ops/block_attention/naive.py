@@ -1,7 +1,6 @@
-"""The specification: softmax over all T x T pairs of steps, with the pairs that do not count masked."""
+"""Specification: softmax over all T x T pairs of steps, with masks for the blocks."""
 
 import math
-from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
@@ -9,9 +8,7 @@ from torch import Tensor
 
 from ..block_partition import Blocks
 from ..dtypes import accumulation_dtype
-
-# Queries, keys and values of the second level, from summaries (B, H, ., D): step by step, whatever their number.
-Projection = Callable[[Tensor], tuple[Tensor, Tensor, Tensor]]
+from .shared import Projection
 
 
 def block_attention(
@@ -30,20 +27,18 @@ def block_attention(
         s_i  = mean over j of Y_ij;    q'_i, k'_i, v'_i = project(s_i)                           summary
         Z_i  = sum over blocks l of softmax_l(q'_i k'_l^T / sqrt(D)) v'_l                        level two
 
-    Causal: l <= j in level one; in level two ``Z_i`` is read with ``q'_{i-1}`` from the blocks l < i, and ``Z_0 = 0``.
+    Causal: l <= j in level one; in level two Z_i has the query q'_{i-1} and the blocks l < i, and Z_0 = 0.
 
     Args:
-        q: ``(B, H, T, D)``.
-        k: ``(B, H, T, D)``.
-        v: ``(B, H, T, D)``.
-        project: queries, keys and values of summaries.
-        blocks: which step is in which block, and which is padding: that one is in none.
-        causal: no step sees a later one.
-        dropout_p: probability with which a weight of either level is dropped.
+        q, k, v: ``(B, H, T, D)``.
+        project: from summaries to their queries, keys and values.
+        blocks: the block of each step; padding is in none.
+        causal: steps do not see later ones.
+        dropout_p: dropout probability of the weights of both levels.
 
     Returns:
-        Y and Z, each ``(B, H, T, D)`` in the dtype of ``q``: Z is the same for all steps of a block, and both are zero
-        at padding. Softmax and sums are taken in fp32 when ``q`` is half precision.
+        Y and Z, each ``(B, H, T, D)`` in the dtype of ``q``; zero at padding. Z is the same for all steps of a block.
+        Softmax and sums are in fp32 if ``q`` is half precision.
     """
     pairs = pairs_within(blocks)
     y = masked_attention(q, k, v, pairs.tril() if causal else pairs, dropout_p)
@@ -60,12 +55,11 @@ def unordered_block_attention(
     causal: bool = False,
     dropout_p: float = 0.0,
 ) -> tuple[Tensor, Tensor]:
-    """Block attention whose first level does not know the order of a block's steps: their mean, or their sum.
+    """Two-level attention whose first level is a mean or sum, which ignores the order of the steps in a block.
 
         Y_ij = mean, or sum, over steps l of block i of v_il;    s_i = Y_ij
 
-    and Z as in :func:`block_attention`. Causal: Y_ij is over l <= j, and the summary is that of the whole block,
-    Y at its last step.
+    and Z as in :func:`block_attention`. Causal: Y_ij is over l <= j, and s_i is Y at the last step of block i.
 
     Args:
         v: ``(B, H, T, D)``.
@@ -73,7 +67,7 @@ def unordered_block_attention(
         project, blocks, causal, dropout_p: as in :func:`block_attention`.
 
     Returns:
-        As :func:`block_attention`.
+        Y and Z as :func:`block_attention`, in the dtype of ``v``.
     """
     pairs = pairs_within(blocks)
     mean = reduce == "mean"
@@ -82,11 +76,11 @@ def unordered_block_attention(
 
 
 def attention_among(summaries: Tensor, project: Projection, blocks: Blocks, causal: bool, dropout_p: float) -> Tensor:
-    """Z ``(B, H, T, D)``, from the summary of each step's own block ``(B, H, T, D)``."""
+    """Z ``(B, H, T, D)`` from ``summaries (B, H, T, D)``, one for the block of each step."""
     q, k, v = project(summaries)
     own, other = blocks.block[:, :, None], blocks.block[:, None, :]
     real = ~(blocks.padding_mask[:, :, None] | blocks.padding_mask[:, None, :])
-    # A block is read once, at its first step: the one that no earlier step of the same block precedes.
+    # A block is read once, at its first step: the step without an earlier one in the same block.
     first = ~pairs_within(blocks).tril(-1).any(2)
     readable = real & first[:, None, :]
     if not causal:
@@ -96,13 +90,13 @@ def attention_among(summaries: Tensor, project: Projection, blocks: Blocks, caus
 
 
 def pairs_within(blocks: Blocks) -> Tensor:
-    """``(B, T, T)`` bool: both steps are real and in the same block."""
+    """``(B, T, T)`` bool, True = both steps are real and in the same block."""
     same = blocks.block[:, :, None] == blocks.block[:, None, :]
     return same & ~(blocks.padding_mask[:, :, None] | blocks.padding_mask[:, None, :])
 
 
 def masked_attention(q: Tensor, k: Tensor, v: Tensor, pairs: Tensor, dropout_p: float) -> Tensor:
-    """Softmax attention over the ``pairs (B, T, T)``; zero for a query that has none."""
+    """Softmax attention over the ``pairs (B, T, T)``; zero for a query without any."""
     dtype = accumulation_dtype(q)
     scores = q.to(dtype) @ k.to(dtype).transpose(-1, -2) / math.sqrt(q.shape[-1])
     alone = ~pairs.any(2, keepdim=True)[:, None]
@@ -111,7 +105,7 @@ def masked_attention(q: Tensor, k: Tensor, v: Tensor, pairs: Tensor, dropout_p: 
 
 
 def weighted_sum(pairs: Tensor, x: Tensor, *, mean: bool) -> Tensor:
-    """For each step the sum, or the mean, of ``x (B, H, T, D)`` over its ``pairs (B, T, T)``."""
+    """For each step the sum or mean of ``x (B, H, T, D)`` over its ``pairs (B, T, T)``."""
     weights = pairs[:, None].to(accumulation_dtype(x))
     if mean:
         weights = weights / weights.sum(-1, keepdim=True).clamp(min=1)

@@ -1,9 +1,9 @@
-"""Fastformer's additive attention: pool the queries, pool the keys, and give each step the pooled vectors."""
+"""Fastformer's additive attention: pool the queries, pool the keys, and combine the results with each step."""
 
 from .chunked import fastformer_causal_attention
 from .fused import fastformer_attention
-from .maps import FastformerMaps
 from .recurrent import FastformerState, fastformer_causal_attention_step, initial_state
+from .shared import FastformerMaps
 
 __all__ = [
     "FastformerMaps",

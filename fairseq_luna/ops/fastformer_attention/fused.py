@@ -1,14 +1,14 @@
-"""The bidirectional form that trains: sums over time are matrix products."""
+"""Bidirectional training form: matrix products for the sums over time."""
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ..dropout import Dropout, no_dropout
-from ..dtypes import accumulation_dtype
-from .maps import FastformerMaps
+from ..dropout import drop
+from ..dtypes import full_precision
+from ..masked_softmax import masked_softmax
+from .shared import FastformerMaps, scaled_score
 
-LONGEST_SUM = 512  # steps that one matrix product adds up
+LONGEST_SUM = 512  # steps in one matrix product
 
 
 def fastformer_attention(
@@ -18,50 +18,46 @@ def fastformer_attention(
     maps: FastformerMaps,
     *,
     padding_mask: Tensor | None = None,
-    dropout: Dropout = no_dropout,
+    dropout_p: float = 0.0,
 ) -> tuple[Tensor, Tensor]:
-    """Fastformer's attention, bidirectional; :func:`.naive.fastformer_attention` states it.
+    """Fastformer's bidirectional attention; specified by :func:`.naive.fastformer_attention`.
 
     Args:
         q, k, v: ``(B, H, T, D)``.
         maps: w_q, w_k, combine_key and combine_value.
         padding_mask: ``(B, T)`` bool, True = padding.
-        dropout: applied to the attention weights of queries and of keys.
+        dropout_p: dropout probability of the attention weights of queries and keys.
 
     Returns:
         ``u (B, H, T, D)`` and the global query ``(B, H, 1, D)``, in the dtype of ``q``.
     """
-    global_query = _pooled(maps.query_score(q), q, padding_mask, dropout)
+    global_query = _pooled(maps.query_score(q), q, padding_mask, dropout_p)
     p = maps.combine_key(global_query, k)
-    global_key = _pooled(maps.key_score(p), p, padding_mask, dropout)
+    global_key = _pooled(maps.key_score(p), p, padding_mask, dropout_p)
     return maps.combine_value(global_key, v), global_query
 
 
-def _pooled(score: Tensor, x: Tensor, padding_mask: Tensor | None, dropout: Dropout) -> Tensor:
-    """Mean of ``x (B, H, T, D)`` under the softmax over time of ``score (B, H, T)``: ``(B, H, 1, D)``."""
-    dtype = accumulation_dtype(x)
-    # Weights in the order of their axes, whatever the layout of the scores: dropout's draws follow the layout.
-    score = score.to(dtype).contiguous() * x.shape[-1] ** -0.5
-    if padding_mask is None:
-        weights = score.softmax(-1)
-    else:
-        padded = padding_mask[:, None, :]
-        # Masked by a finite number and then for good: a row of nothing but padding is zero, with no NaN on the way.
-        weights = score.masked_fill(padded, torch.finfo(dtype).min).softmax(-1).masked_fill(padded, 0)
-    return _weighted_sum(dropout(weights), x.to(dtype)).to(x.dtype)
+def _pooled(score: Tensor, x: Tensor, padding_mask: Tensor | None, dropout_p: float) -> Tensor:
+    """Mean of ``x (B, H, T, D)`` weighted by the softmax of ``score (B, H, T)`` over time: ``(B, H, 1, D)``."""
+    # Contiguous, because dropout's random numbers follow the memory layout.
+    score = scaled_score(score, x).contiguous()
+    padded = None if padding_mask is None else padding_mask[:, None, :]
+    weights = drop(masked_softmax(score, padded, dim=-1), dropout_p)
+    with full_precision(x):
+        return _weighted_sum(weights, x.to(weights.dtype)).to(x.dtype)
 
 
 def _weighted_sum(weights: Tensor, x: Tensor) -> Tensor:
     """``weights (B, H, T)`` times ``x (B, H, T, D)``, summed over time: ``(B, H, 1, D)``.
 
-    A matrix product may add its terms one by one, which costs fp32 three digits at 100,000 equal terms; the sum of
-    the sums of blocks keeps them.
+    One matrix product may add its terms one after the other: over 100,000 equal terms fp32 loses three digits. A sum
+    of block sums keeps them.
     """
     weights = weights[:, :, None]
     steps = x.shape[2]
     if steps <= LONGEST_SUM:
         return weights @ x
-    filling = -steps % LONGEST_SUM
-    weights = F.pad(weights, (0, filling)).unflatten(-1, (-1, LONGEST_SUM)).transpose(2, 3)
-    blocks = F.pad(x, (0, 0, 0, filling)).unflatten(2, (-1, LONGEST_SUM))
+    missing = -steps % LONGEST_SUM
+    weights = F.pad(weights, (0, missing)).unflatten(-1, (-1, LONGEST_SUM)).transpose(2, 3)
+    blocks = F.pad(x, (0, 0, 0, missing)).unflatten(2, (-1, LONGEST_SUM))
     return (weights @ blocks).sum(2)

@@ -1,14 +1,17 @@
-"""Luna's causal attention: pack by a positive function, read back by a softmax over the packed slots."""
+"""Luna's causal attention: pack with a positive function of each score, unpack with a softmax over the packed slots."""
 
-from .chunked import luna_causal_attention, luna_causal_attention_of_scores, pack_scores
+from .chunked import luna_causal_attention, luna_causal_attention_from_scores
 from .recurrent import LunaCausalState, initial_state, luna_causal_attention_step, state_after
+from .shared import PACK_ACTIVATIONS, pack_scores, pack_weights
 
 __all__ = [
+    "PACK_ACTIVATIONS",
     "LunaCausalState",
     "initial_state",
     "luna_causal_attention",
-    "luna_causal_attention_of_scores",
+    "luna_causal_attention_from_scores",
     "luna_causal_attention_step",
     "pack_scores",
+    "pack_weights",
     "state_after",
 ]

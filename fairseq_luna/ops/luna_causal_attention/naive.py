@@ -1,11 +1,11 @@
-"""The specification: the equations, one step after the other."""
+"""Specification: the equations, in a loop over the steps."""
 
 import math
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
-from ..dropout import Dropout, no_dropout
 from ..dtypes import accumulation_dtype
 
 
@@ -19,36 +19,37 @@ def luna_causal_attention(
     activation: str = "softplus",
     padding_mask: Tensor | None = None,
     packed_padding_mask: Tensor | None = None,
-    dropout: Dropout = no_dropout,
+    dropout_p: float = 0.0,
 ) -> tuple[Tensor, Tensor]:
     """Luna's causal attention (arXiv 2106.01540, section 3.4).
 
-        A_t = w(pq pk_t / sqrt(D))                              pack weights of step t, L of them
+        A_t = w(pq pk_t / sqrt(D))                              L pack weights of step t
         S_t = mean over real j <= t of k_j A_j^T                D x L
         U_t = softmax over L of (q_t S_t / sqrt(D))             unpack weights
         M_t = mean over real j <= t of A_j v_j^T                L x D
         y_t = U_t M_t
 
     Args:
-        q: ``(B, H, T, D)`` queries of the sequence.
-        k: ``(B, H, T, D)`` keys of the sequence, packed for the unpack attention.
-        v: ``(B, H, T, D)`` values of the sequence.
+        q, k, v: ``(B, H, T, D)`` queries, keys and values of the sequence.
         pq: ``(B, H, L, D)`` queries of the packed slots.
         pk: ``(B, H, T, D)`` keys of the sequence for the pack attention.
-        activation: w, a name of :data:`..pack_activation.PACK_ACTIVATIONS`.
-        padding_mask: ``(B, T)`` bool, True = padding: the step adds nothing and is not counted.
+        activation: w, "softplus" or "elu".
+        padding_mask: ``(B, T)`` bool, True = padding: the step is neither added nor counted.
         packed_padding_mask: ``(B, L)`` bool, True = padding: the slot is not read.
-        dropout: applied to the pack weights and to the unpack weights.
+        dropout_p: dropout probability of the pack weights and the unpack weights.
 
     Returns:
-        ``y (B, H, T, D)`` and the unpack weights ``U (B, H, T, L)`` before dropout, in the dtype of ``q``;
-        sums are kept in fp32 when ``q`` is half precision.
+        ``y (B, H, T, D)`` and the unpack weights ``U (B, H, T, L)`` before dropout, in the dtype of ``q``. Sums are
+        in fp32 if ``q`` is half precision.
+
+    Raises:
+        ValueError: if ``activation`` is unknown.
     """
     batch, heads, _, size = q.shape
     slots = pq.shape[2]
     dtype = accumulation_dtype(q)
     scale = 1 / math.sqrt(size)
-    pack = dropout(positive(activation, pk.to(dtype) @ pq.to(dtype).transpose(-1, -2) * scale))
+    pack = F.dropout(positive(activation, pk.to(dtype) @ pq.to(dtype).transpose(-1, -2) * scale), dropout_p)
 
     mean_k, mean_v = pack.new_zeros(batch, heads, size, slots), pack.new_zeros(batch, heads, slots, size)
     count = pack.new_zeros(batch, 1, 1, 1)
@@ -67,12 +68,12 @@ def luna_causal_attention(
     if packed_padding_mask is not None:
         score = score.masked_fill(packed_padding_mask[:, None, None, :], -torch.inf)
     unpack = score.softmax(-1)
-    y = (dropout(unpack)[:, :, :, None] @ torch.stack(means, dim=2))[:, :, :, 0]
+    y = (F.dropout(unpack, dropout_p)[:, :, :, None] @ torch.stack(means, dim=2))[:, :, :, 0]
     return y.to(q.dtype), unpack.to(q.dtype)
 
 
 def positive(activation: str, scores: Tensor) -> Tensor:
-    """w(s): softplus with base 2, or elu + 1."""
+    """w(s): ``log2(2^s + 1)`` or ``elu(s) + 1``."""
     if activation == "softplus":
         return torch.logaddexp2(scores, torch.zeros_like(scores))
     if activation == "elu":

@@ -1,26 +1,21 @@
-"""The form that generates: O(L D) work and state for a step, whatever its number."""
+"""Generation form: O(L D) work and state per step."""
 
 from typing import NamedTuple
 
 from torch import Tensor
 
-from ..dropout import Dropout, no_dropout
-from ..prefix_attention.recurrent import (
-    PrefixMean,
-    initial_prefix_mean,
-    prefix_attention_step,
-    prefix_mean_of,
-)
-from .chunked import pack_weights, scaled_queries, unpack_weights
+from ..dropout import drop
+from ..prefix_attention import PrefixMean, initial_prefix_mean, prefix_attention_step, prefix_mean_of
+from .shared import pack_weights, scaled_queries, unpack_weights
 
 
 class LunaCausalState(NamedTuple):
-    """What one step hands to the next."""
+    """The projected slots, and two running means in fp32 if the inputs are half precision."""
 
-    pq: Tensor  # (B, H, L, D), the projected packed slots: the same at every step
+    pq: Tensor  # (B, H, L, D), constant
     keys: Tensor  # (B, H, D, L), the running mean of k_j A_j^T
     values: Tensor  # (B, H, L, D), the running mean of A_j v_j^T
-    steps: Tensor  # (B,), how many real steps these means are over
+    steps: Tensor  # (B,), the number of real steps so far
 
 
 def initial_state(pq: Tensor) -> LunaCausalState:
@@ -40,7 +35,7 @@ def state_after(
     activation: str = "softplus",
     padding_mask: Tensor | None = None,
 ) -> LunaCausalState:
-    """The state after a sequence whose own outputs nobody needs; shapes as in :mod:`.naive`."""
+    """The state after a sequence whose outputs are not needed; shapes as in :mod:`.naive`."""
     pack = pack_weights(pq, pk, activation)
     keys, steps = prefix_mean_of(k, pack, padding_mask=padding_mask)
     values = prefix_mean_of(pack, v, padding_mask=padding_mask).mean
@@ -57,24 +52,24 @@ def luna_causal_attention_step(
     activation: str = "softplus",
     padding_mask: Tensor | None = None,
     packed_padding_mask: Tensor | None = None,
-    dropout: Dropout = no_dropout,
+    dropout_p: float = 0.0,
 ) -> tuple[Tensor, Tensor, LunaCausalState]:
-    """Take the next step, or a few: :func:`.naive.luna_causal_attention` continued from ``state``.
+    """One or more steps of :func:`.naive.luna_causal_attention`, continued from ``state``.
 
     Args:
         q, k, v, pk: ``(B, H, T, D)``, usually T = 1.
-        state: what came before.
-        activation, padding_mask, packed_padding_mask, dropout: as in :mod:`.naive`.
+        state: the state after the previous steps.
+        activation, padding_mask, packed_padding_mask, dropout_p: as in :mod:`.naive`.
 
     Returns:
         ``y (B, H, T, D)``, the unpack weights ``(B, H, T, L)``, and the state after these steps.
     """
-    pack = dropout(pack_weights(state.pq, pk, activation))
+    pack = drop(pack_weights(state.pq, pk, activation), dropout_p)
     scores, (keys, steps) = prefix_attention_step(
         scaled_queries(q), k, pack, PrefixMean(state.keys, state.steps), padding_mask=padding_mask
     )
     unpack = unpack_weights(scores, packed_padding_mask)
     y, (values, _) = prefix_attention_step(
-        dropout(unpack), pack, v, PrefixMean(state.values, state.steps), padding_mask=padding_mask
+        drop(unpack, dropout_p), pack, v, PrefixMean(state.values, state.steps), padding_mask=padding_mask
     )
     return y.to(q.dtype), unpack.to(q.dtype), LunaCausalState(pq=state.pq, keys=keys, values=values, steps=steps)

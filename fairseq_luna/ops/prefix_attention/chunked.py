@@ -1,4 +1,4 @@
-"""The form that trains: matrix products inside blocks of time, a running D x E state between them."""
+"""Training form: matrix products inside blocks of time, a running D x E state between them."""
 
 from typing import Any
 
@@ -7,28 +7,27 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ..dtypes import accumulation_dtype
+from ..dtypes import accumulation_dtype, full_precision
 
-MOST_BLOCKS_SUMMED_AT_ONCE = 128  # by one triangular product, which is faster, but quadratic in their number
+# With one product by a triangular matrix: faster than a cumulative sum, but quadratic in the number of blocks.
+MOST_BLOCKS_SUMMED_AT_ONCE = 128
 
 
 def prefix_attention(
     q: Tensor, k: Tensor, v: Tensor, *, padding_mask: Tensor | None = None, block_length: int | None = None
 ) -> Tensor:
-    """Read the running mean of ``k_j v_j^T`` with ``q_t``, for every step ``t``.
+    """Causal linear attention as a running mean; specified by :func:`.naive.prefix_attention`.
 
-    The same function as :func:`.naive.prefix_attention`, which states it. With blocks of C steps it takes
-    O(T C + T D E / C) memory, where one state per step would take O(T D E).
+    With blocks of C steps it takes O(T C + T D E / C) memory; one state per step would take O(T D E).
 
     Args:
-        q: ``(B, H, T, D)``.
-        k: ``(B, H, T, D)``.
+        q, k: ``(B, H, T, D)``.
         v: ``(B, H, T, E)``.
-        padding_mask: ``(B, T)`` bool, True = padding; None = nothing is padded.
-        block_length: steps in a block at most, C; None chooses it by shape. It changes the cost, not the result.
+        padding_mask: ``(B, T)`` bool, True = padding; None = no padding.
+        block_length: C, the most steps in a block; None chooses it by shape. It affects cost, not the result.
 
     Returns:
-        ``(B, H, T, E)`` in the dtype of ``q``; summed in fp32 when ``q`` is half precision.
+        ``(B, H, T, E)`` in the dtype of ``q``; summed in fp32 if ``q`` is half precision, also under autocast.
     """
     dtype = accumulation_dtype(q)
     out_dtype = q.dtype
@@ -37,36 +36,36 @@ def prefix_attention(
         k = k.masked_fill(padding_mask[:, None, :, None], 0)
     counts = step_counts(q.shape[2], padding_mask, like=q)
     length = block_length or default_block_length(k.shape[-1], v.shape[-1])
-    with torch.autocast(q.device.type, enabled=False):
+    with full_precision(q):
         return _PrefixMeans.apply(q, k, v, counts, length).to(out_dtype)
 
 
 def default_block_length(key_size: int, value_size: int) -> int:
-    """The power of two at which a block's C x C products cost about as much as its D x E state."""
+    """The power of two, from 32 to 256, at which a block's C x C products cost about as much as its D x E state."""
     balance = (key_size * value_size) ** 0.5
     return max(32, min(256, 1 << (round(balance) - 1).bit_length()))
 
 
 def step_counts(steps: int, padding_mask: Tensor | None, *, like: Tensor) -> Tensor:
-    """How many real steps stand at or before each step, at least 1: ``(1 or B, 1, T, 1)``, as ``like``."""
+    """The number of real steps up to each step, at least 1: ``(1 or B, 1, T, 1)`` in the dtype of ``like``."""
     if padding_mask is None:
         return torch.arange(1, steps + 1, device=like.device, dtype=like.dtype).view(1, 1, steps, 1)
     return (~padding_mask).cumsum(1).clamp(min=1).to(like.dtype)[:, None, :, None]
 
 
 class _PrefixMeans(torch.autograd.Function):
-    """:func:`prefix_attention` for inputs of one dtype, whose padded ``k`` are zero.
+    """:func:`prefix_attention` for inputs of one dtype, with zeros in ``k`` at padding.
 
-    Written out because autograd would keep the C x C products and copy every gradient once more. With G = dF v^T hidden
-    above the diagonal, each gradient is again a sum inside a block and a product with a state: that of the earlier
-    blocks for q, that of the later blocks for k and v.
+    The gradient is written by hand because autograd would keep the C x C products and copy every gradient once more.
+    With G = dF v^T masked above the diagonal, each gradient is a sum inside a block plus a product with a state: that
+    of the earlier blocks for q, that of the later blocks for k and v.
     """
 
     @staticmethod
     def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, counts: Tensor, block_length: int) -> Tensor:
         batch, heads, steps, _ = q.shape
         blocks = -(-steps // block_length)
-        # Blocks of about one length, so that the last one is not mostly filling.
+        # Blocks of about equal length, so that the last one has little padding.
         ctx.shape = (batch, heads, blocks, -(-steps // blocks))
         q, k, v = (_cut(x, ctx.shape) for x in (q, k, v))
         total = torch.bmm(_products(q, k), v)
@@ -80,28 +79,29 @@ class _PrefixMeans(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        q, k, v, counts, earlier = ctx.saved_tensors
-        steps = gradient.shape[2]
-        g = _cut(gradient / counts, ctx.shape)
-        inside = _products(g, v)
-        gradients = [torch.bmm(inside, k), torch.bmm(inside.mT, q), torch.bmm(_products(q, k).mT, g)]
-        if earlier is not None:
-            later = _later(torch.bmm(q.mT, g), ctx.shape, steps)
-            gradients[0].baddbmm_(g, earlier.mT, alpha=steps)
-            gradients[1].baddbmm_(v, later.mT, alpha=steps)
-            gradients[2].baddbmm_(k, later, alpha=steps)
-        return *(_joined(x, ctx.shape, steps) for x in gradients), None, None
+        with full_precision(gradient):
+            q, k, v, counts, earlier = ctx.saved_tensors
+            steps = gradient.shape[2]
+            g = _cut(gradient / counts, ctx.shape)
+            inside = _products(g, v)
+            gradients = [torch.bmm(inside, k), torch.bmm(inside.mT, q), torch.bmm(_products(q, k).mT, g)]
+            if earlier is not None:
+                later = _later(torch.bmm(q.mT, g), ctx.shape, steps)
+                gradients[0].baddbmm_(g, earlier.mT, alpha=steps)
+                gradients[1].baddbmm_(v, later.mT, alpha=steps)
+                gradients[2].baddbmm_(k, later, alpha=steps)
+            return *(_joined(x, ctx.shape, steps) for x in gradients), None, None
 
 
 def _products(x: Tensor, y: Tensor) -> Tensor:
-    """``x_t . y_j`` for the steps j <= t of each block, and 0 for those after t: ``(B H blocks, C, C)``."""
+    """``x_t . y_j`` within each block, 0 for j > t: ``(B H blocks, C, C)``."""
     return torch.bmm(x, y.mT).tril_()
 
 
 def _earlier(states: Tensor, shape: tuple[int, ...], steps: int) -> Tensor:
-    """For each block, the sum of the ``states (B H blocks, D, E)`` before it, over ``steps``.
+    """For each block, the sum of the ``states (B H blocks, D, E)`` before it, divided by ``steps``.
 
-    Scaled by 1/T, such a sum is never larger than a mean of k v^T: long sequences cannot overflow it.
+    After this division a sum is at most a mean of k v^T, so that long sequences cannot overflow it.
     """
     batch, heads, blocks, _ = shape
     by_block = states.div_(steps).view(batch * heads, blocks, -1)
@@ -113,7 +113,7 @@ def _earlier(states: Tensor, shape: tuple[int, ...], steps: int) -> Tensor:
 
 
 def _later(states: Tensor, shape: tuple[int, ...], steps: int) -> Tensor:
-    """The same sum of the states after each block."""
+    """For each block, the sum of the states after it, divided by ``steps``."""
     batch, heads, blocks, _ = shape
     by_block = states.div_(steps).view(batch * heads, blocks, -1)
     if blocks <= MOST_BLOCKS_SUMMED_AT_ONCE:
@@ -124,7 +124,7 @@ def _later(states: Tensor, shape: tuple[int, ...], steps: int) -> Tensor:
 
 
 def _cut(x: Tensor, shape: tuple[int, ...]) -> Tensor:
-    """``(B, H, T, D)`` to ``(B H blocks, C, D)``; the last block is filled up with zeros."""
+    """``(B, H, T, D)`` to ``(B H blocks, C, D)``; the last block is padded with zeros."""
     _, _, blocks, length = shape
     missing = blocks * length - x.shape[2]
     if missing:

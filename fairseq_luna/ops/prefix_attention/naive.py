@@ -1,4 +1,4 @@
-"""The specification: one step after the other."""
+"""Specification: a loop over the steps."""
 
 import torch
 from torch import Tensor
@@ -7,22 +7,21 @@ from ..dtypes import accumulation_dtype
 
 
 def prefix_attention(q: Tensor, k: Tensor, v: Tensor, *, padding_mask: Tensor | None = None) -> Tensor:
-    """Read the running mean of ``k_j v_j^T`` with ``q_t``, for every step ``t``.
+    """Causal linear attention as a running mean: ``q_t`` times the mean of ``k_j v_j^T`` over the steps up to ``t``.
 
         F_t = (1/n_t) q_t (sum over real steps j <= t of k_j v_j^T)
 
-    where ``n_t`` counts the real steps up to ``t``. A padded step adds nothing and is not counted, wherever
-    it stands; before the first real step the output is zero. Source: the function f of Luna's causal
-    attention (arXiv 2106.01540, section 3.4).
+    where ``n_t`` is the number of real steps up to ``t``. Padded steps are neither added nor counted, at any position;
+    before the first real step the output is zero. Source: the function f of Luna's causal attention
+    (arXiv 2106.01540, section 3.4).
 
     Args:
-        q: ``(B, H, T, D)``.
-        k: ``(B, H, T, D)``.
+        q, k: ``(B, H, T, D)``.
         v: ``(B, H, T, E)``.
-        padding_mask: ``(B, T)`` bool, True = padding; None = nothing is padded.
+        padding_mask: ``(B, T)`` bool, True = padding; None = no padding.
 
     Returns:
-        ``(B, H, T, E)`` in the dtype of ``q``; summed in fp32 when ``q`` is half precision.
+        ``(B, H, T, E)`` in the dtype of ``q``; summed in fp32 if ``q`` is half precision.
     """
     batch, heads = q.shape[:2]
     dtype = accumulation_dtype(q)

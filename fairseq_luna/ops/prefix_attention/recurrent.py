@@ -1,22 +1,22 @@
-"""The form that generates: one step from a state whose size does not depend on the step's number."""
+"""Generation form: a state of constant size, one step at a time."""
 
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from ..dtypes import accumulation_dtype
+from ..dtypes import accumulation_dtype, full_precision
 
 
 class PrefixMean(NamedTuple):
     """The mean of ``k_j v_j^T`` over the real steps so far."""
 
-    mean: Tensor  # (B, H, D, E), fp32 when the inputs are half precision
-    steps: Tensor  # (B,), the same dtype: how many real steps the mean is over
+    mean: Tensor  # (B, H, D, E), fp32 if the inputs are half precision
+    steps: Tensor  # (B,), in the same dtype: the number of these steps
 
 
 def initial_prefix_mean(k: Tensor, v: Tensor) -> PrefixMean:
-    """The state before the first step, for keys and values like ``k (B, H, ., D)`` and ``v (B, H, ., E)``."""
+    """The state before the first step, for keys ``k (B, H, any T, D)`` and values ``v (B, H, any T, E)``."""
     batch, heads = k.shape[:2]
     dtype = accumulation_dtype(k)
     return PrefixMean(
@@ -36,36 +36,37 @@ def prefix_mean_of(k: Tensor, v: Tensor, *, padding_mask: Tensor | None = None) 
         k = k.masked_fill(padding_mask[:, None, :, None], 0)
         real_steps = (~padding_mask).sum(1).to(dtype)
     weight = real_steps.clamp(min=1).reciprocal().view(batch, 1, 1, 1)
-    return PrefixMean(mean=(k * weight).transpose(-1, -2) @ v, steps=real_steps)
+    with full_precision(k):
+        return PrefixMean(mean=(k * weight).transpose(-1, -2) @ v, steps=real_steps)
 
 
 def prefix_attention_step(
     q: Tensor, k: Tensor, v: Tensor, state: PrefixMean, *, padding_mask: Tensor | None = None
 ) -> tuple[Tensor, PrefixMean]:
-    """Take the next step, or a few: :func:`.naive.prefix_attention` continued from ``state``.
+    """One or more steps of :func:`.naive.prefix_attention`, continued from ``state``.
 
     Args:
-        q: ``(B, H, T, D)``, usually T = 1.
-        k: ``(B, H, T, D)``.
+        q, k: ``(B, H, T, D)``, usually T = 1.
         v: ``(B, H, T, E)``.
-        state: what came before.
-        padding_mask: ``(B, T)`` bool, True = padding; None = nothing is padded.
+        state: the state after the previous steps.
+        padding_mask: ``(B, T)`` bool, True = padding; None = no padding.
 
     Returns:
-        ``(B, H, T, E)`` in the dtype of ``q``, and the state after the last of these steps.
+        ``(B, H, T, E)`` in the dtype of ``q``, and the state after these steps.
     """
     dtype = state.mean.dtype
     outputs = []
-    for t in range(q.shape[2]):
-        padded = None if padding_mask is None else padding_mask[:, t]
-        state = advance(k[:, :, t : t + 1].to(dtype), v[:, :, t : t + 1].to(dtype), state, padded=padded)
-        outputs.append(q[:, :, t : t + 1].to(dtype) @ state.mean)
+    with full_precision(q):
+        for t in range(q.shape[2]):
+            padded = None if padding_mask is None else padding_mask[:, t]
+            state = advance(k[:, :, t : t + 1].to(dtype), v[:, :, t : t + 1].to(dtype), state, padded=padded)
+            outputs.append(q[:, :, t : t + 1].to(dtype) @ state.mean)
     out = outputs[0] if len(outputs) == 1 else torch.cat(outputs, dim=2)
     return out.to(q.dtype), state
 
 
 def advance(k: Tensor, v: Tensor, state: PrefixMean, *, padded: Tensor | None = None) -> PrefixMean:
-    """Take ``k (B, H, 1, D)`` and ``v (B, H, 1, E)`` into the mean, except where ``padded (B,)`` is True."""
+    """Add ``k (B, H, 1, D)`` and ``v (B, H, 1, E)`` to the mean, except in rows where ``padded (B,)`` is True."""
     if padded is None:
         steps = state.steps + 1
         weight = steps.reciprocal()

@@ -1,4 +1,4 @@
-"""Softmax pooling as a running mean: ``o_t = sum over j <= t of softmax over j <= t of (s)_j v_j``."""
+"""Softmax pooling over a prefix: ``o_t = sum over j <= t of a_tj v_j``, ``a_t = softmax over j <= t of s_j``."""
 
 from .chunked import prefix_softmax
 from .recurrent import RunningSoftmax, initial_running_softmax, prefix_softmax_step

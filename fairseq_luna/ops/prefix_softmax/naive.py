@@ -1,4 +1,4 @@
-"""The specification: one softmax after the other, each over one step more."""
+"""Specification: for each step a softmax over the steps up to it."""
 
 import torch
 from torch import Tensor
@@ -7,20 +7,20 @@ from ..dtypes import accumulation_dtype
 
 
 def prefix_softmax(scores: Tensor, v: Tensor, *, padding_mask: Tensor | None = None) -> Tensor:
-    """Mean of the values so far, weighted by the softmax of the scores so far, for every step ``t``.
+    """Mean of the values up to each step ``t``, weighted by the softmax of the scores up to ``t``.
 
         o_t = sum over real j <= t of a_tj v_j,    a_t = softmax over real j <= t of s_j
 
-    A padded step has no weight, wherever it stands; before the first real step the output is zero. Source: the
-    additive attention of Fastformer (arXiv 2108.09084, equations 3 and 4), over the steps up to t only.
+    Padded steps have no weight, at any position; before the first real step the output is zero. Source: the additive
+    attention of Fastformer (arXiv 2108.09084, equations 3 and 4), restricted to the steps up to t.
 
     Args:
-        scores: ``(B, H, T)``; may be of a wider dtype than ``v``.
+        scores: ``(B, H, T)``; may have a wider dtype than ``v``.
         v: ``(B, H, T, D)``.
-        padding_mask: ``(B, T)`` bool, True = padding; None = nothing is padded.
+        padding_mask: ``(B, T)`` bool, True = padding; None = no padding.
 
     Returns:
-        ``(B, H, T, D)`` in the dtype of ``v``; softmax and sum are taken in fp32 when ``v`` is half precision.
+        ``(B, H, T, D)`` in the dtype of ``v``; softmax and sum are in fp32 if ``v`` is half precision.
     """
     outputs = []
     for end in range(1, v.shape[2] + 1):
@@ -30,7 +30,7 @@ def prefix_softmax(scores: Tensor, v: Tensor, *, padding_mask: Tensor | None = N
 
 
 def softmax_mean(scores: Tensor, v: Tensor, *, padding_mask: Tensor | None = None) -> Tensor:
-    """``sum over j of softmax(s)_j v_j`` over all real steps: ``(B, H, 1, D)``, zero where none is real."""
+    """``sum over j of softmax(s)_j v_j`` over all real steps: ``(B, H, 1, D)``, zero if there are none."""
     dtype = accumulation_dtype(v)
     scores = scores.to(dtype)
     if padding_mask is None:

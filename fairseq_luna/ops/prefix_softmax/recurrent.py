@@ -1,4 +1,4 @@
-"""The form that generates: one step from a state whose size does not depend on the step's number."""
+"""Generation form: a state of constant size, one step at a time."""
 
 from typing import NamedTuple
 
@@ -6,19 +6,19 @@ import torch
 from torch import Tensor
 
 from ..dtypes import accumulation_dtype
-from .chunked import one_for_none
+from .shared import nonzero
 
 
 class RunningSoftmax(NamedTuple):
-    """A softmax over the real steps so far, and what it makes of their values."""
+    """A softmax over the real steps so far and the mean of their values, in fp32 if these are half precision."""
 
     largest: Tensor  # (B, H), the largest score; the dtype's minimum before the first real step
     denominator: Tensor  # (B, H), the sum of exp(s_j - largest)
-    mean: Tensor  # (B, H, D), the numerator over the denominator; all three fp32 when the values are half precision
+    mean: Tensor  # (B, H, D)
 
 
 def initial_running_softmax(v: Tensor) -> RunningSoftmax:
-    """The state before the first step, for values like ``v (B, H, ., D)``."""
+    """The state before the first step, for values of the shape, dtype and device of ``v (B, H, any T, D)``."""
     batch, heads, _, size = v.shape
     dtype = accumulation_dtype(v)
     return RunningSoftmax(
@@ -31,16 +31,16 @@ def initial_running_softmax(v: Tensor) -> RunningSoftmax:
 def prefix_softmax_step(
     scores: Tensor, v: Tensor, state: RunningSoftmax, *, padding_mask: Tensor | None = None
 ) -> tuple[Tensor, RunningSoftmax]:
-    """Take the next step, or a few: :func:`.naive.prefix_softmax` continued from ``state``.
+    """One or more steps of :func:`.naive.prefix_softmax`, continued from ``state``.
 
     Args:
-        scores: ``(B, H, T)``, usually T = 1; may be of a wider dtype than ``v``.
+        scores: ``(B, H, T)``, usually T = 1; may have a wider dtype than ``v``.
         v: ``(B, H, T, D)``.
-        state: what came before.
-        padding_mask: ``(B, T)`` bool, True = padding; None = nothing is padded.
+        state: the state after the previous steps.
+        padding_mask: ``(B, T)`` bool, True = padding; None = no padding.
 
     Returns:
-        ``(B, H, T, D)`` in the dtype of ``v``, and the state after the last of these steps.
+        ``(B, H, T, D)`` in the dtype of ``v``, and the state after these steps.
     """
     dtype = state.mean.dtype
     out_dtype = v.dtype
@@ -55,10 +55,10 @@ def prefix_softmax_step(
 
 
 def advance(scores: Tensor, v: Tensor, state: RunningSoftmax) -> RunningSoftmax:
-    """Take ``v (B, H, D)`` into the mean with ``scores (B, H)``; a score of -inf leaves the state as it is."""
+    """Add ``v (B, H, D)`` with ``scores (B, H)`` to the mean; a score of -inf leaves the state unchanged."""
     largest = torch.maximum(state.largest, scores)
     weight = (scores - largest).exp()
     denominator = state.denominator * (state.largest - largest).exp() + weight
-    # Moving the mean, rather than adding to a numerator, keeps equal values equal at any number of steps.
-    share = weight / one_for_none(denominator)
+    # A running mean instead of a numerator: the mean of equal values is exact after any number of steps.
+    share = weight / nonzero(denominator)
     return RunningSoftmax(largest, denominator, torch.lerp(state.mean, v, share[..., None]))

@@ -1,4 +1,4 @@
-"""Depthwise convolution over a few neighbouring steps: each channel by itself."""
+"""Depthwise convolution over a few neighbouring steps."""
 
 from .fused import short_convolution
 

@@ -1,4 +1,4 @@
-"""The specification: a weighted sum of K neighbouring steps, channel by channel."""
+"""Specification: a weighted sum of K neighbouring steps for each channel."""
 
 from torch import Tensor
 
@@ -6,16 +6,16 @@ from ..dtypes import accumulation_dtype
 
 
 def short_convolution(x: Tensor, weight: Tensor) -> Tensor:
-    """Every sum of K steps in a row, where each channel has weights of its own (depthwise convolution).
+    """Depthwise convolution over K consecutive steps: each channel has its own K weights.
 
         y_t = sum over i < K of w_i ∘ x_{t+i}
 
     Args:
-        x: ``(T + K - 1, B, C)``: what lies before the first step and after the last one is the caller's to give.
+        x: ``(T + K - 1, B, C)``, including the caller's padding before the first and after the last step.
         weight: ``(C, K)``.
 
     Returns:
-        ``(T, B, C)`` in the dtype of ``x``; sums are taken in fp32 when ``x`` is half precision.
+        ``(T, B, C)`` in the dtype of ``x``, summed in fp32 if ``x`` is half precision.
     """
     dtype = accumulation_dtype(x)
     windows = x.to(dtype).unfold(0, weight.shape[1], 1)  # (T, B, C, K)

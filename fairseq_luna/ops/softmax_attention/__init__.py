@@ -1,4 +1,4 @@
-"""Scaled dot product attention with padded keys: what packs and unpacks in Luna's bidirectional form."""
+"""Scaled dot product attention with padded keys: pack and unpack in Luna's bidirectional attention."""
 
 from .fused import softmax_attention
 

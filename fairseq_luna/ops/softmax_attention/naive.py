@@ -1,11 +1,11 @@
-"""The specification: ``softmax(q k^T / sqrt(D)) v``."""
+"""Specification: ``softmax(q k^T / sqrt(D)) v``."""
 
 import math
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
-from ..dropout import Dropout, no_dropout
 from ..dtypes import accumulation_dtype
 
 
@@ -15,21 +15,23 @@ def softmax_attention(
     v: Tensor,
     *,
     padding_mask: Tensor | None = None,
-    dropout: Dropout = no_dropout,
-) -> tuple[Tensor, Tensor]:
+    dropout_p: float = 0.0,
+    need_weights: bool = False,
+) -> tuple[Tensor, Tensor | None]:
     """Attention of every query to every key that is not padding (arXiv 1706.03762, equation 1).
 
     Args:
         q: ``(B, H, T, D)``.
         k: ``(B, H, S, D)``.
         v: ``(B, H, S, E)``.
-        padding_mask: ``(B, S)`` bool, True = padding: the key is not attended to. Where all keys are padding,
-            weights and output are zero.
-        dropout: applied to the weights.
+        padding_mask: ``(B, S)`` bool, True = padding: the key is not attended to. If all keys are padding, weights
+            and output are zero.
+        dropout_p: dropout probability of the weights.
+        need_weights: also return the weights.
 
     Returns:
-        ``(B, H, T, E)`` and the weights ``(B, H, T, S)`` before dropout, in the dtype of ``q``; the softmax
-        is taken in fp32 when ``q`` is half precision.
+        ``(B, H, T, E)`` and the weights ``(B, H, T, S)`` before dropout or None, in the dtype of ``q``. The softmax
+        is computed in fp32 if ``q`` is half precision.
     """
     dtype = accumulation_dtype(q)
     scores = q.to(dtype) @ k.to(dtype).transpose(-1, -2) / math.sqrt(q.shape[-1])
@@ -39,5 +41,5 @@ def softmax_attention(
         weights = scores.masked_fill(nothing, 0).softmax(-1).masked_fill(nothing, 0)
     else:
         weights = scores.softmax(-1)
-    out = dropout(weights) @ v.to(dtype)
-    return out.to(q.dtype), weights.to(q.dtype)
+    out = F.dropout(weights, dropout_p) @ v.to(dtype)
+    return out.to(q.dtype), weights.to(q.dtype) if need_weights else None

@@ -1,9 +1,10 @@
 import pytest
 import torch
+import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairseq_luna.ops.projected_attention import Affine, folded, folding_pays, naive
+from fairseq_luna.ops.folded_attention import Affine, folding_pays, fused, naive
 from numeric import DTYPE_IDS, TOLERANCE, gradients, randn, random_padding
 
 SHAPES = [(1, 1, 1, 1, 2), (2, 3, 7, 4, 5), (3, 4, 65, 16, 8)]
@@ -46,11 +47,11 @@ def check(actual, expected, wanted, dtype):
 @EVERY_DTYPE
 @PADDED
 @BIAS
-def test_folded_pack_equals_naive(shape, dtype, padded, bias):
+def test_fused_pack_equals_naive(shape, dtype, padded, bias):
     context, q, _ = sequence_and_slots(shape, dtype)
     key, value = maps(shape, dtype, bias)
     mask = random_padding(shape[0], shape[2], share=0.4) if padded else None
-    actual, expected = (form.pack(q, context, key, value, padding_mask=mask) for form in (folded, naive))
+    actual, expected = (form.pack(q, context, key, value, padding_mask=mask) for form in (fused, naive))
     check(actual, expected, [q, context, *parameters(key, value)], dtype)
 
 
@@ -58,11 +59,11 @@ def test_folded_pack_equals_naive(shape, dtype, padded, bias):
 @EVERY_DTYPE
 @PADDED
 @BIAS
-def test_folded_unpack_equals_naive(shape, dtype, padded, bias):
+def test_fused_unpack_equals_naive(shape, dtype, padded, bias):
     x, k, v = sequence_and_slots(shape, dtype)
     query, out = maps(shape, dtype, bias)
     mask = random_padding(shape[0], shape[3], share=0.4) if padded else None
-    actual, expected = (form.unpack(x, k, v, query, out, padding_mask=mask) for form in (folded, naive))
+    actual, expected = (form.unpack(x, k, v, query, out, padding_mask=mask) for form in (fused, naive))
     check(actual, expected, [x, k, v, *parameters(query, out)], dtype)
 
 
@@ -75,45 +76,32 @@ def test_folded_unpack_equals_naive(shape, dtype, padded, bias):
 def test_any_shape_and_padding(shape, share, seed):
     sequence, k, v = sequence_and_slots(shape, torch.float64)
     first, second = maps(shape, torch.float64)
-    steps, slots = (random_padding(shape[0], shape[axis], share=share, seed=seed) for axis in (2, 3))
+    step_mask, slot_mask = (random_padding(shape[0], shape[axis], share=share, seed=seed) for axis in (2, 3))
     wanted = [sequence, k, *parameters(first, second)]
-    packed = [form.pack(k, sequence, first, second, padding_mask=steps) for form in (folded, naive)]
+    packed = [form.pack(k, sequence, first, second, padding_mask=step_mask) for form in (fused, naive)]
     check(*packed, wanted, torch.float64)
-    read = [form.unpack(sequence, k, v, first, second, padding_mask=slots) for form in (folded, naive)]
+    read = [form.unpack(sequence, k, v, first, second, padding_mask=slot_mask) for form in (fused, naive)]
     check(*read, [*wanted, v], torch.float64)
 
 
-def test_the_same_weights_are_dropped_as_in_the_specification():
+def test_dropout_drops_the_weights_of_the_specification(monkeypatch):
     shape = (2, 3, 50, 4, 5)
     sequence, k, v = sequence_and_slots(shape, torch.float64)
     first, second = maps(shape, torch.float64)
-    kept = torch.rand(2, 3, 50, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64).gt(0.3) / 0.7
-
-    def steps_last(weights):
-        return weights * kept.transpose(2, 3)
-
-    def slots_last(weights):
-        return weights * kept
-
-    def folded_pack(weights):
-        return weights * kept.transpose(1, 2).flatten(2)
-
-    def folded_unpack(weights):
-        return weights * kept.transpose(1, 2)
-
+    factors = torch.rand(2, 3, 50, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64).gt(0.3) / 0.7
+    layouts = [  # of the weights of each form: pack, unpack
+        (fused, factors.transpose(1, 2).flatten(2), factors.transpose(1, 2)),
+        (naive, factors.transpose(2, 3), factors),
+    ]
+    packed, read = [], []
+    for form, pack_factors, unpack_factors in layouts:
+        monkeypatch.setattr(F, "dropout", lambda x, p, factors=pack_factors: x * factors if p == 0.3 else None)
+        packed.append(form.pack(k, sequence, first, second, dropout_p=0.3))
+        monkeypatch.setattr(F, "dropout", lambda x, p, factors=unpack_factors: x * factors if p == 0.3 else None)
+        read.append(form.unpack(sequence, k, v, first, second, dropout_p=0.3))
     wanted = [sequence, k, *parameters(first, second)]
-    check(
-        folded.pack(k, sequence, first, second, dropout=folded_pack),
-        naive.pack(k, sequence, first, second, dropout=steps_last),
-        wanted,
-        torch.float64,
-    )
-    check(
-        folded.unpack(sequence, k, v, first, second, dropout=folded_unpack),
-        naive.unpack(sequence, k, v, first, second, dropout=slots_last),
-        [*wanted, v],
-        torch.float64,
-    )
+    check(*packed, wanted, torch.float64)
+    check(*read, [*wanted, v], torch.float64)
 
 
 @pytest.mark.parametrize(

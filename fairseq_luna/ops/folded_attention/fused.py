@@ -1,27 +1,26 @@
-"""The form that trains on long sequences: the linear maps meet the few slots instead of the many steps.
+"""Training form for long sequences: the linear maps are applied to the few slots instead of the many steps.
 
-A score is ``(W x) . k = x . (W^T k)``, and what is read is ``W_o sum_l u_l v_l = sum_l u_l (W_o v_l)``: with H heads
-and L slots, two products of T x C with C x H L stand where two of T x C with C x C would.
+A score is ``(W x) . k = x . (W^T k)``, and an output is ``W_o sum_l u_l v_l = sum_l u_l (W_o v_l)``. With H heads and L
+slots, two products of T x C with C x H L replace two of T x C with C x C.
 """
 
 import torch
 from torch import Tensor
 
-from ..dropout import Dropout, no_dropout
-from .naive import Affine
+from ..dropout import drop
+from ..masked_softmax import masked_softmax
+from .shared import Affine
 
 
 def folding_pays(*, steps: int, slots: int, channels: int, maps: int, products: int) -> bool:
-    """Whether these forms are cheaper than the maps themselves.
-
-    They are where they halve the multiplications, unless the folded keys would be larger than the sequence.
+    """Whether folding halves the multiplications or better, with folded keys that are not larger than the sequence.
 
     Args:
-        steps: T, of the sequence.
-        slots: ``H L``, slots of all heads.
+        steps: T of the sequence.
+        slots: ``H L``, the slots of all heads.
         channels: C.
-        maps: how many maps of the sequence are saved.
-        products: how many products of the sequence with ``slots`` columns stand in their place.
+        maps: the number of maps of the sequence that folding avoids.
+        products: the number of products of the sequence with ``slots`` columns that replace them.
     """
     return steps >= slots and 2 * products * slots <= maps * channels
 
@@ -33,33 +32,27 @@ def pack(
     value: Affine,
     *,
     padding_mask: Tensor | None = None,
-    dropout: Dropout = no_dropout,
+    dropout_p: float = 0.0,
 ) -> Tensor:
-    """Attend from the slots to a sequence; :func:`.naive.pack` states it, arguments and all.
+    """Attend from the slots to a sequence; specified by :func:`.naive.pack`.
 
     Args:
         q: ``(B, H, L, D)``.
         context: ``(B, T, C)``.
-        key, value: make keys and values of ``context``.
+        key, value: the maps from ``context`` to keys and values.
         padding_mask: ``(B, T)`` bool, True = padding.
-        dropout: applied to the weights.
+        dropout_p: dropout probability of the weights.
 
     Returns:
         ``(B, H, L, D)`` in the dtype of ``q``.
     """
     batch, heads, slots, size = q.shape
-    scores = scores_of(context, q, key)
-    if padding_mask is None:
-        weights = scores.softmax(1)
-    else:
-        padded = padding_mask[:, :, None]
-        # Masked by a finite number and then for good: a row of nothing but padding is zero, with no NaN on the way.
-        weights = scores.masked_fill(padded, lowest(scores)).softmax(1).masked_fill(padded, 0)
-    weights = dropout(weights).transpose(1, 2)
+    padded = None if padding_mask is None else padding_mask[:, :, None]
+    weights = drop(masked_softmax(scores_of(context, q, key), padded, dim=1), dropout_p).transpose(1, 2)
     read = slots_first(torch.bmm(weights, context), heads)
     out = torch.bmm(read, value.weight.unflatten(0, (heads, size)).transpose(1, 2))
     if value.bias is not None:
-        # Dropout and padding change what the weights sum to.
+        # With dropout or padding the weights need not sum to 1.
         total = slots_first(weights.sum(2, keepdim=True), heads)
         out = torch.addcmul(out, total, value.bias.view(heads, 1, size))
     return out.view(heads, batch, slots, size).transpose(0, 1)
@@ -73,17 +66,17 @@ def unpack(
     out: Affine,
     *,
     padding_mask: Tensor | None = None,
-    dropout: Dropout = no_dropout,
+    dropout_p: float = 0.0,
 ) -> Tensor:
-    """Attend from a sequence to the slots; :func:`.naive.unpack` states it, arguments and all.
+    """Attend from a sequence to the slots; specified by :func:`.naive.unpack`.
 
     Args:
         x: ``(B, T, C)``.
         k, v: ``(B, H, L, D)``.
-        query: makes queries of ``x``.
-        out: the map of the heads' outputs.
+        query: the map from ``x`` to queries.
+        out: the map of the concatenated heads.
         padding_mask: ``(B, L)`` bool, True = padding.
-        dropout: applied to the weights.
+        dropout_p: dropout probability of the weights.
 
     Returns:
         ``(B, T, C)`` in the dtype of ``x``.
@@ -92,7 +85,7 @@ def unpack(
     if padding_mask is not None:
         v = v.masked_fill(padding_mask[:, None, :, None], 0)
     scores = scores_of(x, k, query, padding_mask=padding_mask).unflatten(2, (heads, slots))
-    weights = dropout(scores.softmax(-1)).flatten(2)
+    weights = drop(scores.softmax(-1), dropout_p).flatten(2)
     values = fold(v, out.weight.view(-1, heads, size).permute(1, 2, 0))
     return torch.bmm(weights, values) if out.bias is None else torch.baddbmm(out.bias, weights, values)
 
@@ -100,7 +93,7 @@ def unpack(
 def scores_of(x: Tensor, k: Tensor, affine: Affine, *, padding_mask: Tensor | None = None) -> Tensor:
     """``affine(x) . k / sqrt(D)`` for every head, ``x (B, T, C)`` and ``k (B, H, L, D)``: ``(B, T, H L)``.
 
-    Slots that ``padding_mask (B, L)`` marks have a score below all others.
+    Slots that are True in ``padding_mask (B, L)`` have a score far below all others.
     """
     _, heads, _, size = k.shape
     k = k * size**-0.5
@@ -127,5 +120,5 @@ def slots_first(x: Tensor, heads: int) -> Tensor:
 
 
 def lowest(x: Tensor) -> float:
-    """A score that no real one comes near, and that may still be added to."""
+    """A score far below all others; adding a real score to it does not overflow."""
     return torch.finfo(x.dtype).min / 2

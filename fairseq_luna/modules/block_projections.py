@@ -1,0 +1,117 @@
+"""Projections of two-level attention, for the encoder and the decoder."""
+
+import torch
+from fairseq.modules.fairseq_dropout import FairseqDropout
+from torch import Tensor, nn
+
+from ..ops.block_attention import block_attention, unordered_block_attention
+from ..ops.block_partition import Blocks
+from ..usage_error import UsageError
+from .dropout import dropout_probability
+from .heads import merge_heads, split_heads
+from .projection import Projections
+from .short_convolution import convolution_of
+
+UNORDERED = ("none", "mean", "sum")
+
+
+class BlockProjections(nn.Module):
+    """The projections of both levels (``docs/design.md``, 3.5), and the attention over given blocks.
+
+    Args:
+        embed_dim: channels.
+        num_heads: attention heads, the same in both levels.
+        share_levels: the second level uses the projections of the first.
+        unordered: "none"; or "mean" or "sum": the first level is the mean or sum of the values of a block.
+        kernel_size: kernel size of a convolution over the whole sequence before the projections, odd; 0 = none.
+        dropout: dropout probability of the attention weights.
+        bias: projections have a bias.
+        q_noise, qn_block_size: fairseq's quantisation noise on the projections.
+
+    Raises:
+        UsageError: if ``unordered`` is unknown, or ``kernel_size`` is even or negative.
+    """
+
+    def __init__(
+        self,
+        *,
+        embed_dim: int,
+        num_heads: int,
+        share_levels: bool = False,
+        unordered: str = "none",
+        kernel_size: int = 0,
+        dropout: float = 0.0,
+        bias: bool = True,
+        q_noise: float = 0.0,
+        qn_block_size: int = 8,
+    ) -> None:
+        super().__init__()
+        if unordered not in UNORDERED:
+            raise UsageError(f"--unordered-blocks {unordered}: choose one of {', '.join(UNORDERED)}")
+        self.num_heads = num_heads
+        self.share_levels = share_levels
+        self.unordered = unordered
+        self.dropout_module = FairseqDropout(dropout, module_name=type(self).__name__)
+        new = Projections(size=embed_dim, bias=bias, q_noise=q_noise, qn_block_size=qn_block_size)
+        if self.is_ordered or share_levels:
+            self.q_proj = new.input()
+            self.k_proj = new.input()
+        self.v_proj = new.input()
+        if not share_levels:
+            self.block_q_proj = new.input()
+            self.block_k_proj = new.input()
+            self.block_v_proj = new.input()
+        self.out_proj = new.output(inputs=2)
+        self.convolution = convolution_of(kernel_size, embed_dim=embed_dim, flag="--block-kernel-size")
+
+    @property
+    def is_ordered(self) -> bool:
+        """The first level is an attention, not a mean or sum."""
+        return self.unordered == "none"
+
+    def attend(self, x: Tensor, blocks: Blocks, *, causal: bool) -> Tensor:
+        """Both levels over ``x (T, B, C)``: ``(T, B, C)``."""
+        dropout_p = dropout_probability(self.dropout_module)
+        if self.is_ordered:
+            q, k, v = self.queries_keys_values(x)
+            y, z = block_attention(q, k, v, self.project_summaries, blocks, causal=causal, dropout_p=dropout_p)
+        else:
+            y, z = unordered_block_attention(
+                self.block_values(x),
+                self.project_summaries,
+                blocks,
+                reduce=self.unordered,
+                causal=causal,
+                dropout_p=dropout_p,
+            )
+        return self.output(y, z)
+
+    def queries_keys_values(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """The first level's projections of ``x (T, B, C)``, each ``(B, H, T, D)``."""
+        q, k, v = (split_heads(proj(x), self.num_heads) for proj in (self.q_proj, self.k_proj, self.v_proj))
+        return q, k, v
+
+    def block_values(self, x: Tensor) -> Tensor:
+        """The values that an unordered block is the mean or sum of, from ``x (T, B, C)``: ``(B, H, T, D)``."""
+        return split_heads(self.v_proj(x), self.num_heads)
+
+    def project_summaries(self, summaries: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """The second level's projections of ``(B, H, M, D)``, each of the same shape."""
+        x = merge_heads(summaries)
+        if self.share_levels:
+            return self.queries_keys_values(x)
+        projections = (self.block_q_proj, self.block_k_proj, self.block_v_proj)
+        q, k, v = (split_heads(proj(x), self.num_heads) for proj in projections)
+        return q, k, v
+
+    def output(self, y: Tensor, z: Tensor) -> Tensor:
+        """``out_proj([Y ; Z]) (T, B, C)`` from both levels' ``(B, H, T, D)``."""
+        return self.out_proj(torch.cat([merge_heads(y), merge_heads(z)], dim=-1))
+
+
+def mask_of(x: Tensor, padding_mask: Tensor | None) -> Tensor:
+    """``padding_mask (B, T)``, or a mask without padding for ``x (T, B, C)``."""
+    if padding_mask is not None:
+        return padding_mask
+    steps, batch = x.shape[:2]
+    return x.new_zeros(batch, steps, dtype=torch.bool)

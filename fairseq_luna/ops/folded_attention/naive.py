@@ -1,0 +1,67 @@
+"""Specification: map the sequence, split it into heads, attend."""
+
+import torch.nn.functional as F
+from torch import Tensor
+
+from ..softmax_attention.naive import softmax_attention
+from .shared import Affine
+
+
+def pack(
+    q: Tensor,
+    context: Tensor,
+    key: Affine,
+    value: Affine,
+    *,
+    padding_mask: Tensor | None = None,
+    dropout_p: float = 0.0,
+) -> Tensor:
+    """Attend from the slots to a sequence: Luna's pack attention (arXiv 2106.01540, section 3.2).
+
+    Args:
+        q: the queries of the slots, ``(B, H, L, D)``.
+        context: ``(B, T, C)``, C = H D.
+        key, value: the maps from ``context`` to keys and values.
+        padding_mask: ``(B, T)`` bool, True = padding: the step is not attended to. If all steps are padding, the
+            output is zero.
+        dropout_p: dropout probability of the weights.
+
+    Returns:
+        ``(B, H, L, D)`` in the dtype of ``q``.
+    """
+    k, v = (heads_of(F.linear(context, *affine), q.shape[1]) for affine in (key, value))
+    return softmax_attention(q, k, v, padding_mask=padding_mask, dropout_p=dropout_p)[0]
+
+
+def unpack(
+    x: Tensor,
+    k: Tensor,
+    v: Tensor,
+    query: Affine,
+    out: Affine,
+    *,
+    padding_mask: Tensor | None = None,
+    dropout_p: float = 0.0,
+) -> Tensor:
+    """Attend from a sequence to the slots: Luna's unpack attention and its output map.
+
+    Args:
+        x: ``(B, T, C)``, C = H D.
+        k, v: the keys and values of the slots, ``(B, H, L, D)``.
+        query: the map from ``x`` to queries.
+        out: the map of the concatenated heads.
+        padding_mask: ``(B, L)`` bool, True = padding: the slot is not read. If all slots are padding, the input of
+            ``out`` is zero.
+        dropout_p: dropout probability of the weights.
+
+    Returns:
+        ``(B, T, C)`` in the dtype of ``x``.
+    """
+    q = heads_of(F.linear(x, *query), k.shape[1])
+    y, _ = softmax_attention(q, k, v, padding_mask=padding_mask, dropout_p=dropout_p)
+    return F.linear(y.transpose(1, 2).flatten(2), *out)
+
+
+def heads_of(x: Tensor, heads: int) -> Tensor:
+    """``(B, T, C)`` to ``(B, H, T, C / H)``."""
+    return x.unflatten(-1, (heads, -1)).transpose(1, 2)

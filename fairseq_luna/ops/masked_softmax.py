@@ -1,0 +1,21 @@
+"""Softmax over the entries that are not padding."""
+
+import torch
+from torch import Tensor
+
+
+def masked_softmax(scores: Tensor, padded: Tensor | None, *, dim: int) -> Tensor:
+    """Softmax over ``dim`` with weight 0 for padding.
+
+    Args:
+        scores: any shape.
+        padded: bool, broadcastable to ``scores``, True = padding; None = no padding.
+        dim: the axis of the softmax.
+
+    Returns:
+        The weights, as ``scores``. If all entries are padding, weights and gradients are 0.
+    """
+    if padded is None:
+        return scores.softmax(dim)
+    # A finite minimum keeps NaN out of a softmax over padding only; the second mask sets its weights to 0.
+    return scores.masked_fill(padded, torch.finfo(scores.dtype).min).softmax(dim).masked_fill(padded, 0)
