@@ -9,6 +9,8 @@ import logging
 
 from fairseq_luna import environment, usage_error
 
+__version__ = "0.1.0"
+
 _REGISTERING = ("models", "optim.fairseq_apollo", "optim.milestone_lr")
 
 _problem = environment.fairseq_problem()
