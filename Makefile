@@ -15,7 +15,7 @@ demo: .venv/installed
 test: .venv/installed
 	$(BIN)/python -m pytest -x -q
 
-# The tests on each Python and torch that setup.py allows; noxfile.py says which. MATRIX_FLAGS='-s suite(python-3.12)'
+# The tests on each Python and torch that pyproject.toml allows; noxfile.py says which. MATRIX_FLAGS='-s suite(python-3.12)'
 # chooses one. Some gigabytes of torch are downloaded for the others than constraints.txt's.
 test-matrix: .venv/installed
 	$(PIP) install --quiet -c constraints.txt nox
