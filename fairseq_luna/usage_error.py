@@ -9,6 +9,10 @@ class UsageError(ValueError):
     """A flag, or a combination of flags, that cannot be used; the message names it and the mend."""
 
 
+class CheckpointMismatch(UsageError):
+    """The tensors of a checkpoint do not fit the model."""
+
+
 def own_words(error: BaseException) -> str | None:
     """The message of a UsageError, None of anything else."""
     return str(error) if isinstance(error, UsageError) else None

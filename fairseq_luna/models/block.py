@@ -1,6 +1,6 @@
 """Block attention: attention inside blocks of a sentence, and between the blocks."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 from fairseq.dataclass import ChoiceEnum
 from fairseq.models import register_model
@@ -9,6 +9,7 @@ from torch import nn
 from ..modules import BlockAttention, BlockCausalAttention
 from ..usage_error import UsageError
 from .transformer.architectures import SIZES, register_architectures
+from .transformer.checkpoint import WIDTH
 from .transformer.checks import check_positive
 from .transformer.config import checked_config, flat_config, option
 from .transformer.model import SelfAttentionModel
@@ -35,6 +36,12 @@ BlockConfig = flat_config("BlockConfig", OPTIONS)
 @register_model("block", dataclass=BlockConfig)
 class BlockModel(SelfAttentionModel):
     """Block attention in encoder and decoder."""
+
+    origins: ClassVar = (
+        (r"\.convolution\.", "--block-kernel-size", WIDTH, "--block-kernel-size"),
+        (r"\.block_[qkv]_proj", "--share-block-levels", WIDTH, WIDTH),
+        (r"\.self_attn\.[qk]_proj", "--unordered-blocks", WIDTH, WIDTH),
+    )
 
     @classmethod
     def nested_config(cls, cfg: Any) -> Any:

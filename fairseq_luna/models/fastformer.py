@@ -1,6 +1,6 @@
 """Fastformer: additive attention through one global query and one global key (arXiv 2108.09084)."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 from fairseq.dataclass import ChoiceEnum
 from fairseq.models import register_model
@@ -8,6 +8,7 @@ from torch import nn
 
 from ..modules import FastformerAttention, FastformerCausalAttention
 from .transformer.architectures import SIZES, register_architectures
+from .transformer.checkpoint import WIDTH
 from .transformer.config import checked_config, flat_config, option
 from .transformer.model import SelfAttentionModel
 
@@ -33,6 +34,13 @@ FastformerConfig = flat_config("FastformerConfig", OPTIONS)
 @register_model("fastformer", dataclass=FastformerConfig)
 class FastformerModel(SelfAttentionModel):
     """Fastformer in encoder and decoder."""
+
+    origins: ClassVar = (
+        (r"\.convolution\.", "--fastformer-kernel-size", WIDTH, "--fastformer-kernel-size"),
+        (r"_score\.", "--arch", "--{side}-attention-heads", WIDTH),
+        (r"\.(query_key|key_value)_proj", "--fastformer-combine", WIDTH, WIDTH),
+        (r"\.self_attn\.[kv]_proj", "--fastformer-share", WIDTH, WIDTH),
+    )
 
     @classmethod
     def nested_config(cls, cfg: Any) -> Any:

@@ -208,6 +208,26 @@ def test_alignment_of_a_chosen_layer_and_of_some_heads(family):
     assert all((a - b).abs().max() > 1e-6 for a, b in pairwise(chosen))
 
 
+@EVERY_VARIANT
+def test_alignment_requested_first_at_a_later_step(flags):
+    if flags.get("no_cross_attention"):
+        pytest.skip("no attention to the source")
+    model = build_model(**flags).eval()
+    source, prefix = sentences(7, 4), as_prefix(sentences(6, 6, seed=2))
+    encoder_out = model.encoder(source)
+    for layer in (0, 1):
+        expected = model.decoder(prefix, encoder_out=encoder_out, alignment_layer=layer)[1]["attn"][0]
+        state = {}
+        model.decoder(prefix[:, :1], encoder_out=encoder_out, incremental_state=state)
+        for t in (2, 3):
+            _, extra = model.decoder(
+                prefix[:, :t], encoder_out=encoder_out, incremental_state=state, alignment_layer=layer
+            )
+            torch.testing.assert_close(extra["attn"][0][:, 0], expected[:, t - 1], **CLOSE)
+        after, _ = model.decoder(prefix[:, :4], encoder_out=encoder_out, incremental_state=state)
+        torch.testing.assert_close(after[:, 0], model.decoder(prefix, encoder_out=encoder_out)[0][:, 3], **CLOSE)
+
+
 @EVERY_FAMILY
 def test_looking_ahead_is_refused(family):
     model = build_model(family)

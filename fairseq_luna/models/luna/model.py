@@ -1,11 +1,12 @@
 """The Luna encoder-decoder, registered with fairseq as ``luna``, and its named architectures."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 from fairseq.models import register_model
 from torch import Tensor, nn
 
 from ..transformer.architectures import SIZES, Settings, register_architectures
+from ..transformer.checkpoint import WIDTH
 from ..transformer.model import FlatConfigModel
 from .checkpoint_names import drop_last_packed_norm, match_position_buffers, translate
 from .config import LunaConfig, luna_config
@@ -35,6 +36,13 @@ class LunaModel(FlatConfigModel):
 
     Flags of fairseq's transformer keep their meaning or are refused; :mod:`.config` adds Luna's own.
     """
+
+    origins: ClassVar = (
+        (r"\.packed_embeddings", "--arch", "--projection-length", WIDTH),
+        (r"\.convolution\.", "--luna-kernel-size", WIDTH, "--luna-kernel-size"),
+        (r"\.encoder_attn(\.|_packed)", "--luna-source-attention", WIDTH, WIDTH),
+        (r"\.self_attn\.\w+_proj", "--untie-luna-kv", WIDTH, WIDTH),
+    )
 
     @staticmethod
     def nested_config(cfg: Any) -> Any:

@@ -1,25 +1,47 @@
-"""Taking the layers that --encoder-layers-to-keep and --decoder-layers-to-keep name out of a checkpoint."""
+"""State dicts of checkpoints: selecting layers, and explaining why one does not fit the model."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from torch import Tensor
 
+StateDict = Mapping[str, Tensor]
+# A pattern of parameter names, the flag that decides whether the parameter exists, and the flag of each axis.
+Origin = tuple[str, ...]
 
-def keep_layers(state_dict: dict[str, Tensor], side: str, kept: Sequence[int]) -> dict[str, Tensor]:
-    """The weights without the layers of ``side`` that are not ``kept``; those get the numbers from 0 on.
+WIDTH = "--{side}-embed-dim"
+FFN = "--{side}-ffn-embed-dim"
+# The first pattern that matches is used. fairseq's names, and those of this package's layers.
+ORIGINS: tuple[Origin, ...] = (
+    (r"\.embed_tokens\.", "--arch", "the dictionary", WIDTH),
+    (r"\.embed_positions\.", "--{side}-learned-pos", "--max-{text}-positions", WIDTH),
+    (r"\.adaptive_softmax\.", "--adaptive-softmax-cutoff", "--adaptive-softmax-cutoff", "--adaptive-softmax-cutoff"),
+    (r"\.output_projection\.", "--adaptive-softmax-cutoff", "the dictionary", "--decoder-output-dim"),
+    (r"\.project_out_dim\.", "--decoder-output-dim", "--decoder-output-dim", WIDTH),
+    (r"\.layernorm_\w*embedding\.", "--layernorm-embedding", WIDTH),
+    (r"coder\.\w*layer_norm\.", "--{side}-normalize-before", WIDTH),
+    (r"\.fc1\.", "--arch", FFN, WIDTH),
+    (r"\.fc2\.weight", "--arch", WIDTH, FFN),
+    (r"\.encoder_attn", "--no-cross-attention", "--decoder-embed-dim", "--encoder-embed-dim"),
+    (r"", "--arch", WIDTH, WIDTH),
+)
+NAMED = 3
 
-    What has no more layers than that is returned as it is: a model that was trained with the flag has kept them.
+
+def keep_layers(state_dict: StateDict, side: str, kept: Sequence[int]) -> dict[str, Tensor]:
+    """Return the state dict with only the layers ``kept`` of ``side``, renumbered from 0.
+
+    A state dict that has no more layers is returned unchanged: the model was trained with the flag.
 
     Args:
         state_dict: of a whole model, with the layers of ``side`` as ``encoder.layers.0`` and so on.
         side: "encoder" or "decoder".
-        kept: numbers of layers, in any order: they stay in their own.
+        kept: layer numbers in any order; the layers keep theirs.
     """
     layer = re.compile(rf"({side}\.layers\.)(\d+)(\..*)")
     found = {name: layer.fullmatch(name) for name in state_dict}
     if len({match[2] for match in found.values() if match}) == len(kept):
-        return state_dict
+        return dict(state_dict)
     places = {str(number): place for place, number in enumerate(sorted(kept))}
     pruned = {}
     for name, match in found.items():
@@ -28,3 +50,49 @@ def keep_layers(state_dict: dict[str, Tensor], side: str, kept: Sequence[int]) -
         elif match[2] in places:
             pruned[f"{match[1]}{places[match[2]]}{match[3]}"] = state_dict[name]
     return pruned
+
+
+def mismatch(own: StateDict, given: StateDict, origins: Sequence[Origin], *, strict: bool) -> str | None:
+    """Describe in one line how ``given`` differs from the model's ``own`` state dict; None if it fits.
+
+    The line names the first three tensors with both shapes, and the flags that decide about all that differ.
+
+    Args:
+        own, given: state dicts with the same naming.
+        origins: the flags of parameters, in addition to :data:`ORIGINS`.
+        strict: whether missing and unexpected tensors count.
+    """
+    described, flags = [], []
+    for name in [*own, *(name for name in given if name not in own)]:
+        ours, theirs = (tuple(state[name].shape) if name in state else None for state in (own, given))
+        if ours == theirs or (not strict and None in (ours, theirs)):
+            continue
+        if theirs is None:
+            described.append(f"{name} {ours} is missing")
+        elif ours is None:
+            described.append(f"{name} {theirs} is unexpected")
+        else:
+            described.append(f"{name} is {theirs}, the model's is {ours}")
+        flags += _flags(name, ours, theirs, own, given, (*origins, *ORIGINS))
+    if not described:
+        return None
+    more = f"; and {len(described) - NAMED} more" if len(described) > NAMED else ""
+    check = "--arch" if "--arch" in flags else ", ".join(dict.fromkeys(flags))
+    return f"does not fit the model: {'; '.join(described[:NAMED])}{more}. Check {check}"
+
+
+def _flags(
+    name: str, ours: tuple | None, theirs: tuple | None, own: StateDict, given: StateDict, origins: Sequence[Origin]
+) -> list[str]:
+    """The flags that decide whether the tensor exists, or about the axes in which its shapes differ."""
+    side = name.split(".")[0]
+    _, exists, *axes = next(origin for origin in origins if re.search(origin[0], name))
+    if ours is None or theirs is None:
+        layer = re.match(r"\w+\.layers\.\d+\.", name)
+        whole = layer and not any(other.startswith(layer[0]) for other in (given if theirs is None else own))
+        flags = ["--{side}-layers" if whole else exists]
+    elif len(ours) != len(theirs):
+        flags = [exists]
+    else:
+        flags = [flag for flag, a, b in zip(axes, ours, theirs, strict=False) if a != b]
+    return [flag.format(side=side, text="source" if side == "encoder" else "target") for flag in flags]

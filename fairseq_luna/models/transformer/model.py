@@ -7,7 +7,8 @@ from fairseq.models import BaseFairseqModel
 from fairseq.models.transformer import TransformerModelBase
 from torch import Tensor, nn
 
-from .checkpoint import keep_layers
+from ...usage_error import CheckpointMismatch
+from .checkpoint import Origin, keep_layers, mismatch
 from .checks import REFUSED
 from .decoder import SelfAttentionDecoder
 from .encoder import SelfAttentionEncoder
@@ -20,6 +21,9 @@ class FlatConfigModel(TransformerModelBase):
     A subclass has a class or static method ``nested_config(cfg)``, which returns the checked nested config, and builds
     its encoder and decoder.
     """
+
+    # The flags of the subclass's own parameters.
+    origins: ClassVar[tuple[Origin, ...]] = ()
 
     @classmethod
     def add_args(cls, parser: ArgumentParser) -> None:
@@ -42,16 +46,23 @@ class FlatConfigModel(TransformerModelBase):
 
         fairseq drops all layers of a side without the flag, and fails for a model that was trained with the flag. See
         :meth:`fairseq.models.BaseFairseqModel.load_state_dict` for the arguments.
+
+        Raises:
+            CheckpointMismatch: names tensors that do not fit and the flags that explain them.
         """
-        if model_cfg is None:
-            return super().load_state_dict(state_dict, strict, args=args)
         for side in ("encoder", "decoder"):
             name = f"{side}_layers_to_keep"
             kept = getattr(model_cfg, name, None)
             if kept:
                 state_dict = keep_layers(state_dict, side, [int(layer) for layer in kept.split(",")])
                 setattr(model_cfg, name, None)  # as fairseq does: the other layers are already removed
-        return super().load_state_dict(state_dict, strict, model_cfg)
+        try:
+            return super().load_state_dict(state_dict, strict, model_cfg, args)
+        except RuntimeError as error:
+            difference = mismatch(self.state_dict(), state_dict, self.origins, strict=strict)
+            if difference is None:
+                raise
+            raise CheckpointMismatch(difference) from error
 
     def upgrade_state_dict_named(self, state_dict: dict[str, Tensor], name: str) -> None:
         """As in fairseq, but without the output projection that it adds for shared embeddings.

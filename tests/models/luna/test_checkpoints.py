@@ -25,11 +25,11 @@ def test_a_checkpoint_of_our_own_loads_unchanged(flags):
         assert ours.equal(theirs), name
 
 
-def test_a_missing_parameter_is_not_passed_over():
+def test_a_missing_parameter_is_an_error():
     model = build_luna()
     state_dict = model.state_dict()
     del state_dict["encoder.packed_embeddings"]
-    with pytest.raises(RuntimeError, match=r"Missing key.*encoder\.packed_embeddings"):
+    with pytest.raises(ValueError, match=r"encoder\.packed_embeddings \(6, 32\) is missing"):
         model.load_state_dict(state_dict, strict=True)
 
 

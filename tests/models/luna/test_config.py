@@ -20,6 +20,7 @@ BAD = {
     },
     "--decoder-embed-dim 64": {"decoder_embed_dim": 64},
     "--decoder-input-dim 16": {"decoder_input_dim": 16},
+    "--no-cross-attention:": {"no_cross_attention": True},
     "--adaptive-input:": {"adaptive_input": True},
     "--char-inputs:": {"char_inputs": True},
     "--base-layers 2": {"base_layers": 2},
@@ -35,7 +36,7 @@ def test_what_cannot_work_is_refused_by_name_in_one_line(said, flags):
     message = str(refusal.value)
     assert message.startswith(said)
     assert "\n" not in message
-    assert len(message) > len(said) + 10, "the mend is missing"
+    assert len(message) > len(said) + 10, "what to do is missing"
 
 
 def test_sizes_that_are_not_given_follow_others():

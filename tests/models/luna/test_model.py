@@ -4,6 +4,7 @@ import pytest
 import torch
 from fairseq.modules import MultiheadAttention
 
+from fairseq_luna.models.luna.decoder import LunaDecoder
 from fairseq_luna.modules.word_dropout import WordDropout
 from support import PAD, as_prefix, build_luna, sentences
 
@@ -43,6 +44,15 @@ def test_softmax_source_attention_reads_each_word_and_no_padding():
     assert weights.shape == (2, 6, 7)
     torch.testing.assert_close(weights.sum(-1), torch.ones(2, 6))
     assert weights.masked_select(source.eq(PAD)[:, None]).abs().max() == 0
+
+
+def test_a_decoder_without_attention_to_the_source_does_not_build_it():
+    model = build_luna()
+    decoder = LunaDecoder(model.cfg, model.decoder.dictionary, model.decoder.embed_tokens, no_encoder_attn=True)
+    assert not [name for name in decoder.state_dict() if "encoder_attn" in name]
+    out, _ = decoder(as_prefix(sentences(6, 3)), encoder_out=model.encoder(sentences(7, 4)))
+    out.sum().backward()
+    assert [name for name, parameter in decoder.named_parameters() if parameter.grad is None] == []
 
 
 def test_a_decoder_alone_is_refused():

@@ -1,0 +1,140 @@
+"""Selecting layers of a checkpoint on each side, and explaining why a checkpoint does not fit the model."""
+
+from argparse import Namespace
+
+import pytest
+import torch
+
+from fairseq_luna.models.transformer.checkpoint import keep_layers
+from fairseq_luna.usage_error import CheckpointMismatch
+from support import as_prefix, build_model, sentences
+
+FAMILIES = ("luna", "fastformer", "block")
+
+
+def numbers(state_dict, side):
+    return sorted({int(name.split(".")[2]) for name in state_dict if name.startswith(f"{side}.layers.")})
+
+
+def logits(model):
+    return model(sentences(5, 3), None, as_prefix(sentences(4, 4, seed=2)))[0]
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("side", ["encoder", "decoder"])
+def test_layers_of_one_side_are_pruned_and_the_other_side_stays_whole(family, side):
+    whole = build_model(family, **{f"{side}_layers": 3}).eval()
+    flags = {f"{side}_layers": 3, f"{side}_layers_to_keep": "2,0"}
+    pruned = build_model(family, seed=1, **flags).eval()
+    cfg = Namespace(arch=family, **flags)
+    pruned.load_state_dict(whole.state_dict(), strict=True, model_cfg=cfg)
+    assert getattr(cfg, f"{side}_layers_to_keep") is None
+    layers = getattr(whole, side).layers
+    getattr(whole, side).layers = torch.nn.ModuleList([layers[0], layers[2]])
+    getattr(whole, side).num_layers = 2
+    torch.testing.assert_close(logits(pruned), logits(whole))
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_model_trained_with_the_flag_is_loaded_unchanged(family):
+    flags = {"encoder_layers_to_keep": "1", "decoder_layers_to_keep": "0,4"}
+    trained, loaded = (build_model(family, seed=seed, **flags).eval() for seed in (0, 1))
+    loaded.load_state_dict(trained.state_dict(), strict=True, model_cfg=Namespace(arch=family, **flags))
+    assert logits(loaded).equal(logits(trained))
+
+
+def test_kept_layers_that_the_checkpoint_does_not_have_are_missing():
+    whole = build_model("luna", encoder_layers=3)
+    flags = {"encoder_layers": 3, "encoder_layers_to_keep": "0,7"}
+    pruned = build_model("luna", **flags)
+    with pytest.raises(CheckpointMismatch, match=r"encoder\.layers\.1.* is missing"):
+        pruned.load_state_dict(whole.state_dict(), strict=True, model_cfg=Namespace(arch="luna", **flags))
+
+
+def test_kept_layers_are_renumbered():
+    state = {f"{side}.layers.{n}.w.layers.9": n for side in ("encoder", "decoder") for n in range(12)}
+    pruned = keep_layers({**state, "encoder.other": 1}, "encoder", [10, 3])
+    assert (numbers(pruned, "encoder"), numbers(pruned, "decoder")) == ([0, 1], list(range(12)))
+    assert (pruned["encoder.layers.0.w.layers.9"], pruned["encoder.layers.1.w.layers.9"]) == (3, 10)
+    assert pruned["encoder.other"] == 1
+
+
+# The family and flags of the checkpoint, those of the model, what is said of the first tensor, the flags to check.
+MISFITS = {
+    "dictionary": (
+        {"words": 50},
+        {},
+        "encoder.embed_tokens.weight is (54, 32), the model's is (44, 32); ",
+        "the dictionary",
+    ),
+    "width": (
+        {"encoder_embed_dim": 48},
+        {},
+        "encoder.packed_embeddings is (6, 48), the model's is (6, 32); ",
+        "--encoder-embed-dim, --decoder-embed-dim, --decoder-output-dim",
+    ),
+    "layers": ({}, {"encoder_layers": 3}, "encoder.layers.2.fc1.weight (64, 32) is missing; ", "--encoder-layers"),
+    "fewer-layers": (
+        {"decoder_layers": 3},
+        {},
+        "decoder.layers.2.fc1.weight (64, 32) is unexpected; ",
+        "--decoder-layers",
+    ),
+    "feed-forward": (
+        {"decoder_ffn_embed_dim": 80},
+        {},
+        "decoder.layers.0.fc1.weight is (80, 32), the model's is (64, 32); ",
+        "--decoder-ffn-embed-dim",
+    ),
+    "packed-slots": (
+        {},
+        {"projection_length": 8},
+        "encoder.packed_embeddings is (6, 32), the model's is (8, 32)",
+        "--projection-length",
+    ),
+    "kernel": (
+        {"luna_kernel_size": 5},
+        {"luna_kernel_size": 3},
+        "encoder.layers.0.self_attn.convolution.weight is (32, 5), the model's is (32, 3); ",
+        "--luna-kernel-size",
+    ),
+    "untied": (
+        {},
+        {"untie_luna_kv": True},
+        "encoder.layers.0.self_attn.pk_proj.weight (32, 32) is missing; ",
+        "--untie-luna-kv, --luna-source-attention",
+    ),
+    "shared": (
+        {"family": "fastformer"},
+        {"family": "fastformer", "fastformer_share": "none"},
+        "encoder.layers.0.self_attn.v_proj.weight (32, 32) is missing; ",
+        "--fastformer-share",
+    ),
+    "unordered": (
+        {"family": "block"},
+        {"family": "block", "unordered_blocks": "mean"},
+        "encoder.layers.0.self_attn.q_proj.weight (32, 32) is unexpected; ",
+        "--unordered-blocks",
+    ),
+    "family": ({"family": "fastformer"}, {}, "encoder.packed_embeddings (6, 32) is missing; ", "--arch"),
+}
+
+
+@pytest.mark.parametrize(("there", "here", "first", "check"), MISFITS.values(), ids=MISFITS)
+def test_a_misfit_names_three_tensors_and_the_flags_that_explain_it(there, here, first, check):
+    other = build_model(**{"family": "luna", **there})
+    with pytest.raises(CheckpointMismatch) as refusal:
+        build_model(**{"family": "luna", **here}).load_state_dict(other.state_dict())
+    message = str(refusal.value)
+    assert message.startswith(f"does not fit the model: {first}")
+    assert message.endswith(f". Check {check}")
+    assert message.count(";") <= 3
+    assert "\n" not in message
+    assert isinstance(refusal.value.__cause__, RuntimeError)
+
+
+def test_without_strict_tensors_may_be_missing_but_shapes_must_fit():
+    without, other = build_model("luna"), build_model("luna", projection_length=8)
+    build_model("luna", layernorm_embedding=True).load_state_dict(without.state_dict(), strict=False)
+    with pytest.raises(CheckpointMismatch, match=r"\(8, 32\), the model's is \(6, 32\)\. Check --projection-length$"):
+        build_model("luna", layernorm_embedding=True).load_state_dict(other.state_dict(), strict=False)
