@@ -1,8 +1,8 @@
-"""Encoders and decoders as modules of tensors alone, for torch.export.
+"""Encoders and decoder steps as modules whose inputs and outputs are tensors, for torch.export.
 
-Generation's state is a dictionary that modules write into, and models leave masks out where nothing is padded: neither
-fits a graph. Here the state goes in and comes out as named tensors, and every mask is kept. ``docs/export.md`` says
-what can be exported, and shows it.
+In fairseq the generation state is a dictionary that modules write into, and models leave out masks where nothing is
+padded; a graph can express neither. Here the state is an argument and a result, as named tensors, and all masks are
+kept. ``docs/export.md`` says what can be exported and has an example.
 """
 
 from typing import Any
@@ -14,7 +14,7 @@ from torch.overrides import TorchFunctionMode
 
 Tensors = dict[str, Tensor]
 
-# What a decoder reads of an encoder's output.
+# The parts of an encoder's output that a decoder reads.
 _SOURCE = ("encoder_out", "encoder_padding_mask", "packed_out", "packed_padding_mask")
 
 
@@ -30,20 +30,21 @@ class EncoderForExport(nn.Module):
         self.encoder = model.encoder
 
     def forward(self, src_tokens: Tensor) -> Tensors:
-        """What a decoder reads of the source: ``src_tokens (B, S)`` int64 to tensors by name.
+        """Encode ``src_tokens (B, S)`` int64.
 
-        ``encoder_out (S, B, C)``, ``encoder_padding_mask (B, S)``, True = padding, and Luna's ``packed_out (L, B, C)``
-        and ``packed_padding_mask (B, L)``.
+        Returns:
+            What a decoder reads: ``encoder_out (S, B, C)``, ``encoder_padding_mask (B, S)``, True = padding, and for
+            Luna ``packed_out (L, B, C)`` and ``packed_padding_mask (B, L)``.
         """
-        with _WithoutLooking():
+        with _IndependentOfData():
             out = self.encoder(src_tokens, src_tokens.ne(self.encoder.padding_idx).sum(1))
         return {name: out[name][0] for name in _SOURCE if out.get(name)}
 
 
 class DecoderStepForExport(nn.Module):
-    """One step of a model's decoder, its state an argument and a result.
+    """One step of a model's decoder, with its state as an argument and a result.
 
-    The first step is another graph than all later ones, because it reads the source and makes the state.
+    The first step needs its own graph, because it reads the source and creates the state.
 
     Args:
         model: an encoder-decoder of this package.
@@ -54,12 +55,12 @@ class DecoderStepForExport(nn.Module):
         self.model = model
 
     def forward(self, prev_output_tokens: Tensor, source: Tensors, state: Tensors) -> tuple[Tensor, Tensors]:
-        """The next word's log-probabilities.
+        """Compute the log-probabilities of the next word.
 
         Args:
-            prev_output_tokens: ``(B, T)`` int64, from the first on; only the last is read, and T for its position.
-            source: what :class:`EncoderForExport` returned, its rows those of ``prev_output_tokens``.
-            state: of the last step, empty at the first; the first axis of each tensor is B.
+            prev_output_tokens: ``(B, T)`` int64, all words so far; only the last is read, and T for its position.
+            source: the result of :class:`EncoderForExport`, with the same rows as ``prev_output_tokens``.
+            state: of the previous step, empty at the first; the first axis of each tensor is B.
 
         Returns:
             ``(B, V)``, and the state after this step.
@@ -67,17 +68,17 @@ class DecoderStepForExport(nn.Module):
         modules = _stateful(self.model.decoder)
         incremental_state = _nested(state, modules)
         encoder_out: dict[str, list[Tensor]] = {name: [] for name in _SOURCE} | {k: [v] for k, v in source.items()}
-        with _WithoutLooking():
+        with _IndependentOfData():
             out = self.model.decoder(prev_output_tokens, encoder_out=encoder_out, incremental_state=incremental_state)
         log_probs = self.model.get_normalized_probs(out, log_probs=True)
         return log_probs[:, -1], _flat(incremental_state, modules)
 
 
-class _WithoutLooking(TorchFunctionMode):
-    """Let nothing depend on the data, nor a shape become data, while a graph is recorded.
+class _IndependentOfData(TorchFunctionMode):
+    """Avoids control flow that depends on data, and shapes as tensors, while a graph is recorded.
 
-    ``if mask.any()`` goes on as if something were padded: the other branch gives the same numbers, sooner. Shapes that
-    fairseq's positions take for a tensor stay numbers, which a graph can keep open.
+    ``if mask.any()`` is taken as if something were padded: the other branch is only faster. Shapes that fairseq's
+    positional embedding reads as a tensor stay integers, which can be dynamic in a graph.
     """
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -89,7 +90,7 @@ class _WithoutLooking(TorchFunctionMode):
 
 
 def _stateful(decoder: nn.Module) -> dict[str, Any]:
-    """The modules that keep a state, fairseq's own attention to the source among them, by their names."""
+    """The modules with a generation state, including fairseq's attention to the source, by name."""
     return {name: module for name, module in decoder.named_modules() if isinstance(module, FairseqIncrementalState)}
 
 

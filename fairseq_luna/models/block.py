@@ -12,6 +12,7 @@ from .transformer.architectures import SIZES, register_architectures
 from .transformer.checkpoint import WIDTH
 from .transformer.checks import check_positive
 from .transformer.config import checked_config, flat_config, option
+from .transformer.layers import attention_options
 from .transformer.model import SelfAttentionModel
 
 OPTIONS = {
@@ -37,6 +38,7 @@ BlockConfig = flat_config("BlockConfig", OPTIONS)
 class BlockModel(SelfAttentionModel):
     """Block attention in encoder and decoder."""
 
+    share_layers = "share_block_layers"
     origins: ClassVar = (
         (r"\.convolution\.", "--block-kernel-size", WIDTH, "--block-kernel-size"),
         (r"\.block_[qkv]_proj", "--share-block-levels", WIDTH, WIDTH),
@@ -52,30 +54,22 @@ class BlockModel(SelfAttentionModel):
         return nested
 
     @staticmethod
-    def shares_layers(cfg: Any) -> bool:
-        return cfg.share_block_layers
-
-    @staticmethod
     def encoder_self_attention(cfg: Any) -> nn.Module:
-        options = attention_options(cfg, cfg.encoder)
-        return BlockAttention(num_blocks=cfg.num_blocks, random_blocks=cfg.random_blocks, **options)
+        blocks = {"num_blocks": cfg.num_blocks, "random_blocks": cfg.random_blocks}
+        return BlockAttention(**blocks, **options(cfg, cfg.encoder))
 
     @staticmethod
     def decoder_self_attention(cfg: Any) -> nn.Module:
-        return BlockCausalAttention(block_size=cfg.decoder.block_size, **attention_options(cfg, cfg.decoder))
+        return BlockCausalAttention(block_size=cfg.decoder.block_size, **options(cfg, cfg.decoder))
 
 
-def attention_options(cfg: Any, side: Any) -> dict[str, Any]:
+def options(cfg: Any, side: Any) -> dict[str, Any]:
     """Constructor arguments of both sides' self-attention."""
     return {
-        "embed_dim": side.embed_dim,
-        "num_heads": side.attention_heads,
+        **attention_options(cfg, side),
         "share_levels": cfg.share_block_levels,
         "unordered": str(cfg.unordered_blocks),
         "kernel_size": cfg.block_kernel_size,
-        "dropout": cfg.attention_dropout,
-        "q_noise": cfg.quant_noise.pq,
-        "qn_block_size": cfg.quant_noise.pq_block_size,
     }
 
 

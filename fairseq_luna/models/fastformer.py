@@ -10,6 +10,7 @@ from ..modules import FastformerAttention, FastformerCausalAttention
 from .transformer.architectures import SIZES, register_architectures
 from .transformer.checkpoint import WIDTH
 from .transformer.config import checked_config, flat_config, option
+from .transformer.layers import attention_options
 from .transformer.model import SelfAttentionModel
 
 OPTIONS = {
@@ -35,6 +36,7 @@ FastformerConfig = flat_config("FastformerConfig", OPTIONS)
 class FastformerModel(SelfAttentionModel):
     """Fastformer in encoder and decoder."""
 
+    share_layers = "fastformer_share_layers"
     origins: ClassVar = (
         (r"\.convolution\.", "--fastformer-kernel-size", WIDTH, "--fastformer-kernel-size"),
         (r"_score\.", "--arch", "--{side}-attention-heads", WIDTH),
@@ -47,30 +49,22 @@ class FastformerModel(SelfAttentionModel):
         return checked_config(FastformerConfig, cfg, refused=cls.refused)
 
     @staticmethod
-    def shares_layers(cfg: Any) -> bool:
-        return cfg.fastformer_share_layers
-
-    @staticmethod
     def encoder_self_attention(cfg: Any) -> nn.Module:
-        return FastformerAttention(**attention_options(cfg, cfg.encoder))
+        return FastformerAttention(**options(cfg, cfg.encoder))
 
     @staticmethod
     def decoder_self_attention(cfg: Any) -> nn.Module:
-        return FastformerCausalAttention(**attention_options(cfg, cfg.decoder))
+        return FastformerCausalAttention(**options(cfg, cfg.decoder))
 
 
-def attention_options(cfg: Any, side: Any) -> dict[str, Any]:
+def options(cfg: Any, side: Any) -> dict[str, Any]:
     """Constructor arguments of one side's self-attention."""
     return {
-        "embed_dim": side.embed_dim,
-        "num_heads": side.attention_heads,
+        **attention_options(cfg, side),
         "combine": str(cfg.fastformer_combine),
         "residual": str(cfg.fastformer_residual),
         "share": str(cfg.fastformer_share),
         "kernel_size": cfg.fastformer_kernel_size,
-        "dropout": cfg.attention_dropout,
-        "q_noise": cfg.quant_noise.pq,
-        "qn_block_size": cfg.quant_noise.pq_block_size,
     }
 
 

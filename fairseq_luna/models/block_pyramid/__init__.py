@@ -1,4 +1,4 @@
-"""The pyramid: block attention for many-to-one tasks, whose sequence is shorter after every layer."""
+"""The pyramid: block attention for many-to-one tasks; each layer shortens the sequence."""
 
 from .model import PyramidClassifier
 

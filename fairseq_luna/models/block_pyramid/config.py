@@ -1,4 +1,4 @@
-"""The pyramid's flags, and which of them cannot work."""
+"""The pyramid's flags and their checks."""
 
 from argparse import Namespace
 from dataclasses import make_dataclass
@@ -16,10 +16,10 @@ ACTIVATIONS = ChoiceEnum(utils.get_available_activation_fns())
 
 
 PYRAMID_OPTIONS = {
-    "pyramid_block_sizes": option(str, "4,8", "block sizes of the cuts that run in parallel, such as 4,8"),
+    "pyramid_block_sizes": option(str, "4,8", "block sizes of the parallel branches, such as 4,8"),
     "encoder_embed_dim": option(int, 512, "encoder embedding dimension"),
     "encoder_ffn_embed_dim": option(int, 2048, "encoder embedding dimension for FFN"),
-    "encoder_layers": option(int, 6, "most layers of a cut; it stops where the longest text is one vector"),
+    "encoder_layers": option(int, 6, "maximum layers of a branch; it ends where the longest text is one vector"),
     "encoder_attention_heads": option(int, 8, "num encoder attention heads"),
     "encoder_normalize_before": option(bool, False, "apply layernorm before each encoder block"),
     "encoder_learned_pos": option(bool, False, "use learned positional embeddings in the encoder"),
@@ -30,9 +30,9 @@ PYRAMID_OPTIONS = {
     "activation_dropout": option(float, 0.0, "dropout probability after activation in FFN"),
     "pooler_activation_fn": option(ACTIVATIONS, "tanh", "activation function of the classification head"),
     "pooler_dropout": option(float, 0.0, "dropout probability in the classification head"),
-    "max_source_positions": option(OptionalInt, None, "longest text in tokens (default: the task's --max-positions)"),
-    # fairseq's task sets it in the model's config, which therefore must have it.
-    "max_positions": option(int, II("task.max_positions"), "most tokens of a text"),
+    "max_source_positions": option(OptionalInt, None, "maximum tokens of a text (default: the task's --max-positions)"),
+    # fairseq's task sets this field of the model's config.
+    "max_positions": option(int, II("task.max_positions"), "maximum tokens of a text"),
 }
 
 PyramidConfig = make_dataclass(
@@ -43,15 +43,13 @@ PyramidConfig = make_dataclass(
 
 
 def pyramid_config(cfg: Any) -> Any:
-    """fairseq's nested transformer config with the pyramid's own fields, checked.
-
-    Its ``pyramid_block_sizes`` is a list.
+    """Return fairseq's nested transformer config with the pyramid's fields, checked; block sizes are a list of int.
 
     Args:
         cfg: a PyramidConfig, or a namespace or DictConfig with its fields.
 
     Raises:
-        UsageError: naming the flag, its value and the mend.
+        UsageError: names the flag, its value and what to do.
     """
     nested = nested_config(PyramidConfig, cfg, {"max_source_positions": "max_positions"})
     nested.pyramid_block_sizes = block_sizes(nested.pyramid_block_sizes)
@@ -64,15 +62,15 @@ def pyramid_config(cfg: Any) -> Any:
 
 
 def block_sizes(text: str) -> list[int]:
-    """``"4,8"`` as numbers; UsageError where one is none, or would not shrink anything."""
+    """Parse sizes such as ``"4,8"``; UsageError unless each is an integer of 2 or more."""
     parts = [part.strip() for part in str(text).split(",")]
     if not all(part.isdecimal() and int(part) >= 2 for part in parts):
-        raise UsageError(f"--pyramid-block-sizes {text}: must be numbers of 2 or more with commas between, such as 4,8")
+        raise UsageError(f"--pyramid-block-sizes {text}: must be integers of 2 or more, such as 4,8")
     return [int(part) for part in parts]
 
 
 def depth(block_size: int, cfg: Namespace) -> int:
-    """Layers of a cut: as many as bring the longest text to one vector, 1 or more, and no more than asked for."""
+    """Number of layers of a branch: enough to reduce the longest text to one vector, from 1 to ``encoder.layers``."""
     length, layers = cfg.max_source_positions, 0
     while length > 1 and layers < cfg.encoder.layers:
         length = -(-length // block_size)

@@ -1,18 +1,75 @@
-"""Words to the tops of all cuts."""
+"""The pyramid's encoder: embeddings and parallel branches, whose layers shorten the text."""
 
 import math
 from typing import Any
 
 import torch
 from fairseq.models import FairseqEncoder
-from fairseq.modules import FairseqDropout, PositionalEmbedding
+from fairseq.modules import FairseqDropout, LayerNorm, PositionalEmbedding
 from torch import Tensor, nn
 
-from .layers import PyramidBranch
+from ...modules.block_pyramid import WithinBlockAttention
+from ...ops.block_pyramid import block_means, cut_to_shrink
+from ...ops.dtypes import accumulation_dtype
+from ..transformer.layers import ResidualLayer
+from .config import depth
+
+
+class PyramidLayer(ResidualLayer):
+    """Attention inside blocks and the feed-forward network; then each block is replaced by its mean.
+
+    A text that is already one vector stays one and attends to itself.
+
+    Args:
+        cfg: the nested config.
+        block_size: maximum number of steps in a block.
+    """
+
+    def __init__(self, cfg: Any, *, block_size: int) -> None:
+        super().__init__(cfg, cfg.encoder)
+        self.block_size = block_size
+        self.self_attn = WithinBlockAttention(
+            embed_dim=self.embed_dim, num_heads=cfg.encoder.attention_heads, dropout=cfg.attention_dropout
+        )
+        self.self_attn_layer_norm = LayerNorm(self.embed_dim, export=cfg.export)
+
+    def forward(self, x: Tensor, padding_mask: Tensor) -> tuple[Tensor, Tensor]:
+        """``x (T, B, C)`` and ``padding_mask (B, T)``, True = padding, to ``(M, B, C)`` and ``(B, M)``.
+
+        M is T over the block size, rounded up.
+        """
+        blocks = cut_to_shrink(padding_mask, self.block_size)
+        residual = x
+        x = self.self_attn(self.prenorm(x, self.self_attn_layer_norm), blocks=blocks)
+        x = self.feed_forward(self.add_and_norm(x, residual, self.self_attn_layer_norm))
+        return block_means(x, blocks)
+
+
+class PyramidBranch(nn.Module):
+    """Layers that shorten a text, and the mean of the vectors that remain after the last.
+
+    Args:
+        cfg: the nested config.
+        block_size: maximum number of steps in a block, in every layer.
+    """
+
+    def __init__(self, cfg: Any, *, block_size: int) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(PyramidLayer(cfg, block_size=block_size) for _ in range(depth(block_size, cfg)))
+        size = cfg.encoder.embed_dim
+        self.layer_norm = LayerNorm(size, export=cfg.export) if cfg.encoder.normalize_before else None
+
+    def forward(self, x: Tensor, padding_mask: Tensor) -> Tensor:
+        """``x (T, B, C)`` and ``padding_mask (B, T)``, True = padding, to ``(B, C)``."""
+        for layer in self.layers:
+            x, padding_mask = layer(x, padding_mask)
+        if self.layer_norm is not None:
+            x = self.layer_norm(x)
+        return masked_mean(x, padding_mask)
 
 
 class PyramidEncoder(FairseqEncoder):
-    """Embeds a text and shrinks it to one vector for each cut.
+    """Embeds a text and reduces it to one vector per branch.
 
     Args:
         cfg: the nested config.
@@ -42,10 +99,10 @@ class PyramidEncoder(FairseqEncoder):
 
         Args:
             src_tokens: ``(B, T)`` int64, padded anywhere.
-            src_lengths: what fairseq passes to every encoder; the padding itself says the lengths.
+            src_lengths: passed by fairseq and not used; lengths follow from the padding.
 
         Returns:
-            ``(B, output_size)``: the tops of the cuts, one after the other.
+            ``(B, output_size)``: the results of the branches, concatenated.
         """
         x = self.embed_scale * self.embed_tokens(src_tokens)
         if self.embed_positions is not None:
@@ -56,3 +113,10 @@ class PyramidEncoder(FairseqEncoder):
 
     def max_positions(self) -> int:
         return self.max_source_positions
+
+
+def masked_mean(x: Tensor, padding_mask: Tensor) -> Tensor:
+    """The mean of ``x (T, B, C)`` over steps that are not padding in ``padding_mask (B, T)``: ``(B, C)``."""
+    real = ~padding_mask.t()[:, :, None]
+    total = torch.where(real, x, 0).sum(0, dtype=accumulation_dtype(x))
+    return (total / real.sum(0)).to(x.dtype)

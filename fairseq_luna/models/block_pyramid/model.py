@@ -1,4 +1,4 @@
-"""The pyramid as a classifier of texts, registered with fairseq as ``block_pyramid_classifier``."""
+"""The pyramid as a text classifier, registered with fairseq as ``block_pyramid_classifier``."""
 
 from typing import Any
 
@@ -17,27 +17,27 @@ class PyramidClassifier(FairseqEncoderModel):
 
     Args:
         cfg: the nested config.
-        encoder: gives one vector for each text.
+        encoder: returns one vector per text.
     """
 
     def __init__(self, cfg: Any, encoder: PyramidEncoder) -> None:
         super().__init__(encoder)
-        self.args = cfg  # fairseq's criterion looks for settings of its own in it
+        self.args = cfg  # read by fairseq's criterion
         self.classification_heads = nn.ModuleDict()
 
     @classmethod
     def build_model(cls, cfg: Any, task: Any) -> "PyramidClassifier":
-        """Build from the flat config of the command line, of hydra or of a checkpoint."""
+        """Build the model from the flat config of the command line, of hydra or of a checkpoint."""
         nested = pyramid_config(cfg)
         return cls(nested, PyramidEncoder(nested, task.source_dictionary))
 
     def register_classification_head(self, name: str, num_classes: int, inner_dim: int | None = None) -> None:
-        """Add a head called ``name``, a network of one hidden layer; fairseq's task does it after building.
+        """Add a classification head with one hidden layer; called by fairseq's task after building the model.
 
         Args:
-            name: an existing head of this name is replaced.
-            num_classes: outputs.
-            inner_dim: size of the hidden layer; the embedding's if None.
+            name: of the head; an existing head with this name is replaced.
+            num_classes: number of outputs.
+            inner_dim: size of the hidden layer; None: the embedding size.
         """
         self.classification_heads[name] = RobertaClassificationHead(
             input_dim=self.encoder.output_size,
@@ -58,9 +58,9 @@ class PyramidClassifier(FairseqEncoderModel):
 
         Args:
             src_tokens: ``(B, T)`` int64, padded anywhere.
-            src_lengths: what fairseq passes; the padding itself says the lengths.
-            features_only: what fairseq's criterion passes to models of language; a pyramid has nothing else.
-            classification_head_name: which head; None for the features themselves.
+            src_lengths: passed by fairseq and not used; lengths follow from the padding.
+            features_only: passed by fairseq's criterion and not used.
+            classification_head_name: the head to apply; None: return the features.
 
         Returns:
             ``(B, num_classes)`` logits, or ``(B, output_size)`` features; and None.
@@ -68,12 +68,12 @@ class PyramidClassifier(FairseqEncoderModel):
         features = self.encoder(src_tokens, src_lengths)
         if classification_head_name is None:
             return features, None
-        # fairseq's head reads the first of several vectors of a text; here there is one.
+        # fairseq's head reads the first vector of each text; here there is one.
         return self.classification_heads[classification_head_name](features[:, None]), None
 
     def get_normalized_probs(
         self, net_output: tuple[Tensor, Any], log_probs: bool, sample: dict[str, Any] | None = None
     ) -> Tensor:
-        """Probabilities ``(B, num_classes)`` of :meth:`forward`'s result, or their logarithms; ``sample`` is unread."""
+        """(Log-)probabilities ``(B, num_classes)`` of :meth:`forward`'s result; ``sample`` is not used."""
         logits = net_output[0].float()
         return torch.log_softmax(logits, dim=-1) if log_probs else torch.softmax(logits, dim=-1)

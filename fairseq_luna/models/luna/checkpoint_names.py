@@ -1,4 +1,4 @@
-"""Reading checkpoints of the Luna paper's authors, and of other versions of fairseq."""
+"""State dicts of the Luna paper's authors and of other versions of fairseq, converted to this package's names."""
 
 import re
 
@@ -6,7 +6,7 @@ from torch import Tensor
 
 StateDict = dict[str, Tensor]
 
-# The authors' spelling, and ours.
+# The authors' names and ours.
 RENAMED = {
     "self_atten_proj_layer_norm": "self_attn_packed_layer_norm",
     "encoder_atten_proj_layer_norm": "encoder_attn_packed_layer_norm",
@@ -15,12 +15,12 @@ RENAMED = {
     "encoder.proj_layer_norm": "encoder.packed_layer_norm",
 }
 
-# What no layer reads: the authors' decoder normalises a packed sequence that nothing follows.
+# Unused by the authors' model: positions, and the norm of a packed sequence that no layer reads.
 UNREAD = re.compile(r"^(decoder\.proj_layer_norm\.(weight|bias)|encoder\.projected_positions)$")
 
 
 def translate(state_dict: StateDict) -> None:
-    """Rename the authors' parameters in place, and drop those that their model never reads."""
+    """Rename the authors' parameters in place and drop those that their model does not use."""
     for old in list(state_dict):
         new = old
         for theirs, ours in RENAMED.items():
@@ -31,13 +31,13 @@ def translate(state_dict: StateDict) -> None:
 
 
 def drop_last_packed_norm(state_dict: StateDict, last_layer: int) -> None:
-    """Drop, in place, a norm after the decoder's last layer's packed sequence, which nothing reads."""
+    """Drop, in place, the norm of the packed sequence of the decoder's last layer, which nothing reads."""
     for name in ("weight", "bias"):
         state_dict.pop(f"decoder.layers.{last_layer}.encoder_attn_packed_layer_norm.{name}", None)
 
 
 def match_position_buffers(state_dict: StateDict, own: StateDict) -> None:
-    """Let fairseq's placeholder of sinusoidal positions, which only some versions keep, be as in ``own``."""
+    """Add or remove, in place, the buffer of sinusoidal positions, which only some versions of fairseq save."""
     for side in ("encoder", "decoder"):
         name = f"{side}.embed_positions._float_tensor"
         state_dict.pop(name, None)

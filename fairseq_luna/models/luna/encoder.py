@@ -1,4 +1,4 @@
-"""Luna's encoder: fairseq's transformer encoder with a packed sequence beside the sequence."""
+"""Luna's encoder: fairseq's transformer encoder with a packed sequence in addition to the sequence."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ EncoderOut = dict[str, list[Tensor]]
 
 
 class LunaEncoder(TransformerEncoderBase):
-    """Encodes a source into x, one vector a token, and p, ``cfg.projection_length`` vectors in all.
+    """Encodes a source as x, one vector per token, and as p, ``cfg.projection_length`` packed slots.
 
     Args:
         cfg: the nested config of :func:`.config.luna_config`.
@@ -46,17 +46,17 @@ class LunaEncoder(TransformerEncoderBase):
         return super().forward_embedding(src_tokens, self.word_dropout(token_embedding))
 
     def packed_input(self, src_tokens: Tensor) -> tuple[Tensor, Tensor | None]:
-        """The packed sequence before the first layer, ``(L, B, C)``, and which of its slots are padding.
+        """The input of the first layer: the packed sequence ``(L, B, C)`` and its padding mask ``(B, L)`` or None.
 
-        A sentence uses as many slots as it has tokens, L at most, unless ``--fix-projection-length``; slots
-        that no sentence of the batch uses are left out.
+        Unless ``--fix-projection-length`` is given, a sentence uses at most as many slots as it has tokens. Slots that
+        no sentence of the batch uses are left out.
         """
         batch, steps = src_tokens.shape
         slots = self.packed_embeddings.shape[0]
         padding_mask = None
         if not self.fix_projection_length:
             slots = min(slots, steps)
-            # A sentence of padding alone keeps one slot, so that reading it gives zeros and not NaN.
+            # A sentence that is all padding keeps one slot; without any, the softmax over its slots would be NaN.
             lengths = src_tokens.ne(self.padding_idx).sum(1).clamp(min=1)
             padding_mask = torch.arange(slots, device=lengths.device) >= lengths[:, None]
         packed = self.embed_scale * self.packed_embeddings[:slots]
@@ -76,8 +76,8 @@ class LunaEncoder(TransformerEncoderBase):
         """Encode ``src_tokens (B, T)``.
 
         Returns:
-            What fairseq's encoder returns, and ``packed_out`` ``(L, B, C)`` and ``packed_padding_mask``
-            ``(B, L)``, an empty list when no slot is padding.
+            The dictionary of fairseq's encoder, with ``packed_out`` ``(L, B, C)`` and ``packed_padding_mask``
+            ``(B, L)``, an empty list if no slot is padding.
         """
         padding_mask = src_tokens.eq(self.padding_idx)
         layer_mask = padding_mask if padding_mask.any() else None
@@ -108,7 +108,7 @@ class LunaEncoder(TransformerEncoderBase):
         }
 
     def reorder_encoder_out(self, encoder_out: EncoderOut, new_order: Tensor) -> EncoderOut:
-        """Let row i of the batch be row ``new_order[i]``; ``encoder_out`` itself is left as it is."""
+        """Select the rows ``new_order`` of the batch; ``encoder_out`` itself is unchanged."""
         reordered = super().reorder_encoder_out(
             {**encoder_out, "encoder_states": list(encoder_out["encoder_states"])}, new_order
         )
@@ -117,5 +117,5 @@ class LunaEncoder(TransformerEncoderBase):
         return reordered
 
     def upgrade_state_dict_named(self, state_dict: dict[str, Tensor], name: str) -> dict[str, Tensor]:
-        """Nothing: the old names that fairseq's encoder translates are older than any Luna checkpoint."""
+        """Do nothing: the names that fairseq's encoder renames are older than any Luna checkpoint."""
         return state_dict

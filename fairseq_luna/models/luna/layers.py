@@ -7,20 +7,16 @@ from torch import Tensor
 
 from ...modules import LunaAttention, LunaCausalAttention
 from ...modules.generation_state import IncrementalState
-from ..transformer.layers import DecoderLayer, ResidualLayer, source_attention
+from ..transformer.layers import DecoderLayer, ResidualLayer, attention_options, source_attention
 
 
 def luna_attention(cfg: Any, side: Any, *, kernel_size: int = 0) -> LunaAttention:
     """The bidirectional attention with the flags of one side; with a convolution unless ``kernel_size`` is 0."""
     return LunaAttention(
-        embed_dim=side.embed_dim,
-        num_heads=side.attention_heads,
         num_packed_heads=side.projected_attention_heads,
-        dropout=cfg.attention_dropout,
         tie_kv=not cfg.untie_luna_kv,
         kernel_size=kernel_size,
-        q_noise=cfg.quant_noise.pq,
-        qn_block_size=cfg.quant_noise.pq_block_size,
+        **attention_options(cfg, side),
     )
 
 
@@ -71,14 +67,10 @@ class LunaDecoderLayer(DecoderLayer):
         super().__init__(cfg)
         self.cross_self_attention: bool = cfg.cross_self_attention
         self.self_attn = LunaCausalAttention(
-            embed_dim=self.embed_dim,
-            num_heads=cfg.decoder.attention_heads,
             activation=str(cfg.luna_activation),
-            dropout=cfg.attention_dropout,
             tie_kv=not cfg.untie_luna_kv,
             kernel_size=cfg.luna_kernel_size,
-            q_noise=cfg.quant_noise.pq,
-            qn_block_size=cfg.quant_noise.pq_block_size,
+            **attention_options(cfg, cfg.decoder),
         )
         self.self_attn_layer_norm = LayerNorm(self.embed_dim, export=cfg.export)
         self.encoder_attn = None

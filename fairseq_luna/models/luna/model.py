@@ -44,9 +44,7 @@ class LunaModel(FlatConfigModel):
         (r"\.self_attn\.\w+_proj", "--untie-luna-kv", WIDTH, WIDTH),
     )
 
-    @staticmethod
-    def nested_config(cfg: Any) -> Any:
-        return luna_config(cfg)
+    nested_config = staticmethod(luna_config)
 
     @classmethod
     def build_encoder(cls, cfg: Any, src_dict: Any, embed_tokens: nn.Embedding) -> LunaEncoder:

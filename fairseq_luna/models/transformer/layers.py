@@ -191,18 +191,22 @@ class SelfAttentionDecoderLayer(DecoderLayer):
         return self.feed_forward(x), weights, None
 
 
+def attention_options(cfg: Any, side: Any) -> dict[str, Any]:
+    """The constructor arguments of all attentions of this package, from the nested ``cfg`` and one of its sides."""
+    return {
+        "embed_dim": side.embed_dim,
+        "num_heads": side.attention_heads,
+        "dropout": cfg.attention_dropout,
+        "q_noise": cfg.quant_noise.pq,
+        "qn_block_size": cfg.quant_noise.pq_block_size,
+    }
+
+
 def source_attention(cfg: Any) -> MultiheadAttention:
     """fairseq's softmax attention to the encoder's output, with the flags of the nested ``cfg``."""
-    return MultiheadAttention(
-        cfg.decoder.embed_dim,
-        cfg.decoder.attention_heads,
-        kdim=cfg.encoder.embed_dim,
-        vdim=cfg.encoder.embed_dim,
-        dropout=cfg.attention_dropout,
-        encoder_decoder_attention=True,
-        q_noise=cfg.quant_noise.pq,
-        qn_block_size=cfg.quant_noise.pq_block_size,
-    )
+    size = cfg.encoder.embed_dim
+    options = attention_options(cfg, cfg.decoder)
+    return MultiheadAttention(kdim=size, vdim=size, encoder_decoder_attention=True, **options)
 
 
 def wrap_layer(layer: nn.Module, cfg: Any) -> nn.Module:

@@ -96,9 +96,11 @@ class SharedChildren:
 class SelfAttentionModel(FlatConfigModel):
     """An encoder-decoder with other self-attentions than fairseq's transformer and fairseq's attention to the source.
 
-    A subclass builds the self-attention of one layer of each side from the nested config.
+    A subclass builds the self-attention of one layer of each side from the nested config, and names the flag
+    ``share_layers``, with which all layers of a side have the same projections.
     """
 
+    share_layers: ClassVar[str]
     # These self-attentions cannot read the source too.
     refused: ClassVar = {**REFUSED, "cross_self_attention": (False, "only luna supports it; leave it out")}
 
@@ -110,17 +112,17 @@ class SelfAttentionModel(FlatConfigModel):
     def decoder_self_attention(cfg: Any) -> nn.Module:
         raise NotImplementedError
 
-    @staticmethod
-    def shares_layers(cfg: Any) -> bool:
-        """Whether all layers of a side have the same projections."""
-        return False
+    @classmethod
+    def for_layers(cls, cfg: Any, build: BuildAttention) -> BuildAttention:
+        """``build``, or with the flag ``share_layers`` one that shares projections."""
+        return SharedChildren(build) if getattr(cfg, cls.share_layers) else build
 
     @classmethod
     def build_encoder(cls, cfg: Any, src_dict: Any, embed_tokens: nn.Embedding) -> SelfAttentionEncoder:
-        build = SharedChildren(cls.encoder_self_attention) if cls.shares_layers(cfg) else cls.encoder_self_attention
+        build = cls.for_layers(cfg, cls.encoder_self_attention)
         return SelfAttentionEncoder(cfg, src_dict, embed_tokens, build_self_attention=build)
 
     @classmethod
     def build_decoder(cls, cfg: Any, tgt_dict: Any, embed_tokens: nn.Embedding) -> SelfAttentionDecoder:
-        build = SharedChildren(cls.decoder_self_attention) if cls.shares_layers(cfg) else cls.decoder_self_attention
+        build = cls.for_layers(cfg, cls.decoder_self_attention)
         return SelfAttentionDecoder(cfg, tgt_dict, embed_tokens, cfg.no_cross_attention, build_self_attention=build)
