@@ -173,6 +173,22 @@ def test_half_precision_stays_near_fp32(tie_kv, dtype, bound):
 
 
 @TIED
+@pytest.mark.parametrize(("dtype", "bound"), [(torch.bfloat16, 4e-2), (torch.float16, 5e-3)], ids=["bf16", "fp16"])
+def test_generation_after_a_memory_works_under_autocast(tie_kv, dtype, bound):
+    module = build(tie_kv=tie_kv, dtype=torch.float32).eval()
+    (query, packed), memory = (x.detach() for x in inputs(dtype=torch.float32)), torch.randn(7, 2, 16)
+    expected, _ = module(query, packed, memory=memory)
+    state, steps = {}, []
+    with torch.no_grad(), torch.autocast("cpu", dtype):
+        for t in range(40):
+            step, _ = module(query[t : t + 1], packed, memory=memory, incremental_state=state)
+            steps.append(step.float())
+    assert (torch.cat(steps) - expected).abs().max() < bound * expected.abs().max()
+    kept = {name: tensor.dtype for name, tensor in module.load_state(state).items()}
+    assert kept == {"pq": dtype, "keys": torch.float32, "values": torch.float32, "steps": torch.float32}
+
+
+@TIED
 @CONVOLVED
 def test_every_parameter_gets_a_gradient(tie_kv, kernel_size):
     module = build(tie_kv=tie_kv, kernel_size=kernel_size)

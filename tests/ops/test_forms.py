@@ -1,0 +1,56 @@
+"""Rules for the files of an op: a specification stands apart, and every form of a function has its signature."""
+
+import ast
+import importlib
+import inspect
+from pathlib import Path
+
+import pytest
+
+import fairseq_luna
+
+PACKAGE = Path(fairseq_luna.__file__).parent
+SPECIFIED = sorted(path.parent.name for path in PACKAGE.glob("ops/*/naive.py"))
+FAST = ("chunked", "fused")
+COST_ONLY = {"block_length"}  # parameters that a fast form may add, because they do not affect the result
+
+
+def fast_functions(op):
+    """Pairs of a function of the specification and its fast form."""
+    specification = importlib.import_module(f"fairseq_luna.ops.{op}.naive")
+    for name in FAST:
+        if (PACKAGE / "ops" / op / f"{name}.py").exists():
+            fast = importlib.import_module(f"fairseq_luna.ops.{op}.{name}")
+            public = importlib.import_module(f"fairseq_luna.ops.{op}").__all__
+            names = {key for key in public if key in vars(fast) and key in vars(specification)}
+            yield from (
+                (vars(specification)[key], vars(fast)[key]) for key in names if inspect.isfunction(vars(fast)[key])
+            )
+
+
+@pytest.mark.parametrize("op", SPECIFIED)
+def test_fast_forms_have_the_signature_of_the_specification(op):
+    pairs = list(fast_functions(op))
+    assert pairs
+    for naive, fast in pairs:
+        expected, actual = inspect.signature(naive), inspect.signature(fast)
+        same = [parameter for name, parameter in actual.parameters.items() if name not in COST_ONLY]
+        assert same == list(expected.parameters.values())
+        assert actual.return_annotation == expected.return_annotation
+
+
+@pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_only_specifications_import_specifications(path):
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import | ast.ImportFrom) and path.name != "naive.py":
+            names = [alias.name for alias in node.names]
+            if isinstance(node, ast.ImportFrom):
+                names.append(node.module or "")
+            assert not any("naive" in name.split(".") for name in names)
+
+
+@pytest.mark.parametrize("op", SPECIFIED)
+def test_the_files_of_an_op_have_the_usual_names(op):
+    names = {path.stem for path in (PACKAGE / "ops" / op).glob("*.py")}
+    assert names <= {"__init__", "naive", "chunked", "fused", "recurrent", "shared"}
+    assert names & set(FAST)
