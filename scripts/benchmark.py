@@ -25,7 +25,7 @@ import torch
 
 from benchmarks import generate, goals, op, optimizer, report, train
 from benchmarks.arguments import OneLineParser
-from benchmarks.command import Command, Refused, Row
+from benchmarks.command import Command, CommandError, Row
 from benchmarks.memory import is_out_of_memory
 from fairseq_luna.usage_error import UsageError
 
@@ -39,7 +39,7 @@ def main() -> int:
         command.check(args)
         torch.set_num_threads(args.threads)
         return measure(command, args)
-    except (Refused, UsageError) as refusal:
+    except (CommandError, UsageError) as refusal:
         print(f"benchmark.py: {refusal}", file=sys.stderr)
         return 2
     except (RuntimeError, MemoryError) as error:

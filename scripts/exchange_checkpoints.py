@@ -1,20 +1,21 @@
-"""Whether a checkpoint that one Python, fairseq and torch wrote is read by another.
+"""Check that a checkpoint written with one Python, fairseq and torch can be used with another.
 
     python scripts/exchange_checkpoints.py write HERE         in one environment
     python scripts/exchange_checkpoints.py read THERE ...     in another
 
-write trains a small model of each family with Apollo and translates with it. read translates with the checkpoints it
-is given, compares words and scores, and goes on with each training.
+write trains a small model of each family with Apollo and translates with it. read translates with the checkpoints in
+each folder, compares words and scores, and resumes each training.
 """
 
-import argparse
 import shutil
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
-import small_training
-from steps import USER_DIR, StepFailed, run_fairseq
+from shared import small_training
+from shared.command import CommandError, Parser, command
+from shared.steps import USER_DIR, run_fairseq
 
 ARCHITECTURES = ("luna_tiny", "fastformer_tiny", "block_tiny")
 _UPDATES, _LATER = 12, 15
@@ -22,22 +23,14 @@ _UPDATES, _LATER = 12, 15
 _CLOSE = 2e-3
 
 
-class Differs(Exception):
-    """A checkpoint says something else here than where it was written; the message says what."""
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+@command
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = Parser(__doc__)
     parser.add_argument("what", choices=("write", "read"))
     parser.add_argument("folders", nargs="+", type=Path, metavar="FOLDER")
-    args = parser.parse_args()
-    try:
-        for folder in args.folders:
-            write(folder) if args.what == "write" else read(folder)
-    except (StepFailed, Differs) as failure:
-        print(failure, file=sys.stderr)
-        return 1
-    return 0
+    args = parser.parse_args(arguments)
+    for folder in args.folders:
+        write(folder) if args.what == "write" else read(folder)
 
 
 def write(folder: Path) -> None:
@@ -49,7 +42,7 @@ def write(folder: Path) -> None:
 
 
 def read(folder: Path) -> None:
-    """Raises Differs, or StepFailed if a command refuses the checkpoint."""
+    """Raises CommandError if a translation differs or a training does not resume."""
     with tempfile.TemporaryDirectory() as temporary:
         here = Path(temporary)
         for arch in ARCHITECTURES:
@@ -59,8 +52,8 @@ def read(folder: Path) -> None:
             shutil.copy(last(folder / arch), here / arch)
             train(folder / "data-bin", here / arch, arch, _LATER)
             if small_training.updates_in(last(here / arch)) != _LATER:
-                raise Differs(f"{folder}: {arch}: training began anew instead of going on")
-            print(f"{folder}: {arch} read, the same translations, trained on", flush=True)
+                raise CommandError(f"{folder}: {arch}: training started again instead of resuming", status=1)
+            print(f"{folder}: {arch} read, the same translations, training resumed", flush=True)
 
 
 def last(folder: Path) -> Path:
@@ -73,9 +66,9 @@ def train(data: Path, save_dir: Path, arch: str, updates: int) -> None:
 
 
 def translate(data: Path, checkpoint: Path, generated: Path) -> None:
-    given = [str(data), f"--user-dir={USER_DIR}", f"--path={checkpoint}", "--gen-subset=valid", "--beam=2"]
+    flags = [str(data), f"--user-dir={USER_DIR}", f"--path={checkpoint}", "--gen-subset=valid", "--beam=2"]
     generated.unlink(missing_ok=True)
-    run_fairseq("generate", [*given, "--max-len-b=12", "--cpu", "--num-workers=0"], generated)
+    run_fairseq("generate", [*flags, "--max-len-b=12", "--cpu", "--num-workers=0"], generated)
 
 
 def hypotheses(generated: Path) -> dict[str, tuple[float, str]]:
@@ -86,11 +79,12 @@ def hypotheses(generated: Path) -> dict[str, tuple[float, str]]:
 
 
 def compare(there: dict[str, tuple[float, str]], here: dict[str, tuple[float, str]], what: str) -> None:
+    """Raises CommandError unless words and scores agree; ``what`` begins its message."""
     if not there or there.keys() != here.keys():
-        raise Differs(f"{what}: {len(there)} sentences were translated there, {len(here)} here")
+        raise CommandError(f"{what}: {len(there)} sentences were translated there, {len(here)} here", status=1)
     for number, (score, words) in there.items():
         if here[number][1] != words or abs(here[number][0] - score) > _CLOSE:
-            raise Differs(f"{what}: {number} was {score} {words!r}, and is {here[number]}")
+            raise CommandError(f"{what}: {number} was {score} {words!r}, and is {here[number]}", status=1)
 
 
 if __name__ == "__main__":

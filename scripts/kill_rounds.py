@@ -15,13 +15,13 @@ from collections import Counter
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import small_training
-from kill_moments import Start, draw_moment, start_and_kill, start_training, wait_for_update
-from small_training import MAX_UPDATE, differing, logged, outcome, updates_in
-from steps import StepFailed, remove
+from shared import small_training
+from kills.moments import Start, draw_moment, start_and_kill, start_training, wait_for_update
+from shared.small_training import MAX_UPDATE, differing, logged, outcome, updates_in
+from shared.steps import CommandError, remove
 
 
-class Lost(Exception):
+class CommandError(Exception):
     """A training that was killed and resumed is not the one that was left alone; the message says where."""
 
 
@@ -46,7 +46,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as temporary:
         try:
             kill_rounds(args.folder or Path(temporary), args.arch, args.rounds, args.seed, flags)
-        except (Lost, StepFailed) as failure:
+        except (CommandError, CommandError) as failure:
             print(failure, file=sys.stderr)
             return 1
     return 0
@@ -56,7 +56,7 @@ def kill_rounds(folder: Path, arch: str, rounds: int, seed: int, flags: list[str
     """Kill ``rounds`` times and compare every start and every end; returns how many kills fell where.
 
     Raises:
-        Lost: if a start did not go on from the last checkpoint, or anything logged or saved is not as it was.
+        CommandError: if a start did not go on from the last checkpoint, or anything logged or saved is not as it was.
     """
     draw, where, ends = random.Random(seed), Counter[str](), 0
     data = small_training.make_data(folder)
@@ -79,7 +79,7 @@ def kill_rounds(folder: Path, arch: str, rounds: int, seed: int, flags: list[str
         after = updates_kept(last)
         print(f"kill {where.total():3}: {start.where}; {after} updates are kept, {before} before", flush=True)
         if after < before:
-            raise Lost(f"{last} had {before} updates before the kill, and has {after}")
+            raise CommandError(f"{last} had {before} updates before the kill, and has {after}")
     counts = ", ".join(f"{count} {place}" for place, count in sorted(where.items()))
     print(f"{arch}: {where.total()} kills survived ({counts}); {ends} trainings ended as the one left alone")
     return where
@@ -89,12 +89,12 @@ def updates_kept(last: Path) -> int:
     """How many updates the last checkpoint holds; 0 before there is one.
 
     Raises:
-        Lost: if it cannot be read.
+        CommandError: if it cannot be read.
     """
     try:
         return updates_in(last)
     except Exception as error:  # whatever torch says of a damaged file
-        raise Lost(f"{last} cannot be read any more: {error}") from error
+        raise CommandError(f"{last} cannot be read any more: {error}") from error
 
 
 def left_alone(arguments: list[str], save_dir: Path) -> Reference:
@@ -107,7 +107,7 @@ def left_alone(arguments: list[str], save_dir: Path) -> Reference:
         seconds = (time.monotonic() - begin) / (MAX_UPDATE - 1)
     last = save_dir / "checkpoint_last.pt"
     if updates_in(last) != MAX_UPDATE:
-        raise Lost(f"the training that was left alone did not end; its output is in {log}")
+        raise CommandError(f"the training that was left alone did not end; its output is in {log}")
     return Reference(outcome(last), logged(log.read_text(encoding="utf-8")), seconds)
 
 
@@ -116,16 +116,16 @@ def check_start(start: Start, before: int, reference: Reference) -> None:
     found = logged(start.log)
     updates = [int(update) for kind, update in found if kind == "train_inner"]
     if updates and updates[0] != before + 1:
-        raise Lost(f"a start went on with update {updates[0]}, and the checkpoint had {before}")
+        raise CommandError(f"a start went on with update {updates[0]}, and the checkpoint had {before}")
     for key, record in found.items():
         if record != reference.logged.get(key):
-            raise Lost(f"{key[0]} {key[1]}: {record} was {reference.logged.get(key)} in the training left alone")
+            raise CommandError(f"{key[0]} {key[1]}: {record} was {reference.logged.get(key)} in the training left alone")
 
 
 def check_end(last: Path, reference: Reference) -> None:
     names = differing(outcome(last), reference.outcome)
     if names:
-        raise Lost(f"{len(names)} of {len(reference.outcome)} values differ from the training left alone: {names[:5]}")
+        raise CommandError(f"{len(names)} of {len(reference.outcome)} values differ from the training left alone: {names[:5]}")
 
 
 if __name__ == "__main__":

@@ -1,68 +1,51 @@
-"""Draw what the attention of a trained model does with one sentence pair.
+"""Draw the attention weights of a trained model for one sentence pair.
 
     python scripts/plot_attention.py checkpoint_best.pt --data data-bin --sentencepiece-model joint.model \\
         --source "A man in an orange hat." --target "Ein Mann mit einem orangefarbenen Hut." \\
         --attention encoder cross --layers 3 --heads 0 1 --output maps.png
 
-Luna's attention is two maps, pack (slots x words) and unpack (words x slots); through (words x words) is what comes of
-both. docs/looking_at_it.md says how to read them.
+Luna's attention has two maps, pack (slots x words) and unpack (words x slots); through (words x words) is their
+product. docs/looking_at_it.md explains how to read them.
 """
 
-import argparse
 import logging
 import sys
+from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
 
-from plots import picture
-from plots.choices import LUNA_MAPS, SIDES
-from plots.problem import CannotPlot
+from plots.attention_map import LUNA_MAPS, SIDES
+from shared import picture
+from shared.command import Parser, command
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    args = parser().parse_args(arguments)
-    try:
-        picture.check_output(args.output, force=args.force)
-        panels = plot(args)
-    except (CannotPlot, OSError) as problem:
-        print(f"plot_attention.py: {problem}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        print("\nplot_attention.py: stopped; nothing was written", file=sys.stderr)
-        return 130
-    print(f"{args.output}: {panels}")
-    return 0
-
-
-def parser() -> argparse.ArgumentParser:
-    made = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    made.add_argument("checkpoint", type=Path, metavar="CHECKPOINT", help="what fairseq-train saved")
-    made.add_argument("--source", required=True, metavar="SENTENCE", help="pieces, or text with --sentencepiece-model")
-    made.add_argument("--target", metavar="SENTENCE", help="its translation; default: the model's own, by beam search")
-    made.add_argument("--sentencepiece-model", type=Path, metavar="MODEL", help="cuts both sentences into pieces")
-    made.add_argument(
-        "--data",
-        type=Path,
-        metavar="FOLDER",
-        help="what fairseq-preprocess wrote, for its dictionaries; default: the training's",
-    )
-    made.add_argument("--attention", nargs="+", choices=SIDES, default=[], help="default: all that can be drawn")
-    made.add_argument("--layers", nargs="+", type=int, default=[], metavar="N", help="from 0; default: the last")
-    made.add_argument("--heads", nargs="+", type=int, default=[], metavar="N", help="from 0; default: all")
-    made.add_argument(
+@command
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = Parser(__doc__)
+    parser.add_argument("checkpoint", type=Path, metavar="CHECKPOINT", help="saved by fairseq-train")
+    parser.add_argument("--source", required=True, metavar="SENTENCE", help="pieces, or text with --sentencepiece-model")
+    parser.add_argument("--target", metavar="SENTENCE", help="its translation; default: the model's, by beam search")
+    parser.add_argument("--sentencepiece-model", type=Path, metavar="MODEL", help="splits both sentences into pieces")
+    parser.add_argument("--data", type=Path, metavar="FOLDER", help="data-bin with the dictionaries; default: the training's")
+    parser.add_argument("--attention", nargs="+", choices=SIDES, default=[], help="default: all that can be drawn")
+    parser.add_argument("--layers", nargs="+", type=int, default=[], metavar="N", help="from 0; default: the last")
+    parser.add_argument("--heads", nargs="+", type=int, default=[], metavar="N", help="from 0; default: all")
+    parser.add_argument(
         "--maps", nargs="+", choices=LUNA_MAPS, default=["pack", "unpack"], help="of Luna; default: pack unpack"
     )
-    picture.add_arguments(made)
-    return made
+    picture.add_arguments(parser)
+    args = parser.parse_args(arguments)
+    picture.check_output(args.output, force=args.force)
+    print(f"{args.output}: {plot(args)}")
 
 
-def plot(args: argparse.Namespace) -> str:
-    """Draw what the flags say; what was drawn, in words.
+def plot(args: Namespace) -> str:
+    """Draw the picture; returns the names of its maps.
 
     Raises:
-        CannotPlot: something was given that cannot be read or drawn.
+        CommandError: an input cannot be read or drawn.
     """
-    # fairseq takes seconds to import, and a wrong flag should not have to wait for it.
+    # fairseq takes seconds to import; wrong flags are refused before that.
     from plots import attention_picture, reading
     from plots.attention_maps import attention_maps
 
@@ -78,6 +61,6 @@ def plot(args: argparse.Namespace) -> str:
 
 
 if __name__ == "__main__":
-    for _name in ("fairseq", "fairseq_luna"):  # what they say of themselves on import is not about pictures
+    for _name in ("fairseq", "fairseq_luna"):
         logging.getLogger(_name).setLevel(logging.WARNING)
     sys.exit(main())

@@ -5,83 +5,71 @@
 A log is what fairseq-train writes with --log-format json --log-file FILE, or the same lines as it prints them.
 """
 
-import argparse
 import math
 import sys
+from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
 
-from plots import picture
-from plots.problem import CannotPlot
+from shared import picture
+from shared.command import CommandError, Parser, command
 from plots.training_log import Series, read
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    args = parser().parse_args(arguments)
-    try:
-        picture.check_output(args.output, force=args.force)
-        said = plot(args)
-    except (CannotPlot, OSError) as problem:
-        print(f"plot_curves.py: {problem}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        print("\nplot_curves.py: stopped; nothing was written", file=sys.stderr)
-        return 130
-    print("\n".join([*said, f"{args.output}: {len(args.logs)} runs"]))
-    return 0
-
-
-def parser() -> argparse.ArgumentParser:
-    made = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    made.add_argument("logs", nargs="+", metavar="[NAME=]LOG", help="a run's log, and its name in the legend")
-    made.add_argument("--subset", default="valid", help="whose validation is drawn; default: valid")
-    made.add_argument(
+@command
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = Parser(__doc__)
+    parser.add_argument("logs", nargs="+", metavar="[NAME=]LOG", help="a run's log, and its name in the legend")
+    parser.add_argument("--subset", default="valid", help="of the validation; default: valid")
+    parser.add_argument(
         "--smooth",
         type=float,
         default=0.0,
         metavar="SHARE",
         help="smooth the training loss: 0 as logged (the default), 0.9 much, less than 1",
     )
-    picture.add_arguments(made)
-    return made
+    picture.add_arguments(parser)
+    args = parser.parse_args(arguments)
+    picture.check_output(args.output, force=args.force)
+    print("\n".join([*plot(args), f"{args.output}: {len(args.logs)} runs"]))
 
 
-def plot(args: argparse.Namespace) -> list[str]:
-    """Draw what the flags say; a line on each run.
+def plot(args: Namespace) -> list[str]:
+    """Draw the picture; returns a line about each run.
 
     Raises:
-        CannotPlot: something was given that cannot be read or drawn.
+        CommandError: an input cannot be read or drawn.
     """
     if not 0 <= args.smooth < 1:
-        raise CannotPlot(f"--smooth {args.smooth}: must be at least 0 and less than 1")
+        raise CommandError(f"--smooth {args.smooth}: must be at least 0 and less than 1")
     runs: dict[str, dict[str, Series]] = {}
     for given in args.logs:
         name, log = named(given)
         if name in runs:
-            raise CannotPlot(f"{given}: {name} is the name of two runs; give NAME={log}")
+            raise CommandError(f"{given}: {name} is the name of two runs; give NAME={log}")
         runs[name] = read(log)
 
     from plots import curves_picture
 
     if not curves_picture.drawn_panels(runs, args.subset):
-        raise CannotPlot(f"--subset {args.subset}: none of the logs has a loss, a perplexity or BLEU")
+        raise CommandError(f"--subset {args.subset}: none of the logs has a loss, a perplexity or BLEU")
     picture.save(curves_picture.draw(runs, subset=args.subset, smooth=args.smooth), args.output)
     return [summary(name, run, args.subset) for name, run in runs.items()]
 
 
 def named(given: str) -> tuple[str, Path]:
-    """The name of a run and its log: ``NAME=LOG``, or a log that has the name of its folder."""
+    """The name of a run and its log, from ``NAME=LOG`` or from ``LOG``, which is named after its folder."""
     name, sign, log = given.partition("=")
     if sign and not Path(given).is_file():
         if not name or not log:
-            raise CannotPlot(f"{given}: give LOG or NAME=LOG")
+            raise CommandError(f"{given}: give LOG or NAME=LOG")
         return name, Path(log)
     path = Path(given)
     return path.absolute().parent.name, path
 
 
 def summary(name: str, run: dict[str, Series], subset: str) -> str:
-    """How far a run is, and its best validations."""
+    """The updates of a run, and its best validations."""
     said = [f"{max(series.updates[-1] for series in run.values())} updates"]
     for value, best in ((f"{subset}_ppl", min), (f"{subset}_bleu", max)):
         series = run.get(value, Series([], []))

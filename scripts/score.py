@@ -18,7 +18,7 @@ from scoring import paired, pieces
 from scoring.generated import read_both, read_generated
 from scoring.measures import Measure, Scores, check_counts, score
 from scoring.paired import Compared, paired_bootstrap
-from scoring.problem import CannotScore, lines_of
+from scoring.problem import CommandError, lines_of
 from scoring.report import lines_of_comparison, lines_of_scores, write_json
 from scoring.tokens import detokenise, language_of
 
@@ -40,7 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         check(args)
         run(args)
-    except (CannotScore, OSError) as problem:
+    except (CommandError, OSError) as problem:
         print(f"score.py: {problem}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
@@ -77,11 +77,11 @@ def positive(text: str) -> int:
 
 
 def check(args: argparse.Namespace) -> None:
-    """Raises CannotScore for flags that do not go together, before anything is read."""
+    """Raises CommandError for flags that do not go together, before anything is read."""
     if not args.baseline and (args.paired_bs or args.seed):
-        raise CannotScore("--paired-bs and --seed: give a --baseline to compare with")
+        raise CommandError("--paired-bs and --seed: give a --baseline to compare with")
     if args.tokenised_reference and args.tokenize == _MOSES:
-        raise CannotScore("--tokenised-reference: leave out --tokenize moses, it is tokenised already")
+        raise CommandError("--tokenised-reference: leave out --tokenize moses, it is tokenised already")
     inputs = [
         args.reference,
         *args.generated,
@@ -91,9 +91,9 @@ def check(args: argparse.Namespace) -> None:
     if args.tokenised_reference:
         inputs.append(args.tokenised_reference)
     if args.json and args.json.exists() and any(file.exists() and args.json.samefile(file) for file in inputs):
-        raise CannotScore(f"--json {args.json}: that is an input; give another name")
+        raise CommandError(f"--json {args.json}: that is an input; give another name")
     if args.json and not args.json.absolute().parent.is_dir():
-        raise CannotScore(f"--json {args.json}: there is no folder {args.json.parent}")
+        raise CommandError(f"--json {args.json}: there is no folder {args.json.parent}")
 
 
 def run(args: argparse.Namespace) -> None:
@@ -106,7 +106,7 @@ def run(args: argparse.Namespace) -> None:
     systems = [read(shards, args, language) for shards in (*groups, args.generated, *args.other)]
     names = [system.name for system in systems]
     if len(set(names)) < len(names):
-        raise CannotScore(f"{max(names, key=names.count)} is given as two systems")
+        raise CommandError(f"{max(names, key=names.count)} is given as two systems")
     reference_tokens = lines_of(args.tokenised_reference) if args.tokenised_reference else references
     for system in systems:
         check_against(system, references, args.reference)
@@ -150,11 +150,11 @@ def looks_tokenised(text: Sequence[str]) -> bool:
 
 
 def check_against(system: System, references: Sequence[str], file: Path) -> None:
-    """Raises CannotScore, naming both files, unless every reference has its translation."""
+    """Raises CommandError, naming both files, unless every reference has its translation."""
     try:
         check_counts(len(system.text), len(references))
-    except CannotScore as problem:
-        raise CannotScore(f"{system.name} against {file}: {problem}") from problem
+    except CommandError as problem:
+        raise CommandError(f"{system.name} against {file}: {problem}") from problem
 
 
 if __name__ == "__main__":

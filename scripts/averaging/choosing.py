@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from averaging.problem import CannotAverage
+from shared.command import CommandError
 
 _BY_EPOCH = re.compile(r"checkpoint(\d+)\.pt")
 _BY_UPDATE = re.compile(r"checkpoint_\d+_(\d+)\.pt")
@@ -19,10 +19,10 @@ def last(folder: Path, count: int, *, by_updates: bool = False) -> list[Path]:
         by_updates: those of --save-interval-updates instead of those of epochs.
 
     Raises:
-        CannotAverage: no such folder, or fewer checkpoints than ``count``.
+        CommandError: no such folder, or fewer checkpoints than ``count``.
     """
     if not folder.is_dir():
-        raise CannotAverage(f"--last: {folder} is no folder")
+        raise CommandError(f"--last: {folder} is no folder")
     wanted, others = (_BY_UPDATE, _BY_EPOCH) if by_updates else (_BY_EPOCH, _BY_UPDATE)
     found = _numbered(folder, wanted)
     if count < 1 or len(found) < count:
@@ -31,7 +31,7 @@ def last(folder: Path, count: int, *, by_updates: bool = False) -> list[Path]:
             message += (
                 f" and {instead} {_SHOWN[others]}: {'leave out' if by_updates else 'give'} --by-updates for those"
             )
-        raise CannotAverage(message)
+        raise CommandError(message)
     return found[-count:]
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from averaging.problem import CannotAverage
+from shared.command import CommandError
 from averaging.reading import architecture, load
 
 Weights = dict[str, Tensor]
@@ -24,10 +24,10 @@ def average(paths: Sequence[Path]) -> dict[str, Any]:
         paths: at least one, each once.
 
     Raises:
-        CannotAverage: a file cannot be read, or its model is another than that of the first.
+        CommandError: a file cannot be read, or its model is another than that of the first.
     """
     if not paths:
-        raise CannotAverage("there are no checkpoints to average")
+        raise CommandError("there are no checkpoints to average")
     for number, path in enumerate(paths):
         state = load(path)
         model = state.pop("model")
@@ -83,22 +83,22 @@ def _check_settings(path: Path, ours: dict[str, Any], first: Path, theirs: dict[
     for name in sorted(ours.keys() | theirs.keys()):
         if ours.get(name) != theirs.get(name):
             flag = "arch" if name == "_name" else name.replace("_", "-")
-            raise CannotAverage(f"{path}: its --{flag} is {ours.get(name)}, and {theirs.get(name)} in {first}")
+            raise CommandError(f"{path}: its --{flag} is {ours.get(name)}, and {theirs.get(name)} in {first}")
 
 
 def _check_outline(path: Path, ours: dict[str, Any], first: Path, theirs: dict[str, Any]) -> None:
     for name in dict.fromkeys([*theirs, *ours]):
         if name not in ours or name not in theirs:
             here, there = (path, first) if name in ours else (first, path)
-            raise CannotAverage(f"{path}: other weights than in {first}: {name} is in {here} and not in {there}")
+            raise CommandError(f"{path}: other weights than in {first}: {name} is in {here} and not in {there}")
         for what, mine, other in zip(("shape", "dtype"), ours[name], theirs[name], strict=True):
             if mine != other:
-                raise CannotAverage(f"{path}: {name} has {what} {mine}, and {other} in {first}")
+                raise CommandError(f"{path}: {name} has {what} {mine}, and {other} in {first}")
 
 
 def _check_shared(path: Path, model: Weights, first: Path, shared: dict[str, str]) -> None:
-    """Raises CannotAverage where tensors that are one in the first checkpoint are two here."""
+    """Raises CommandError where tensors that are one in the first checkpoint are two here."""
     for name, other in shared.items():
         same = _place(model[name]) == _place(model[other])
         if not same and not torch.equal(model[name], model[other]):
-            raise CannotAverage(f"{path}: {name} and {other} differ, and are one tensor in {first}")
+            raise CommandError(f"{path}: {name} and {other} differ, and are one tensor in {first}")

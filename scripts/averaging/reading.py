@@ -11,7 +11,7 @@ from omegaconf import OmegaConf
 from torch import Tensor
 
 import fairseq_luna  # noqa: F401 (declares safe what fairseq's checkpoints hold)
-from averaging.problem import CannotAverage
+from shared.command import CommandError
 
 # Settings that change the training but not the function of a trained model.
 _TRAINING_ONLY = re.compile(
@@ -25,18 +25,18 @@ def load(path: Path) -> dict[str, Any]:
     """A checkpoint without its optimizer's state, ``model`` a dict of tensors and ``cfg`` of plain containers.
 
     Raises:
-        CannotAverage: the file is missing, empty, cut off, no checkpoint, or holds what could run code.
+        CommandError: the file is missing, empty, cut off, no checkpoint, or holds what could run code.
     """
     if not path.is_file():
-        raise CannotAverage(f"{path}: there is no such file")
+        raise CommandError(f"{path}: there is no such file")
     try:
         state = checkpoint_utils.load_checkpoint_to_cpu(str(path))
     except Exception as error:  # a broken file can raise anything, and what to do about it is the same
-        raise CannotAverage(_reason(path, error)) from error
+        raise CommandError(_reason(path, error)) from error
     state.pop("last_optimizer_state", None)
     model = state.get("model")
     if not isinstance(model, dict) or not model or not all(isinstance(weight, Tensor) for weight in model.values()):
-        raise CannotAverage(f"{path}: it holds no model; give what fairseq-train saved")
+        raise CommandError(f"{path}: it holds no model; give what fairseq-train saved")
     if OmegaConf.is_config(state.get("cfg")):
         state["cfg"] = OmegaConf.to_container(state["cfg"], resolve=True, enum_to_str=True)
     return state

@@ -9,7 +9,7 @@ from typing import NoReturn
 
 import torch
 
-from .command import Refused
+from .command import CommandError
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
@@ -68,22 +68,22 @@ def add_common(
 
 
 def check_common(args: Namespace) -> None:
-    """Refuse what cannot be measured or could not be written: Refused."""
+    """Refuse what cannot be measured or could not be written: CommandError."""
     if len(set(args.systems)) < len(args.systems):
-        raise Refused(f"--systems {' '.join(args.systems)}: name each once")
+        raise CommandError(f"--systems {' '.join(args.systems)}: name each once")
     if args.reference not in args.systems:
-        raise Refused(f"--reference {args.reference}: not among --systems {' '.join(args.systems)}; add it or another")
+        raise CommandError(f"--reference {args.reference}: not among --systems {' '.join(args.systems)}; add it or another")
     if args.device == "cuda" and not torch.cuda.is_available():
-        raise Refused(f"--device cuda: torch {torch.__version__} sees no CUDA device here; use --device cpu")
+        raise CommandError(f"--device cuda: torch {torch.__version__} sees no CUDA device here; use --device cpu")
     for flag, file in (("--json", args.json), ("--png", args.png)):
         if file is not None and not file.absolute().parent.is_dir():
-            raise Refused(f"{flag} {file}: there is no folder {file.parent}; make it first")
+            raise CommandError(f"{flag} {file}: there is no folder {file.parent}; make it first")
         if file is not None and file.is_dir():
-            raise Refused(f"{flag} {file}: is a folder; name a file in it")
+            raise CommandError(f"{flag} {file}: is a folder; name a file in it")
     if args.png is not None and args.png.suffix != ".png":
-        raise Refused(f"{'--png'} {args.png}: the name must end in .png")
+        raise CommandError(f"{'--png'} {args.png}: the name must end in .png")
     if args.png is not None and importlib.util.find_spec("matplotlib") is None:
-        raise Refused("--png: needs matplotlib: pip install matplotlib")
+        raise CommandError("--png: needs matplotlib: pip install matplotlib")
 
 
 def settings(args: Namespace) -> dict[str, object]:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 Row = dict[str, Any]
 
 
-class Refused(Exception):
+class CommandError(Exception):
     """Flags that cannot be measured with, or a system that must not be; one line says which and what to do."""
 
 
@@ -31,7 +31,7 @@ class Command(NamedTuple):
 
     help: str
     add_arguments: Callable[[ArgumentParser], None]
-    check: Callable[[Namespace], None]  # raises Refused
+    check: Callable[[Namespace], None]  # raises CommandError
     title: Callable[[Namespace], str]
     rows: Callable[[Namespace], Iterator[Row]]
     columns: Callable[[Namespace], list[Column]]

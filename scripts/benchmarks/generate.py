@@ -12,7 +12,7 @@ from torch import Tensor
 
 from . import goals
 from .arguments import add_common, check_common, positive, raw_help
-from .command import Column, Command, Panel, Refused, Row
+from .command import Column, Command, Panel, CommandError, Row
 from .memory import memory_column, peak_mib
 from .models import SMALL, SYSTEMS, VARIANTS, add_size_arguments, build, sizes_of, source
 from .timing import Seconds, Step, compared, in_turn, named, now, ratios, spread, stopwatch, time_columns, walls
@@ -36,10 +36,10 @@ def add_arguments(parser: ArgumentParser) -> None:
 def check(args: Namespace) -> None:
     check_common(args)
     if min(args.lengths) < 4:
-        raise Refused(f"--lengths {min(args.lengths)}: 4 tokens or more are needed to compare early and late ones")
+        raise CommandError(f"--lengths {min(args.lengths)}: 4 tokens or more are needed to compare early and late ones")
     args.sizes = sizes_of(args, SMALL)
     if args.beam >= args.sizes.vocabulary:
-        raise Refused(f"--beam {args.beam}: must be less than --vocabulary {args.sizes.vocabulary}")
+        raise CommandError(f"--beam {args.beam}: must be less than --vocabulary {args.sizes.vocabulary}")
 
 
 class WatchedDecoder:

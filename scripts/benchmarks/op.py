@@ -8,7 +8,7 @@ from torch import Tensor
 
 from .arguments import add_common, check_common, positive
 from .attentions import ATTENTIONS, Inputs, forward_and_backward
-from .command import Column, Command, Panel, Refused, Row
+from .command import Column, Command, Panel, CommandError, Row
 from .memory import memory_column, peak_mib
 from .timing import Step, compared, in_turn, stopwatch, time_columns, warm_up
 
@@ -30,7 +30,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def check_outputs(args: Namespace) -> None:
-    """Refuse to measure a form that is not the same function as its naive one: Refused."""
+    """Refuse to measure a form that is not the same function as its naive one: CommandError."""
     for name in args.systems:
         attention = ATTENTIONS[name]
         if attention.form is attention.naive:
@@ -39,7 +39,7 @@ def check_outputs(args: Namespace) -> None:
         what, difference = largest_difference(attention.form, attention.naive, inputs)
         allowed = TOLERANCES[args.dtype]
         if not difference <= allowed:  # NaN is refused too
-            raise Refused(
+            raise CommandError(
                 f"op {name}: {what} differs from the naive form's by {difference:.1e} of its largest number, where "
                 f"{allowed:.0e} is allowed: no speed is measured of a form that is another function"
             )

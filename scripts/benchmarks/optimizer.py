@@ -16,7 +16,7 @@ from fairseq_luna.optim.apollo import Apollo
 
 from . import goals
 from .arguments import DTYPES, add_common, check_common, positive, raw_help
-from .command import Column, Command, Refused, Row
+from .command import Column, Command, CommandError, Row
 from .memory import memory_column, peak_mib
 from .timing import Step, compared, in_turn, named, ratios, spread, stopwatch, time_columns, walls, warm_up
 
@@ -48,7 +48,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 def check(args: Namespace) -> None:
     check_common(args)
     if args.parameters < args.tensors:
-        raise Refused(f"--parameters {args.parameters}: fewer than --tensors {args.tensors}; give each one at least")
+        raise CommandError(f"--parameters {args.parameters}: fewer than --tensors {args.tensors}; give each one at least")
 
 
 def parameters(args: Namespace) -> list[Tensor]:

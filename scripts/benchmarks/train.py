@@ -14,7 +14,7 @@ from fairseq import optim
 
 from . import goals
 from .arguments import add_common, check_common, positive, raw_help
-from .command import Column, Command, Panel, Refused, Row
+from .command import Column, Command, Panel, CommandError, Row
 from .memory import memory_column, peak_mib
 from .models import SMALL, SYSTEMS, TINY, VARIANTS, Sizes, add_size_arguments, build, sample, sizes_of
 from .timing import Step, compared, in_turn, stopwatch, time_columns, warm_up
@@ -71,10 +71,10 @@ def check(args: Namespace) -> None:
     if args.memory:
         args.reference = args.systems[0]
         if args.no_peak:
-            raise Refused("--memory --no-peak: nothing is left to measure; leave out one of them")
+            raise CommandError("--memory --no-peak: nothing is left to measure; leave out one of them")
     check_common(args)
     if args.optimizer != "none" and args.dtype != "float32":
-        raise Refused(f"--optimizer {args.optimizer}: needs --dtype float32 here")
+        raise CommandError(f"--optimizer {args.optimizer}: needs --dtype float32 here")
     args.sizes = sizes_of(args, TINY if args.memory else SMALL)
 
 

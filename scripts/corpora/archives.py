@@ -7,7 +7,7 @@ import zlib
 from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
 
-from corpora.problem import CannotPrepare
+from shared.command import CommandError
 
 # Europarl, the largest text here, has a third of a GiB.
 LARGEST_MEMBER = 4 << 30
@@ -19,7 +19,7 @@ def extract(archive: Path, wanted: Iterable[str], folder: Path, *, largest: int 
     """Write each wanted member to ``folder`` under its last name.
 
     Raises:
-        CannotPrepare: a member's path leads out of the archive, a wanted one is missing, no plain file or larger
+        CommandError: a member's path leads out of the archive, a wanted one is missing, no plain file or larger
             than ``largest`` bytes, or the archive is corrupt. Nothing outside ``folder`` is ever written.
     """
     missing = set(wanted)
@@ -35,27 +35,27 @@ def extract(archive: Path, wanted: Iterable[str], folder: Path, *, largest: int 
             while unzipped.read(_BLOCK):
                 pass
     except _CORRUPT as error:
-        raise CannotPrepare(f"{archive}: corrupt or incomplete ({error}); delete it and get it again") from error
+        raise CommandError(f"{archive}: corrupt or incomplete ({error}); delete it and get it again") from error
     if missing:
-        raise CannotPrepare(f"{archive}: has no {', '.join(sorted(missing))}; is it the right file?")
+        raise CommandError(f"{archive}: has no {', '.join(sorted(missing))}; is it the right file?")
 
 
 def _safe_name(archive: Path, member: tarfile.TarInfo) -> str:
     path = PurePosixPath(member.name)
     if path.is_absolute() or ".." in path.parts:
-        raise CannotPrepare(f"{archive}: refused, its member {member.name} leads out of the folder")
+        raise CommandError(f"{archive}: refused, its member {member.name} leads out of the folder")
     return str(path)
 
 
 def _write(archive: Path, tar: tarfile.TarFile, member: tarfile.TarInfo, target: Path, largest: int) -> None:
     if not member.isreg():
-        raise CannotPrepare(f"{archive}: refused, its member {member.name} is a link or no plain file")
+        raise CommandError(f"{archive}: refused, its member {member.name} is a link or no plain file")
     if member.size > largest:
-        raise CannotPrepare(f"{archive}: refused, its member {member.name} has {member.size:,} bytes")
+        raise CommandError(f"{archive}: refused, its member {member.name} has {member.size:,} bytes")
     try:
         tarfile.data_filter(member, str(target.parent))
     except tarfile.FilterError as error:
-        raise CannotPrepare(f"{archive}: refused: {error}") from error
+        raise CommandError(f"{archive}: refused: {error}") from error
     source = tar.extractfile(member)
     assert source is not None  # it is a plain file
     with source, target.open("wb") as file:

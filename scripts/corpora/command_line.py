@@ -13,10 +13,10 @@ from corpora.catalogue import Split
 from corpora.gathering import gather
 from corpora.parallel import available_cores
 from corpora.pipeline import DROPPED, SENTENCEPIECE, SUBWORD_NMT, Recipe, prepare
-from corpora.problem import CannotPrepare
+from shared.command import CommandError
 from corpora.sources import Text, fetch, find, missing_remotes, unpack
 from corpora.text_files import count_lines
-from steps import USER_DIR, remove
+from shared.steps import USER_DIR, remove
 
 
 def parser_of(description: str, *, out: str, sizes: dict[str, int]) -> argparse.ArgumentParser:
@@ -64,9 +64,9 @@ def run(args: argparse.Namespace, splits: Sequence[Split], recipe: Recipe, train
     """Do what ``args`` asks for; the last line suggests fairseq-train with the flags ``training``."""
     out: Path = args.out
     if args.hold_out and not args.from_dir:
-        raise CannotPrepare("--hold-out: only with --from-dir; the published corpus has its own valid and test")
+        raise CommandError("--hold-out: only with --from-dir; the published corpus has its own valid and test")
     if args.tokenised and (not args.from_dir or recipe.bpe != SUBWORD_NMT):
-        raise CannotPrepare(f"--tokenised: only with --from-dir and --bpe {SUBWORD_NMT}")
+        raise CommandError(f"--tokenised: only with --from-dir and --bpe {SUBWORD_NMT}")
     if args.dry_run:
         _show_plan(args, splits)
         return
@@ -104,7 +104,7 @@ def run(args: argparse.Namespace, splits: Sequence[Split], recipe: Recipe, train
 def _from_folder(args: argparse.Namespace, splits: Sequence[Split]) -> dict[str, list[Text]]:
     folder: Path = args.from_dir
     if not folder.is_dir():
-        raise CannotPrepare(f"--from-dir {folder}: no such folder")
+        raise CommandError(f"--from-dir {folder}: no such folder")
     texts, lacking = {}, []
     for split in splits:
         texts[split.name], missing = find(split, folder)
@@ -112,9 +112,9 @@ def _from_folder(args: argparse.Namespace, splits: Sequence[Split]) -> dict[str,
             lacking += missing
     if lacking:
         mend = "" if args.hold_out or not texts["train"] else ", or take valid and test from train with --hold-out N"
-        raise CannotPrepare(f"--from-dir {folder} lacks {'; '.join(lacking)}: add it{mend}")
+        raise CommandError(f"--from-dir {folder} lacks {'; '.join(lacking)}: add it{mend}")
     if args.hold_out and all(texts.values()):
-        raise CannotPrepare(f"--hold-out {args.hold_out}: {folder} has its own valid and test; leave the flag out")
+        raise CommandError(f"--hold-out {args.hold_out}: {folder} has its own valid and test; leave the flag out")
     return texts
 
 

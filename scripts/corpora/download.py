@@ -10,7 +10,7 @@ from pathlib import Path
 from tqdm import tqdm
 
 from corpora.catalogue import Remote
-from corpora.problem import CannotPrepare
+from shared.command import CommandError
 
 _BLOCK = 1 << 20
 _SECONDS_OF_SILENCE = 60
@@ -26,7 +26,7 @@ def download(remote: Remote, folder: Path) -> Path:
     Until it is whole and its checksum right it is called ``<name>.part``; the next call goes on with that one.
 
     Raises:
-        CannotPrepare: no address gave it.
+        CommandError: no address gave it.
     """
     target = folder / remote.name
     if target.exists():
@@ -43,7 +43,7 @@ def download(remote: Remote, folder: Path) -> Path:
             continue
         part.rename(target)
         return target
-    raise CannotPrepare(
+    raise CommandError(
         f"cannot download {'; '.join(failures)}. With the files in a folder of your own, use --from-dir"
     )
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from corpora.catalogue import LANGUAGES, Split
 from corpora.parallel import shown
-from corpora.problem import CannotPrepare
+from shared.command import CommandError
 from corpora.sgml import read_segments
 from corpora.text_files import in_step, read_lines
 
@@ -22,7 +22,7 @@ def gather(splits: Iterable[Split], texts: dict[str, list[tuple[Path, Path]]], f
         hold_out: pairs for each such split, taken from the end of the training text.
 
     Raises:
-        CannotPrepare: a split has not the number of sentences it is known by, or the training text is too short.
+        CommandError: a split has not the number of sentences it is known by, or the training text is too short.
     """
     folder.mkdir(parents=True, exist_ok=True)
     for split in splits:
@@ -33,7 +33,7 @@ def gather(splits: Iterable[Split], texts: dict[str, list[tuple[Path, Path]]], f
     total = sum(1 for _ in shown(_pairs(texts["train"]), "counting pairs"))
     train = total - hold_out * len(held_out)
     if train < 1:
-        raise CannotPrepare(f"--hold-out {hold_out}: the training text has only {total:,} pairs")
+        raise CommandError(f"--hold-out {hold_out}: the training text has only {total:,} pairs")
     shares = [("train", train), *((name, hold_out) for name in held_out)]
     _write(shown(_pairs(texts["train"]), "gathering", total), shares, folder)
 
@@ -48,7 +48,7 @@ def _pairs_of(english: Path, german: Path) -> Iterator[Pair]:
     ours, theirs = read_segments(english), read_segments(german)
     pairs = list(in_step((segment.text for segment in ours), (segment.text for segment in theirs), english, german))
     if [segment.number for segment in ours] != [segment.number for segment in theirs]:
-        raise CannotPrepare(f"{english} and {german} number their segments differently: they are not a parallel text")
+        raise CommandError(f"{english} and {german} number their segments differently: they are not a parallel text")
     return iter(pairs)
 
 
@@ -75,4 +75,4 @@ def _check(split: Split, sentences: int) -> None:
         return
     wrong, explanation = split.hint or (None, "")
     reason = f"; {explanation}" if sentences == wrong else ""
-    raise CannotPrepare(f"{split.name}: {sentences:,} sentences where {split.sentences:,} are expected{reason}")
+    raise CommandError(f"{split.name}: {sentences:,} sentences where {split.sentences:,} are expected{reason}")

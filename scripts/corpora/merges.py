@@ -14,7 +14,7 @@ from subword_nmt.apply_bpe import BPE
 from subword_nmt.learn_bpe import learn_bpe
 
 from corpora.parallel import over_lines
-from corpora.problem import CannotPrepare
+from shared.command import CommandError
 from corpora.text_files import count_lines
 
 _WORDS_REMEMBERED = 500_000
@@ -30,7 +30,7 @@ def learn_merges(texts: Iterable[Path], codes: Path, *, merges: int, workers: in
         for some in over_lines(_count_words, text, what=f"counting words of {text.name}", workers=workers):
             counts.update(some)
     if not counts:
-        raise CannotPrepare("the training text has no words")
+        raise CommandError("the training text has no words")
     # subword-nmt breaks ties between words in the order of their arrival.
     words = (f"{word} {count}" for word, count in sorted(counts.items()))
     with codes.open("w", encoding="utf-8", newline="\n") as file, _progress():

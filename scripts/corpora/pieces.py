@@ -7,7 +7,7 @@ from pathlib import Path
 
 import sentencepiece
 
-from corpora.problem import CannotPrepare
+from shared.command import CommandError
 
 # More than these are sampled, so that memory does not grow with the corpus.
 _SENTENCES_IN_MEMORY = 4_000_000
@@ -37,7 +37,7 @@ def learn_pieces(texts: Iterable[Path], folder: Path, *, vocabulary: int, covera
         )
     except RuntimeError as error:
         reason = " ".join(str(error).split())
-        raise CannotPrepare(f"SentencePiece cannot learn --vocabulary-size {vocabulary}: {reason}") from error
+        raise CommandError(f"SentencePiece cannot learn --vocabulary-size {vocabulary}: {reason}") from error
 
 
 @dataclass(frozen=True)

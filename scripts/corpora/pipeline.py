@@ -14,7 +14,7 @@ from corpora.moses import Tokenise
 from corpora.parallel import shown, transform
 from corpora.pieces import Cut, learn_pieces
 from corpora.text_files import count_lines, read_pairs
-from steps import once, run_fairseq
+from shared.steps import once, run_fairseq
 
 SPLITS = ("train", "valid", "test")
 SUBWORD_NMT = "subword-nmt"

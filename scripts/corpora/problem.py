@@ -6,12 +6,12 @@ import sys
 from collections.abc import Callable
 from concurrent.futures.process import BrokenProcessPool
 
-from steps import StepFailed
+from shared.steps import CommandError
 
 _FULL = "no space left on the disk; free some and give the same command again"
 
 
-class CannotPrepare(Exception):
+class CommandError(Exception):
     """The message names the file, flag or address, and the mend."""
 
 
@@ -19,9 +19,9 @@ def report_in_one_line(program: str, main: Callable[[], None]) -> int:
     """Run ``main``; the exit status. Nothing half made is ever reused, so that the mend is to start again."""
     try:
         main()
-    except CannotPrepare as problem:
+    except CommandError as problem:
         return _say(f"{program}: {problem}", 2)
-    except StepFailed as failure:
+    except CommandError as failure:
         return _say(f"{program}: {_FULL}" if os.strerror(errno.ENOSPC) in str(failure) else str(failure), 1)
     except BrokenProcessPool:
         return _say(f"{program}: a worker was killed, probably for want of memory: start again with fewer --workers", 1)

@@ -4,23 +4,23 @@ import json
 from pathlib import Path
 from typing import Any
 
-from corpora.problem import CannotPrepare
+from shared.command import CommandError
 
 FILE = "settings.json"
 
 
 def check(folder: Path, wanted: dict[str, Any]) -> None:
-    """Raise CannotPrepare if ``folder`` was begun with another value of one of ``wanted``."""
+    """Raise CommandError if ``folder`` was begun with another value of one of ``wanted``."""
     try:
         begun = json.loads((folder / FILE).read_text(encoding="utf-8"))
     except FileNotFoundError:
         return
     except ValueError as error:
-        raise CannotPrepare(f"{folder / FILE}: unreadable ({error}); use another --out") from error
+        raise CommandError(f"{folder / FILE}: unreadable ({error}); use another --out") from error
     for name, value in json.loads(json.dumps(wanted)).items():
         if begun.get(name) != value:
             was = _short(begun.get(name))
-            raise CannotPrepare(f"--out {folder} was begun with {name} {was}, not {_short(value)}: use another --out")
+            raise CommandError(f"--out {folder} was begun with {name} {was}, not {_short(value)}: use another --out")
 
 
 def keep(folder: Path, wanted: dict[str, Any]) -> None:

@@ -8,7 +8,7 @@ import re
 from pathlib import Path
 from typing import NamedTuple
 
-from corpora.problem import CannotPrepare
+from shared.command import CommandError
 from corpora.text_files import read_lines
 
 _OPENED = re.compile(r"<seg\b([^>]*)>", re.IGNORECASE)
@@ -27,19 +27,19 @@ def read_segments(path: Path) -> list[Segment]:
     """The sentences of a plain or gzipped file, with entities resolved and line breaks made spaces.
 
     Raises:
-        CannotPrepare: no segment, or one that is not closed.
+        CommandError: no segment, or one that is not closed.
     """
     document = "\n".join(read_lines(path))
     openings = list(_OPENED.finditer(document))
     if not openings:
-        raise CannotPrepare(f"{path}: no <seg> in it; is it one of WMT's .sgm files?")
+        raise CommandError(f"{path}: no <seg> in it; is it one of WMT's .sgm files?")
     segments = []
     for opening, following in zip(openings, [*openings[1:], None], strict=True):
         limit = following.start() if following else len(document)
         closing = _CLOSED.search(document, opening.end(), limit)
         if closing is None:
             line = document.count("\n", 0, opening.start()) + 1
-            raise CannotPrepare(f"{path}, line {line}: a <seg> that is not closed")
+            raise CommandError(f"{path}, line {line}: a <seg> that is not closed")
         number = _NUMBER.search(opening[1])
         text = _ENTITY.sub(lambda entity: html.unescape(entity[0]), document[opening.end() : closing.start()])
         segments.append(Segment(number[1] if number else "", " ".join(text.split())))

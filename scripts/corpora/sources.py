@@ -6,8 +6,8 @@ from typing import NamedTuple
 from corpora.archives import extract
 from corpora.catalogue import LANGUAGES, Part, Remote, Split
 from corpora.download import download
-from corpora.problem import CannotPrepare
-from steps import once
+from shared.command import CommandError
+from shared.steps import once
 
 
 class File(NamedTuple):
@@ -82,9 +82,9 @@ def _fetch_part(part: Part, downloads: Path) -> Text:
     for source in part.sources:
         try:
             return Text(*(File(download(place.remote, downloads), place.member) for place in source))
-        except CannotPrepare as failure:
+        except CommandError as failure:
             failures.append(str(failure))
-    raise CannotPrepare(f"{part.title}: {failures[0]}")
+    raise CommandError(f"{part.title}: {failures[0]}")
 
 
 def unpack(text: Text, folder: Path) -> tuple[Path, Path]:

@@ -7,7 +7,7 @@ from itertools import islice, zip_longest
 from pathlib import Path
 from typing import BinaryIO, TypeVar
 
-from corpora.problem import CannotPrepare
+from shared.command import CommandError
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 T = TypeVar("T")
@@ -17,7 +17,7 @@ def read_lines(path: Path) -> Iterator[str]:
     """Lines without their ends. Only a newline ends one: U+2028 and its like stand inside sentences.
 
     Raises:
-        CannotPrepare: a line that is not UTF-8, or a corrupt gzip file.
+        CommandError: a line that is not UTF-8, or a corrupt gzip file.
     """
     number = 1
     try:
@@ -27,16 +27,16 @@ def read_lines(path: Path) -> Iterator[str]:
                     line = line.removeprefix(_BYTE_ORDER_MARK)
                 yield line.removesuffix(b"\n").removesuffix(b"\r").decode("utf-8")
     except UnicodeDecodeError as error:
-        raise CannotPrepare(f"{path}, line {number}: not UTF-8 ({error.reason} at byte {error.start + 1})") from error
+        raise CommandError(f"{path}, line {number}: not UTF-8 ({error.reason} at byte {error.start + 1})") from error
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise CannotPrepare(f"{path}: corrupt or incomplete ({error}); get it again") from error
+        raise CommandError(f"{path}: corrupt or incomplete ({error}); get it again") from error
 
 
 def read_pairs(first: Path, second: Path) -> Iterator[tuple[str, str]]:
     """Two files in step.
 
     Raises:
-        CannotPrepare: one has more lines than the other.
+        CommandError: one has more lines than the other.
     """
     yield from in_step(read_lines(first), read_lines(second), first, second)
 
@@ -48,7 +48,7 @@ def in_step(lines: Iterable[str], others: Iterable[str], first: Path, second: Pa
         if line is None or other is None:
             longer = paired + 1 + sum(1 for _ in iterators[line is None])
             counts = (paired, longer) if line is None else (longer, paired)
-            raise CannotPrepare(
+            raise CommandError(
                 f"{first} has {counts[0]:,} lines but {second} has {counts[1]:,}: they are not a parallel text"
             )
         yield line, other

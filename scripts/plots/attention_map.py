@@ -1,25 +1,29 @@
-"""What is drawn of an attention: its weights, and the words that they belong to."""
+"""An attention map: the weights, and the words of its rows and columns."""
 
 from typing import NamedTuple
 
 from torch import Tensor
 
+# The choices of --attention and --maps.
+SIDES = ("encoder", "cross", "decoder")
+LUNA_MAPS = ("pack", "unpack", "through")
+
 
 class Axis(NamedTuple):
-    """What the rows or the columns of a map are."""
+    """The rows or the columns of a map."""
 
     name: str
     labels: list[str]
 
 
 class Pair(NamedTuple):
-    """One sentence pair, as the model reads it: a batch of one."""
+    """One sentence pair as a batch of one."""
 
     source: Tensor  # (1, S), ending in EOS
-    prefix: Tensor  # (1, T), beginning with EOS: what the decoder reads
+    prefix: Tensor  # (1, T), beginning with EOS: the decoder's input
     source_words: list[str]
     prefix_words: list[str]
-    predicted_words: list[str]  # at each step of the prefix the word that comes next
+    predicted_words: list[str]  # the next word at each step of the prefix
 
     @property
     def read(self) -> Axis:
@@ -42,8 +46,8 @@ class AttentionMap(NamedTuple):
         layer: counted from 0.
         kind: "pack", "unpack" or "through" of Luna; "query" or "key" of Fastformer; "weights" of fairseq's own.
         weights: ``(H, rows, columns)``.
-        rows, columns: their meaning; as many labels as weights.
-        note: what the numbers are.
+        rows, columns: a label for each row and column of ``weights``.
+        note: how to read the weights.
     """
 
     side: str

@@ -1,4 +1,4 @@
-"""The attention maps of a sentence pair: which modules of a model are asked, and what their weights belong to."""
+"""The attention maps of a sentence pair: the weights of a model's modules, with the words they belong to."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
@@ -15,33 +15,33 @@ from fairseq_luna.modules import (
     LunaCausalAttention,
 )
 from plots import fairseq_maps, fastformer_maps, luna_maps
-from plots.attention_map import AttentionMap, Axis, Pair, slots
-from plots.choices import SIDES
+from plots.attention_map import SIDES, AttentionMap, Axis, Pair, slots
 from plots.luna_maps import SOFTMAX, LunaWeights
-from plots.problem import CannotPlot
+from shared.command import CommandError
 
-Recorder = Callable[[Any], Any]  # called with a module: a context whose value is the list of what it then computes
+# Called with a module; a context manager whose value is the list of the weights that the module then computes.
+Recorder = Callable[[Any], Any]
 
-_CAUSAL_PACK = "a positive function of slot and word: no shares"
-_CAUSAL_THROUGH = "weights of the values: no shares"
+_CAUSAL_PACK = "positive, not normalised"
+_CAUSAL_THROUGH = "weights of the values, not normalised"
 _AVERAGED = "unpack times pack, averaged over the pack heads"
 
 
 def attention_maps(model: Any, pair: Pair, sides: Sequence[str] = (), layers: Sequence[int] = ()) -> list[AttentionMap]:
-    """Run ``model`` on ``pair`` once and return the weights that its attentions then have.
+    """Run ``model`` on ``pair`` once and return the weights of its attentions.
 
     Args:
-        model: an encoder-decoder of fairseq's, in evaluation mode.
+        model: a fairseq encoder-decoder in evaluation mode.
         pair: one sentence and its translation.
-        sides: of :data:`plots.choices.SIDES`; none = all that can be drawn.
-        layers: counted from 0; none = the last.
+        sides: of :data:`plots.attention_map.SIDES`; empty: all that can be drawn.
+        layers: from 0; empty: the last.
 
     Raises:
-        CannotPlot: there is no such layer, or an attention that was asked for cannot be drawn.
+        CommandError: there is no such layer, or a chosen attention cannot be drawn.
     """
     chosen = sides or [side for side in SIDES if _recorder(side, _module(model, side, -1))]
     if not chosen:
-        raise CannotPlot("none of this model's attentions can be drawn: give a checkpoint of Luna or Fastformer")
+        raise CommandError("none of this model's attentions can be drawn: give a checkpoint of Luna or Fastformer")
     with ExitStack() as stack, torch.no_grad():
         found = []
         for side in chosen:
@@ -54,7 +54,7 @@ def attention_maps(model: Any, pair: Pair, sides: Sequence[str] = (), layers: Se
 
 
 def _recorder(side: str, module: nn.Module | None) -> Recorder | None:
-    """What listens to ``module``; None where its weights cannot be had."""
+    """The recorder of ``module``; None if its weights cannot be recorded."""
     if isinstance(module, LunaAttention):
         return luna_maps.recorded
     if isinstance(module, LunaCausalAttention):
@@ -79,17 +79,17 @@ def _module(model: Any, side: str, layer: int) -> nn.Module | None:
 
 
 def _checked(model: Any, side: str, layer: int) -> nn.Module:
-    """Raises CannotPlot where this attention is not there or cannot be drawn."""
+    """The module of an attention. Raises CommandError if it does not exist or cannot be drawn."""
     if not 0 <= layer < _depth(model, side):
         half = "encoder" if side == "encoder" else "decoder"
-        raise CannotPlot(f"--layers {layer}: the {half} has {_depth(model, side)}, counted from 0")
+        raise CommandError(f"--layers {layer}: the {half} has {_depth(model, side)}, counted from 0")
     module = _module(model, side, layer)
     if module is None:
-        raise CannotPlot(f"--attention {side}: this model has none; leave it out")
+        raise CommandError(f"--attention {side}: this model has none; leave it out")
     if _recorder(side, module) is None:
-        raise CannotPlot(
-            f"--attention {side}: {type(module).__name__} is not drawn here, only Luna's and Fastformer's attention "
-            "and, with cross, fairseq's own"
+        raise CommandError(
+            f"--attention {side}: {type(module).__name__} cannot be drawn, only Luna's and Fastformer's attention "
+            "and, for cross, fairseq's own"
         )
     return module
 
@@ -106,7 +106,7 @@ def _named(pair: Pair, side: str, layer: int, module: nn.Module, weights: Any) -
     if isinstance(weights, LunaWeights):
         pack, unpack, through = weights
         causal = isinstance(module, LunaCausalAttention)
-        if through.shape[2] > len(columns.labels):  # cross+self attention: the source stands before the target
+        if through.shape[2] > len(columns.labels):  # --cross-self-attention: the source comes first
             columns = Axis("source and target words read", pair.source_words + pair.prefix_words)
         slot = slots(pack.shape[1])
         yield made("pack", pack, slot, columns, _CAUSAL_PACK if causal else SOFTMAX)

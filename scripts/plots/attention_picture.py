@@ -4,40 +4,40 @@ from collections.abc import Sequence
 from typing import Any
 
 from plots.attention_map import AttentionMap, Axis
-from plots.picture import pyplot
-from plots.problem import CannotPlot
+from shared.command import CommandError
+from shared.picture import pyplot
 
 CELL = 0.2  # inches
-LONGEST = 9.0  # inches that a panel has at most
+LONGEST = 9.0  # inches of a panel, at most
 MOST_PANELS = 64
 
 
 def chosen_heads(maps: Sequence[AttentionMap], heads: Sequence[int]) -> list[list[int]]:
-    """The heads of each map that are drawn, all of them where ``heads`` is empty.
+    """The heads to draw of each map; all if ``heads`` is empty.
 
     Raises:
-        CannotPlot: a map has no such head, or there are too many panels for one picture.
+        CommandError: a map has no such head, or there are too many panels for one picture.
     """
     chosen = []
     for drawn in maps:
         count = len(drawn.weights)
         for head in heads:
             if not 0 <= head < count:
-                raise CannotPlot(f"--heads {head}: {drawn.side} {drawn.kind} has {count}, counted from 0")
+                raise CommandError(f"--heads {head}: {drawn.side} {drawn.kind} has {count}, counted from 0")
         chosen.append(list(heads) or list(range(count)))
     panels = sum(map(len, chosen))
     if panels > MOST_PANELS:
-        raise CannotPlot(f"{panels} maps are too many for a picture: choose fewer --layers, --heads or --attention")
+        raise CommandError(f"{panels} maps are too many for one picture: choose fewer --layers, --heads or --attention")
     return chosen
 
 
 def draw(maps: Sequence[AttentionMap], heads: Sequence[int]) -> Any:
-    """A figure of ``maps``; see :func:`chosen_heads`. The panels of a row have one scale of grey, from 0."""
+    """A figure of ``maps``; see :func:`chosen_heads`. The panels of a row share one scale of grey, from 0."""
     chosen = chosen_heads(maps, heads)
     widths = max(_inches(drawn.columns) for drawn in maps)
     heights = [_inches(drawn.rows) for drawn in maps]
     panels = max(map(len, chosen))
-    labels = 1.1  # inches that words and titles take
+    labels = 1.1  # inches for words and titles
     figure, axes = pyplot().subplots(
         len(maps),
         panels,
@@ -73,7 +73,7 @@ def _inches(axis: Axis) -> float:
 
 
 def _label(set_ticks: Any, set_name: Any, axis: Axis, **how: Any) -> None:
-    size = min(7.0, 50 * LONGEST / len(axis.labels))  # points; long sentences have small words
-    # A word may hold dollar signs, which matplotlib would read as mathematics.
+    size = min(7.0, 50 * LONGEST / len(axis.labels))  # points; smaller for long sentences
+    # Without parse_math=False a dollar sign in a word would start mathematics.
     set_ticks(range(len(axis.labels)), axis.labels, fontsize=size, parse_math=False, **how)
     set_name(axis.name, fontsize=7)

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from plots.picture import pyplot
 from plots.training_log import Series, smoothed
+from shared.picture import pyplot
 
 Run = Mapping[str, Series]
 
@@ -13,11 +13,11 @@ class Panel(NamedTuple):
     name: str  # in the log
     label: str
     logarithmic: bool = False
-    validated: bool = True  # a point for each validation; else logged in training, and smoothed
+    validated: bool = True  # logged at each validation; else during training, and smoothed
 
 
 def panels(subset: str) -> tuple[Panel, ...]:
-    """What can be drawn, with the validation of ``subset``."""
+    """All panels, with the validation of ``subset``."""
     return (
         Panel("loss", "training loss (base 2)", validated=False),
         Panel(f"{subset}_loss", f"{subset} loss (base 2)"),
@@ -27,17 +27,17 @@ def panels(subset: str) -> tuple[Panel, ...]:
 
 
 def drawn_panels(runs: Mapping[str, Run], subset: str) -> list[Panel]:
-    """Those that at least one run has values for."""
+    """The panels for which at least one run has values."""
     return [panel for panel in panels(subset) if any(panel.name in run for run in runs.values())]
 
 
 def draw(runs: Mapping[str, Run], *, subset: str, smooth: float) -> Any:
-    """A figure of all panels that any run has values for.
+    """A figure of :func:`drawn_panels`.
 
     Args:
-        runs: by the name in the legend.
-        subset: of the validations.
-        smooth: see :func:`plots.training_log.smoothed`; for the training loss alone.
+        runs: by their names in the legend.
+        subset: the validation's.
+        smooth: see :func:`plots.training_log.smoothed`; for the training loss only.
     """
     shown = drawn_panels(runs, subset)
     columns = min(len(shown), 2)

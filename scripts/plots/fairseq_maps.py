@@ -1,4 +1,4 @@
-"""The weights of fairseq's own multi-head attention to the source."""
+"""The weights of fairseq's multi-head attention to the source."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,9 +9,9 @@ from torch import Tensor
 
 @contextmanager
 def recorded(module: MultiheadAttention) -> Iterator[list[Tensor]]:
-    """The weights ``(H, T, S)`` of the forward passes that ``module`` makes meanwhile, of the first sentence of each.
+    """Record the weights ``(H, T, S)`` of the first sentence of each forward pass of ``module``.
 
-    Only for attention to the source: in self-attention fairseq may take a shorter way that averages the heads.
+    Only for attention to the source: in self-attention fairseq may use a fast path that averages the heads.
     """
     seen: list[Tensor] = []
 

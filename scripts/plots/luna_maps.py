@@ -1,4 +1,4 @@
-"""Luna's weights, as its modules compute them for a sentence pair (docs/design.md, 3.1 and 3.2)."""
+"""Luna's weights for a sentence pair."""
 
 import inspect
 from collections.abc import Iterator
@@ -15,19 +15,19 @@ SOFTMAX = "each row sums to 1"
 
 
 class LunaWeights(NamedTuple):
-    """Of one sentence, every head by itself."""
+    """The weights of one sentence, for each head."""
 
-    pack: Tensor  # (H, L, S): how much each slot takes of each word
-    unpack: Tensor  # (H, T, L): how much each word takes of each slot
-    through: Tensor  # (H, T, S): how much each word takes of each other word, through the slots
+    pack: Tensor  # (H, L, S): the weight of each word in each slot
+    unpack: Tensor  # (H, T, L): the weight of each slot for each word
+    through: Tensor  # (H, T, S): the weight of each word for each other word, through the slots
 
 
 @contextmanager
 def recorded(module: LunaAttention) -> Iterator[list[LunaWeights]]:
-    """The weights of the forward passes that ``module`` makes meanwhile, of the first sentence of each.
+    """Record the weights of the first sentence of each forward pass of ``module``.
 
-    "through" is what the module itself returns for ``need_weights``: unpack weights times the pack weights averaged
-    over their heads, because every unpack head reads what all pack heads have written.
+    "through" is the module's own result of ``need_weights``: the unpack weights times the pack weights averaged over
+    their heads, because every unpack head reads the slots of all pack heads.
     """
     seen: list[LunaWeights] = []
     steps: list[Tensor] = []
@@ -65,11 +65,12 @@ def _never(*_: object) -> None:
 
 @contextmanager
 def recorded_causal(module: LunaCausalAttention) -> Iterator[list[LunaWeights]]:
-    """The same of a causal module, for whole sequences.
+    """The same for a causal module and whole sequences.
 
-    Its pack weights are no shares: each is a positive function of one word and one slot, 0 for a padded word. Step t
-    reads the mean over the words up to t, so that its "through" weights are ``U_t · A_j / t``: times the values they
-    are the output, but they do not sum to 1. Words of ``memory`` (cross+self attention) are the first columns.
+    Its pack weights are not normalised: each is a positive function of one word and one slot, 0 for a padded word.
+    Step t reads the mean over the words up to t, so that its "through" weights are ``U_t · A_j / t``: their product
+    with the values is the output, but they do not sum to 1. Words of ``memory`` (--cross-self-attention) are the first
+    columns.
     """
     seen: list[LunaWeights] = []
 

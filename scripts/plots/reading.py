@@ -12,7 +12,7 @@ from fairseq.dataclass.configs import GenerationConfig
 import fairseq_luna  # noqa: F401 (registers the models and keeps torch's weights_only on)
 from fairseq_luna.compat.one_line import in_one_line
 from plots.attention_map import Pair
-from plots.problem import CannotPlot
+from shared.command import CommandError
 
 EOS = "</s>"
 
@@ -25,10 +25,10 @@ def load(checkpoint: Path, data: Path | None) -> tuple[Any, Any]:
         data: the folder with the dictionaries; None = where the training had them.
 
     Raises:
-        CannotPlot: one of them cannot be read, or the model is no encoder-decoder.
+        CommandError: one of them cannot be read, or the model is no encoder-decoder.
     """
     if not checkpoint.is_file():
-        raise CannotPlot(f"{checkpoint}: there is no such file")
+        raise CommandError(f"{checkpoint}: there is no such file")
     overrides: dict[str, Any] = {"eval_bleu": False}  # it would want the training's tokenizer
     if data is not None:
         overrides["data"] = str(data)
@@ -40,10 +40,10 @@ def load(checkpoint: Path, data: Path | None) -> tuple[Any, Any]:
             raise
         if isinstance(error, OSError):
             line += "; --data names the folder with the dictionaries"
-        raise CannotPlot(line.removeprefix("--path ")) from error
+        raise CommandError(line.removeprefix("--path ")) from error
     model = models[0]
     if not (hasattr(model, "encoder") and hasattr(model, "decoder") and getattr(task, "source_dictionary", None)):
-        raise CannotPlot(f"{checkpoint}: its model is no translation model")
+        raise CommandError(f"{checkpoint}: its model is no translation model")
     return model.eval(), task
 
 
@@ -56,7 +56,7 @@ def sentence_pair(model: Any, task: Any, source: str, target: str | None, pieces
         pieces: a SentencePiece model.
 
     Raises:
-        CannotPlot: a sentence is empty, too long or not in the dictionary's pieces.
+        CommandError: a sentence is empty, too long or not in the dictionary's pieces.
     """
     source_words = _words("--source", source, pieces)
     tokens = _tokens("--source", source_words, task.source_dictionary, model.encoder.max_positions())
@@ -84,9 +84,9 @@ def _words(flag: str, sentence: str, pieces: Path | None) -> list[str]:
         try:
             words = sentencepiece.SentencePieceProcessor(model_file=str(pieces)).encode(sentence, out_type=str)
         except (OSError, RuntimeError) as error:
-            raise CannotPlot(f"--sentencepiece-model {pieces}: is no SentencePiece model, or cannot be read") from error
+            raise CommandError(f"--sentencepiece-model {pieces}: is no SentencePiece model, or cannot be read") from error
     if not words:
-        raise CannotPlot(f"{flag}: the sentence is empty")
+        raise CommandError(f"{flag}: the sentence is empty")
     return words
 
 
@@ -94,14 +94,14 @@ def _tokens(flag: str, words: list[str], dictionary: Any, longest: int) -> torch
     line = dictionary.encode_line(" ".join(words), add_if_not_exist=False, line_tokenizer=str.split).long()
     unknown = [word for word, token in zip(words, line, strict=False) if token == dictionary.unk()]
     if 2 * len(unknown) > len(words):
-        raise CannotPlot(
+        raise CommandError(
             f"{flag}: {len(unknown)} of {len(words)} words are not in the dictionary; "
             "give the pieces that the model was trained on, or text with --sentencepiece-model"
         )
     if unknown:
         print(f"{flag}: not in the dictionary, and read as unknown: {' '.join(unknown)}", file=sys.stderr)
     if len(line) > longest:
-        raise CannotPlot(f"{flag}: {len(line)} tokens, and the model reads {longest}; give a shorter sentence")
+        raise CommandError(f"{flag}: {len(line)} tokens, and the model reads {longest}; give a shorter sentence")
     return line[None]
 
 

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import NamedTuple
 
-from plots.problem import CannotPlot
+from shared.command import CommandError
 
 
 class Series(NamedTuple):
@@ -31,10 +31,10 @@ def read(log: Path) -> dict[str, Series]:
         log: --log-file's file, or what fairseq-train printed.
 
     Raises:
-        CannotPlot: the file cannot be read, or no line of it is fairseq's JSON.
+        CommandError: the file cannot be read, or no line of it is fairseq's JSON.
     """
     if not log.is_file():
-        raise CannotPlot(f"{log}: there is no such file")
+        raise CommandError(f"{log}: there is no such file")
     lines: list[_Line] = []
     try:
         with log.open(encoding="utf-8", errors="replace") as text:
@@ -46,9 +46,9 @@ def read(log: Path) -> dict[str, Series]:
                     lines.pop()
                 lines.append(parsed)
     except OSError as error:
-        raise CannotPlot(f"{log}: {error.strerror or error}") from error
+        raise CommandError(f"{log}: {error.strerror or error}") from error
     if not lines:
-        raise CannotPlot(
+        raise CommandError(
             f"{log}: no JSON lines of fairseq-train's; train with --log-format json --log-file FILE and give that FILE"
         )
     found: dict[str, dict[int, float]] = {}

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from scoring import pieces
-from scoring.problem import CannotScore, lines_of
+from scoring.problem import CommandError, lines_of
 
 _HYPOTHESIS = re.compile(r"([HD])-(\d+)(?:\t|$)")
 
@@ -41,15 +41,15 @@ def read_both(shards: Sequence[Path], remove_bpe: str = pieces.AUTO) -> Generate
         remove_bpe: one of ``pieces.CHOICES``.
 
     Raises:
-        CannotScore: no hypotheses, a sentence that is missing or there twice, a broken line, an unreadable file.
+        CommandError: no hypotheses, a sentence that is missing or there twice, a broken line, an unreadable file.
     """
     hypotheses, detokenised = by_number(shards, "H"), by_number(shards, "D")
     named = ", ".join(map(str, shards))
     if not hypotheses and not detokenised:
-        raise CannotScore(f"{named}: no H- or D- lines; give the output of fairseq-generate, run without --quiet")
+        raise CommandError(f"{named}: no H- or D- lines; give the output of fairseq-generate, run without --quiet")
     if hypotheses and detokenised and hypotheses.keys() != detokenised.keys():
         number = min(hypotheses.keys() ^ detokenised.keys())
-        raise CannotScore(
+        raise CommandError(
             f"{named}: sentence {number} has no {'D' if number in hypotheses else 'H'}- line; is it cut off?"
         )
     tokens = pieces.join(_in_order(hypotheses or detokenised, named), remove_bpe)
@@ -67,9 +67,9 @@ def by_number(shards: Sequence[Path], kind: str) -> dict[int, str]:
                 continue
             number, fields = int(mark[2]), line.split("\t", 2)
             if len(fields) < 3:
-                raise CannotScore(f"{shard}, line {place}: '{line}' is cut off; translate again")
+                raise CommandError(f"{shard}, line {place}: '{line}' is cut off; translate again")
             if number in found:
-                raise CannotScore(
+                raise CommandError(
                     f"{shard}, line {place}: {kind}-{number} is there a second time; "
                     "give each shard once, of one system, made with --nbest 1"
                 )
@@ -83,7 +83,7 @@ def _in_order(found: dict[int, str], named: str) -> list[str]:
     if missing:
         first = next(index for index, number in enumerate(ordered) if index != number)
         more = f" and {missing - 1:,} more" if missing > 1 else ""
-        raise CannotScore(
+        raise CommandError(
             f"{named}: sentence {first}{more} of {ordered[-1] + 1:,} missing; give all shards, translated "
             "without --skip-invalid-size-inputs-valid-test and with --user-dir"
         )

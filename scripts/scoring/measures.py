@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from sacrebleu.metrics import BLEU, CHRF
 
-from scoring.problem import CannotScore
+from shared.command import CommandError
 from scoring.tokens import split_compounds, tokenise
 
 # newstest2014 English-German in full, and as the WMT14 organisers filtered it for judging.
@@ -68,7 +68,7 @@ def score(
         lowercase: score lower-cased text.
 
     Raises:
-        CannotScore: there is nothing, or not a hypothesis for every reference.
+        CommandError: there is nothing, or not a hypothesis for every reference.
     """
     check_counts(len(hypotheses), len(references))
     if tokens is not None or language is None:
@@ -93,7 +93,7 @@ def score(
 
 
 def check_counts(hypotheses: int, references: int) -> None:
-    """Raises CannotScore unless both are the same number, and not 0."""
+    """Raises CommandError unless both are the same number, and not 0."""
     if hypotheses != references:
         hint = ""
         if {hypotheses, references} == _NEWSTEST2014:
@@ -101,9 +101,9 @@ def check_counts(hypotheses: int, references: int) -> None:
                 ": newstest2014 has 3,003 sentences in full and 2,737 filtered, with other scores; "
                 "translate and score the same one"
             )
-        raise CannotScore(f"{hypotheses:,} hypotheses but {references:,} references{hint}")
+        raise CommandError(f"{hypotheses:,} hypotheses but {references:,} references{hint}")
     if not references:
-        raise CannotScore("there are no sentences to score")
+        raise CommandError("there are no sentences to score")
 
 
 def _multi_bleu(lowercase: bool) -> BLEU:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from scoring.problem import CannotScore
+from shared.command import CommandError
 
 _HYPHEN = re.compile(r"(\S)-(\S)")
 _SPLIT = "##AT##-##AT##"
@@ -22,7 +22,7 @@ def tokenise(lines: Sequence[str], language: str) -> list[str]:
     """Raw text as tokens between spaces, with XML's special characters escaped, as tokenizer.perl has them.
 
     Raises:
-        CannotScore: Moses has no rules for ``language``, or sacremoses is not installed.
+        CommandError: Moses has no rules for ``language``, or sacremoses is not installed.
     """
     _check(language)
     tokeniser = MosesTokenizer(language)
@@ -33,7 +33,7 @@ def detokenise(lines: Sequence[str], language: str) -> list[str]:
     """Moses' tokens as text again, its escapes and its split hyphens included.
 
     Raises:
-        CannotScore: as :func:`tokenise`.
+        CommandError: as :func:`tokenise`.
     """
     _check(language)
     detokeniser = MosesDetokenizer(language)
@@ -56,20 +56,20 @@ def language_of(reference: Path) -> str:
     """The ending of ``test.de`` or ``test.de.gz``.
 
     Raises:
-        CannotScore: it is no language that Moses has rules for.
+        CommandError: it is no language that Moses has rules for.
     """
     ending = reference.with_suffix("").suffix if reference.suffix == ".gz" else reference.suffix
     language = ending.removeprefix(".")
     if MosesTokenizer is not None and language not in _languages():
-        raise CannotScore(f"{reference} does not end in a language, such as .de: give --language, or --tokenize none")
+        raise CommandError(f"{reference} does not end in a language, such as .de: give --language, or --tokenize none")
     return language
 
 
 def _check(language: str) -> None:
     if MosesTokenizer is None:
-        raise CannotScore("sacremoses is not installed: pip install sacremoses, or give --tokenize none")
+        raise CommandError("sacremoses is not installed: pip install sacremoses, or give --tokenize none")
     if language not in _languages():
-        raise CannotScore(f"--language {language}: Moses has no rules for it; those of 'en' are the general ones")
+        raise CommandError(f"--language {language}: Moses has no rules for it; those of 'en' are the general ones")
 
 
 def _languages() -> set[str]:

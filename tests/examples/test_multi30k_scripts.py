@@ -3,7 +3,7 @@
 import pytest
 
 from examples.wmt14_runs import REPOSITORY, SHORT, SMALL, english_german, refusal, shell
-from recipe_settings import command_settings, script_command
+from recipes.settings import command_settings, script_command
 
 MULTI30K = REPOSITORY / "examples" / "multi30k"
 SYSTEMS = (

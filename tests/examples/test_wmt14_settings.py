@@ -8,8 +8,8 @@ from omegaconf import OmegaConf
 
 import dry_run
 from examples.wmt14_runs import ROWS
-from recipe_model import build, count_parameters, plain_settings, write_dictionaries
-from recipe_settings import RecipeRefused, command_settings, script_command, yaml_settings
+from recipes.model import build, count_parameters, plain_settings, write_dictionaries
+from recipes.settings import CommandError, command_settings, script_command, yaml_settings
 
 # hydra says of every config that it will be stricter one day.
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
@@ -147,7 +147,7 @@ def test_a_setting_that_differs_is_named(recipes):
 
 
 def test_a_scripts_own_refusal_is_handed_on(tmp_path):
-    with pytest.raises(RecipeRefused, match=r"^block_base\.sh: there is no dict\.en\.txt"):
+    with pytest.raises(CommandError, match=r"^block_base\.sh: there is no dict\.en\.txt"):
         script_command(ROWS / "block_base.sh", {"DATA": str(tmp_path)})
 
 

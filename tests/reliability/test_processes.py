@@ -16,7 +16,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from fairseq_luna.optim.apollo import Apollo
 from reliability.refusal import refusal
-from small_training import environment, logged
+from shared.small_training import environment, logged
 from tiny_training import trained_weights
 
 # Each process draws masks and blocks of its own, so there is nothing to draw.

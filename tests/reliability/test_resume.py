@@ -8,7 +8,7 @@ import json
 import pytest
 from commands import APOLLO, FAMILIES, train
 
-from small_training import differing, outcome
+from shared.small_training import differing, outcome
 
 CLOCKS = ("wps", "ups", "train_wall", "wall")
 # The recipe warms up to update 6 and cuts the rate at 14 and 18; an epoch has 8 updates.

@@ -14,7 +14,7 @@ from torch import Tensor
 import average_checkpoints
 from average_checkpoints import average, last
 from averaging import mean
-from averaging.problem import CannotAverage
+from shared.command import CommandError
 from fairseq_luna import compat  # noqa: F401 (torch.load of fairseq's checkpoints)
 
 _TRANSFORMER = (
@@ -307,6 +307,6 @@ def test_what_cannot_be_written_leaves_nothing(
 
     state = average(three)
     monkeypatch.setattr(torch, "save", full)
-    with pytest.raises(CannotAverage, match=r"^--output .*unexpected pos 64 vs 0$"):
+    with pytest.raises(CommandError, match=r"^--output .*unexpected pos 64 vs 0$"):
         average_checkpoints.save(state, tmp_path / "mean.pt")
     assert list(tmp_path.iterdir()) == []

@@ -8,7 +8,7 @@ import pytest
 
 import demo
 import demo_score
-from demo_recipes import RECIPES
+from demo_training.recipes import RECIPES
 
 DEMO = Path(demo.__file__)
 

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 import torch
 
-import kill_moments
+from kills import moments
 import kill_rounds
-import small_training
-from kill_moments import Start
-from kill_rounds import Lost, Reference
+from shared import small_training
+from kills.moments import Start
+from kill_rounds import CommandError, Reference
 
 SCRIPT = Path(kill_rounds.__file__)
 RECORD = '2026-01-01 00:00:00 | INFO | train_inner | {{"num_updates": "{update}", "loss": "{loss}", "wps": "7"}}\n'
@@ -37,7 +37,7 @@ def test_a_start_that_goes_on_as_it_should_is_accepted():
 @pytest.mark.parametrize(("update", "loss", "said"), [(4, "2.6", "train_inner 4"), (5, "2.5", "went on with update 5")])
 def test_another_loss_or_a_skipped_update_is_found(update, loss, said):
     start = Start(False, "", RECORD.format(update=update, loss=loss))
-    with pytest.raises(Lost, match=said):
+    with pytest.raises(CommandError, match=said):
         kill_rounds.check_start(start, 3, reference(u4="2.5", u5="2.5"))
 
 
@@ -45,14 +45,14 @@ def test_a_damaged_last_checkpoint_is_found(tmp_path):
     last = tmp_path / "checkpoint_last.pt"
     assert kill_rounds.updates_kept(last) == 0
     last.write_bytes(b"half")
-    with pytest.raises(Lost, match=r"checkpoint_last\.pt cannot be read any more"):
+    with pytest.raises(CommandError, match=r"checkpoint_last\.pt cannot be read any more"):
         kill_rounds.updates_kept(last)
 
 
 @pytest.mark.parametrize("before", [0, 27, small_training.MAX_UPDATE])
 def test_kills_are_spread_over_what_is_left_to_do(before):
     draw = random.Random(1)
-    moments = [kill_moments.draw_moment(draw, before, 0.5) for _ in range(1000)]
+    moments = [moments.draw_moment(draw, before, 0.5) for _ in range(1000)]
     left = set(range(before + 1, small_training.MAX_UPDATE + 1)) or {small_training.MAX_UPDATE}
     assert {moment.update for moment in moments} == left
     assert {moment.aim for moment in moments} == {"anywhere", "writing", "copying"}
@@ -70,7 +70,7 @@ def test_kills_are_spread_over_what_is_left_to_do(before):
 )
 def test_the_place_of_a_kill_is_read_from_what_it_left(left_behind, log, where):
     files = {(name, 1) for name in left_behind}
-    assert kill_moments.place(files, log.format(update=4, loss="2.5") if log else "") == where
+    assert moments.place(files, log.format(update=4, loss="2.5") if log else "") == where
 
 
 def test_half_a_line_of_a_killed_process_is_left_out():

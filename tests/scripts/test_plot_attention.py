@@ -15,7 +15,7 @@ from plots import attention_picture, reading
 from plots.attention_map import AttentionMap, Pair
 from plots.attention_maps import attention_maps
 from plots.choices import SIDES
-from plots.problem import CannotPlot
+from shared.command import CommandError
 from support import EOS, as_prefix, build_luna, sentences
 
 SOURCE = ["a$b$", "$\\frac$", "c", "d", "</s>"]
@@ -47,10 +47,10 @@ def test_a_picture_has_the_words_at_its_axes(maps: list[AttentionMap]) -> None:
 
 
 def test_heads_that_are_not_there_and_too_many_panels_are_named(maps: list[AttentionMap]) -> None:
-    with pytest.raises(CannotPlot, match=r"--heads 2: cross pack has 2, counted from 0"):
+    with pytest.raises(CommandError, match=r"--heads 2: cross pack has 2, counted from 0"):
         attention_picture.chosen_heads(maps, [0, 2])
     assert attention_picture.chosen_heads(maps, [1]) == [[1], [1], [1]]
-    with pytest.raises(CannotPlot, match="70 maps are too many for a picture: choose fewer --layers"):
+    with pytest.raises(CommandError, match="70 maps are too many for a picture: choose fewer --layers"):
         attention_picture.chosen_heads(maps * 7, [])
 
 
@@ -76,9 +76,9 @@ def test_text_is_cut_by_its_sentencepiece_model(tmp_path: Path) -> None:
     assert dictionary.unk() not in ids
     assert found.source.tolist() == [[*ids, EOS]]
     assert found.prefix.tolist() == [[EOS, *ids]]
-    with pytest.raises(CannotPlot, match=r"text: is no SentencePiece model"):
+    with pytest.raises(CommandError, match=r"text: is no SentencePiece model"):
         reading.sentence_pair(model, task, "the cat", "the cat", text)
-    with pytest.raises(CannotPlot, match=r"--target: 11 tokens, and the model reads 9"):
+    with pytest.raises(CommandError, match=r"--target: 11 tokens, and the model reads 9"):
         reading.sentence_pair(model, task, pieces[0], " ".join([pieces[0]] * 10), None)
 
 

@@ -10,7 +10,7 @@ from torch.testing import assert_close
 
 from plots.attention_map import AttentionMap, Axis, Pair
 from plots.attention_maps import attention_maps
-from plots.problem import CannotPlot
+from shared.command import CommandError
 from support import PAD, as_prefix, build_model, sentences
 
 CLOSE = {"rtol": 1e-4, "atol": 1e-5}  # fp32, and the same sums in another order
@@ -228,5 +228,5 @@ def test_the_model_is_afterwards_what_it_was(family: str, pair: Pair) -> None:
 def test_what_cannot_be_drawn_is_named(
     family: str, flags: dict[str, Any], side: str, layer: int, complaint: str, pair: Pair
 ) -> None:
-    with pytest.raises(CannotPlot, match=complaint):
+    with pytest.raises(CommandError, match=complaint):
         attention_maps(build_model(family, **flags).eval(), pair, [side], [layer])

@@ -12,7 +12,7 @@ from numpy.testing import assert_allclose
 
 import plot_curves
 from plots import curves_picture
-from plots.problem import CannotPlot
+from shared.command import CommandError
 from plots.training_log import Series, read, smoothed
 
 CONFIG = "{'_name': None, 'common': {'log_format': 'json', 'seed': 1}}"
@@ -226,5 +226,5 @@ def test_force_replaces_and_a_failed_picture_leaves_the_old_one(
 
 
 def test_an_empty_log_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(CannotPlot, match="no JSON lines"):
+    with pytest.raises(CommandError, match="no JSON lines"):
         read(write(tmp_path))

@@ -15,7 +15,7 @@ from sacremoses import MosesTokenizer
 import score
 from scoring import pieces, tokens
 from scoring.generated import read_both
-from scoring.problem import CannotScore
+from shared.command import CommandError
 
 _WORDS = tuple(
     "der die das Haus rot well-known A-B-C liest schreibt z.B. 3,5 „alte“ Bücher & heute nicht U-Bahn-Hof".split()  # noqa: SIM905
@@ -146,9 +146,9 @@ def test_shards_are_one_system_in_the_order_of_the_sentences(tmp_path: Path) -> 
         write_generated(tmp_path / str(shard), HYPOTHESES[shard::2], numbers=range(shard, 40, 2)) for shard in (0, 1)
     ]
     assert score.read_generated(*shards) == HYPOTHESES
-    with pytest.raises(CannotScore, match=r"sentence 0 and 19 more of 40 missing"):
+    with pytest.raises(CommandError, match=r"sentence 0 and 19 more of 40 missing"):
         score.read_generated(shards[1])
-    with pytest.raises(CannotScore, match=r"1, line \d+: D-\d+ is there a second time"):
+    with pytest.raises(CommandError, match=r"1, line \d+: D-\d+ is there a second time"):
         by_d = write_lines(tmp_path / "d", [line for line in shards[1].read_text().split("\n") if line[:2] != "H-"])
         score.read_generated(shards[0], by_d, tmp_path / "1")
 
@@ -261,9 +261,9 @@ def test_counts_must_agree(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
         other,
     )
     assert tokenised == f"{generated} against {other}: 3,003 hypotheses but 3,000 references"
-    with pytest.raises(CannotScore, match="1 hypotheses but 2 references"):
+    with pytest.raises(CommandError, match="1 hypotheses but 2 references"):
         score.score(["a"], ["a", "b"])
-    with pytest.raises(CannotScore, match="no sentences"):
+    with pytest.raises(CommandError, match="no sentences"):
         score.score([], [])
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from corpora.catalogue import Remote
 from corpora.download import download
-from corpora.problem import CannotPrepare, report_in_one_line
+from corpora.problem import CommandError, report_in_one_line
 from corpus_files import Server, serving
 
 CONTENT = bytes(range(256)) * 40
@@ -55,7 +55,7 @@ def test_a_whole_part_only_needs_its_checksum(server: Server, tmp_path: Path, si
 
 def test_what_was_cut_off_is_kept_for_the_next_time_but_not_used(server: Server, tmp_path: Path) -> None:
     server.cut_after = 1000
-    with pytest.raises(CannotPrepare, match=r"corpus\.tgz: cut off after 1,000 of 10,240 bytes"):
+    with pytest.raises(CommandError, match=r"corpus\.tgz: cut off after 1,000 of 10,240 bytes"):
         download(remote(server), tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["corpus.tgz.part"]
     server.cut_after = None
@@ -68,14 +68,14 @@ def test_a_wrong_checksum_throws_the_file_away(server: Server, tmp_path: Path, b
     wrong = "sha256:" + hashlib.sha256(b"else").hexdigest()
     if begun:
         (tmp_path / "corpus.tgz.part").write_bytes(begun)
-    with pytest.raises(CannotPrepare, match="another sha256 than published"):
+    with pytest.raises(CommandError, match="another sha256 than published"):
         download(remote(server, wrong), tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_part_that_began_differently_is_not_taken_for_the_file(server: Server, tmp_path: Path) -> None:
     (tmp_path / "corpus.tgz.part").write_bytes(b"x" * 700)
-    with pytest.raises(CannotPrepare, match="another sha256"):
+    with pytest.raises(CommandError, match="another sha256"):
         download(remote(server), tmp_path)
     assert download(remote(server), tmp_path).read_bytes() == CONTENT
 
@@ -88,14 +88,14 @@ def test_the_next_address_is_tried(server: Server, tmp_path: Path) -> None:
 
 def test_an_address_without_the_file_is_named(server: Server, tmp_path: Path) -> None:
     del server.files["/corpus.tgz"]
-    with pytest.raises(CannotPrepare, match=rf"{server.address}/corpus\.tgz: HTTP 404 .* use --from-dir"):
+    with pytest.raises(CommandError, match=rf"{server.address}/corpus\.tgz: HTTP 404 .* use --from-dir"):
         download(remote(server), tmp_path)
 
 
 def test_without_a_network_the_address_is_named(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-    with pytest.raises(CannotPrepare, match=rf"127\.0\.0\.1:{port}/a\.tgz: no connection .* use --from-dir") as problem:
+    with pytest.raises(CommandError, match=rf"127\.0\.0\.1:{port}/a\.tgz: no connection .* use --from-dir") as problem:
         download(Remote((f"http://127.0.0.1:{port}/a.tgz",), CHECKSUM), tmp_path)
     assert "\n" not in str(problem.value)
 

@@ -6,7 +6,7 @@ import pytest
 
 from corpora.catalogue import Split
 from corpora.gathering import gather
-from corpora.problem import CannotPrepare
+from shared.command import CommandError
 from corpus_files import pairs, sgml, write_pairs
 
 TRAIN = Split("train", ("train",), ())
@@ -53,7 +53,7 @@ def test_what_is_missing_is_taken_from_the_end(tmp_path: Path, given: list[str])
 
 def test_a_training_text_too_short_to_hold_out_is_refused(tmp_path: Path) -> None:
     texts = {"train": [files(tmp_path, "a", 8, 1)], "valid": [], "test": []}
-    with pytest.raises(CannotPrepare, match="--hold-out 4: the training text has only 8 pairs"):
+    with pytest.raises(CommandError, match="--hold-out 4: the training text has only 8 pairs"):
         gather(SPLITS, texts, tmp_path / "out", hold_out=4)
 
 
@@ -64,7 +64,7 @@ def test_a_test_set_of_another_size_is_refused(tmp_path: Path, count: int, reaso
         "valid": [files(tmp_path, "v", 2, 1)],
         "test": [files(tmp_path, "t", count, 1)],
     }
-    with pytest.raises(CannotPrepare, match=f"^test: {count} sentences where 3 are expected{reason}$"):
+    with pytest.raises(CommandError, match=f"^test: {count} sentences where 3 are expected{reason}$"):
         gather(SPLITS, texts, tmp_path / "out", hold_out=0)
 
 
@@ -73,5 +73,5 @@ def test_sgml_with_other_numbers_is_no_parallel_text(tmp_path: Path) -> None:
     english.write_bytes(sgml(["a", "b", "c"]))
     german.write_bytes(sgml(["a", "b", "c"]).replace(b'id="2"', b'id="4"'))
     texts = {"train": [files(tmp_path, "a", 8, 1)], "valid": [files(tmp_path, "v", 2, 1)], "test": [(english, german)]}
-    with pytest.raises(CannotPrepare, match=r"src\.en\.sgm and .*ref\.de\.sgm number their segments differently"):
+    with pytest.raises(CommandError, match=r"src\.en\.sgm and .*ref\.de\.sgm number their segments differently"):
         gather(SPLITS, texts, tmp_path / "out", hold_out=0)

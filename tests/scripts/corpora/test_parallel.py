@@ -13,7 +13,7 @@ import pytest
 from corpora import parallel
 from corpora.parallel import in_order, transform
 from corpora.problem import report_in_one_line
-from steps import StepFailed, once
+from shared.steps import CommandError, once
 
 
 @pytest.mark.parametrize("workers", [1, 2])
@@ -74,7 +74,7 @@ def test_a_full_disk_is_said_in_one_line_and_leaves_no_half_file(
 
 def test_a_command_without_space_is_said_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     def main() -> None:
-        raise StepFailed("Traceback ...\nOSError: [Errno 28] No space left on device\nfairseq-preprocess ended")
+        raise CommandError("Traceback ...\nOSError: [Errno 28] No space left on device\nfairseq-preprocess ended")
 
     assert report_in_one_line("prepare.py", main) == 1
     assert capsys.readouterr().err.count("\n") == 1

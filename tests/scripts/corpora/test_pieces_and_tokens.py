@@ -11,7 +11,7 @@ from corpora.merges import Merge, learn_merges
 from corpora.moses import Tokenise
 from corpora.parallel import transform
 from corpora.pieces import Cut, learn_pieces
-from corpora.problem import CannotPrepare
+from shared.command import CommandError
 from corpus_files import pairs, text
 
 
@@ -82,7 +82,7 @@ def test_fewer_merges_than_asked_for_are_said(
 
 def test_a_text_without_words_is_refused(tmp_path: Path) -> None:
     (tmp_path / "empty").write_text("\n\n")
-    with pytest.raises(CannotPrepare, match="has no words"):
+    with pytest.raises(CommandError, match="has no words"):
         learn_merges([tmp_path / "empty"], tmp_path / "codes", merges=5, workers=1)
 
 
@@ -95,6 +95,6 @@ def test_sentencepiece_makes_the_text_again(texts: list[Path], tmp_path: Path) -
 
 
 def test_a_vocabulary_that_the_text_cannot_fill_is_refused_in_one_line(texts: list[Path], tmp_path: Path) -> None:
-    with pytest.raises(CannotPrepare, match="SentencePiece cannot learn --vocabulary-size 9000: ") as problem:
+    with pytest.raises(CommandError, match="SentencePiece cannot learn --vocabulary-size 9000: ") as problem:
         learn_pieces(texts, tmp_path, vocabulary=9000, coverage=1.0)
     assert "\n" not in str(problem.value)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from corpora.problem import CannotPrepare
+from shared.command import CommandError
 from corpora.settings import FILE, check, keep
 
 
@@ -20,13 +20,13 @@ def test_the_same_settings_go_on(tmp_path: Path) -> None:
 def test_others_are_refused_by_name(tmp_path: Path, name: str, value: object) -> None:
     begun = {"--bpe": "sentencepiece", "size": 8, "new": 1}
     keep(tmp_path, begun)
-    with pytest.raises(CannotPrepare, match=f"was begun with {name} .*: use another --out"):
+    with pytest.raises(CommandError, match=f"was begun with {name} .*: use another --out"):
         check(tmp_path, {**begun, name: value})
     check(tmp_path, begun)
 
 
 def test_an_unreadable_record_is_not_written_over(tmp_path: Path) -> None:
     (tmp_path / FILE).write_text("{")
-    with pytest.raises(CannotPrepare, match="unreadable"):
+    with pytest.raises(CommandError, match="unreadable"):
         check(tmp_path, {"size": 8})
     assert (tmp_path / FILE).read_text() == "{"

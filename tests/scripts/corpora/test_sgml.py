@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from corpora.problem import CannotPrepare
+from shared.command import CommandError
 from corpora.sgml import read_segments
 from corpus_files import sgml
 
@@ -44,10 +44,10 @@ def test_two_on_one_line(tmp_path: Path) -> None:
 
 
 def test_a_segment_that_is_not_closed_is_named_by_its_line(tmp_path: Path) -> None:
-    with pytest.raises(CannotPrepare, match=r"set\.sgm, line 2: a <seg> that is not closed"):
+    with pytest.raises(CommandError, match=r"set\.sgm, line 2: a <seg> that is not closed"):
         segments(tmp_path, '<doc>\n<seg id="1">a\n<seg id="2">b</seg>\n</doc>')
 
 
 def test_something_else_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(CannotPrepare, match=r"set\.sgm: no <seg> in it"):
+    with pytest.raises(CommandError, match=r"set\.sgm: no <seg> in it"):
         segments(tmp_path, "<html></html>")

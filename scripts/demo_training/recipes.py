@@ -1,4 +1,4 @@
-"""What the demo passes to fairseq-train: one recipe for each ``--arch`` of the demo."""
+"""The flags that the demo passes to fairseq-train, for each ``--arch`` of the demo."""
 
 import shlex
 from typing import NamedTuple
@@ -9,8 +9,7 @@ class Recipe(NamedTuple):
     flags: tuple[str, ...]
 
 
-# Small batches and normalisation before each layer reach most in a few minutes. Twelve thousand sentences of a
-# grammar without noise need no dropout.
+# Small batches and pre-norm train best in a few minutes. Twelve thousand sentences of a grammar need no dropout.
 _COMMON = shlex.split(
     "--share-all-embeddings --encoder-normalize-before --decoder-normalize-before --dropout 0 "
     "--criterion label_smoothed_cross_entropy --label-smoothing 0.1 --max-tokens 400 --clip-norm 1.0"
@@ -21,7 +20,7 @@ _TRANSFORMER_OF_THE_SAME_SIZE = shlex.split(
     "--decoder-attention-heads 4 --encoder-embed-dim 128 --decoder-embed-dim 128 "
     "--encoder-ffn-embed-dim 256 --decoder-ffn-embed-dim 256"
 )
-# The noise of small batches, which Apollo's steps do not shrink with, calls for several decays.
+# Apollo's steps do not shrink with the noise of small batches, hence several decays.
 _APOLLO = shlex.split(
     "--optimizer apollo --apollo-beta 0.9 --apollo-eps 1e-4 --apollo-rebound constant "
     "--weight-decay 1e-8 --weight-decay-type L2 --lr 0.04 --lr-scheduler milestone --warmup-updates 200 "

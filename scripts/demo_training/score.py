@@ -1,6 +1,6 @@
-"""Scoring what fairseq-generate wrote against the untouched reference file, with sacreBLEU itself.
+"""sacreBLEU of fairseq-generate's output against the untouched reference.
 
-fairseq's own BLEU line is not used: it scores the binarised references, where an unknown word is rewritten.
+fairseq's own BLEU line is not used: it scores the binarised references, in which unknown words are replaced.
 """
 
 import re
@@ -19,18 +19,22 @@ class Score(NamedTuple):
 
 
 def hypotheses(generated: Path) -> list[str]:
-    """The best translations in the order of the test's sentences, which fairseq-generate changes."""
+    """The translations in the order of the test's sentences, which fairseq-generate changes."""
     found = by_number([generated], "H")
     return [found[index] for index in sorted(found)]
 
 
 def tokens_per_second(generated: Path) -> str:
-    """What fairseq-generate says of its own speed."""
+    """The speed that fairseq-generate reports."""
     return re.findall(r"([\d.]+) tokens/s\)", generated.read_text(encoding="utf-8"))[-1]
 
 
 def score(translated: list[str], references: list[str]) -> Score:
-    """Raises ValueError unless every reference has its translation."""
+    """BLEU, its signature and the number of exact translations.
+
+    Raises:
+        ValueError: the numbers of translations and references differ.
+    """
     if len(translated) != len(references):
         raise ValueError(f"{len(references)} test sentences but {len(translated)} translations")
     metric = BLEU()
@@ -40,7 +44,7 @@ def score(translated: list[str], references: list[str]) -> Score:
 
 
 def examples(sources: list[str], references: list[str], translated: list[str], count: int) -> list[str]:
-    """``count`` sentences from all over the test, as lines of source, reference and hypothesis."""
+    """``count`` sentences spread over the test, as lines of source, reference and hypothesis."""
     lines = []
     for index in range(0, len(sources), max(1, len(sources) // count))[:count]:
         lines += [f"  source     {sources[index]}", f"  reference  {references[index]}"]

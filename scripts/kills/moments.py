@@ -9,9 +9,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-import small_training
-from small_training import logged
-from steps import StepFailed
+from shared import small_training
+from shared.small_training import logged
+from shared.steps import CommandError
 
 ANYWHERE, WRITING, COPYING = "anywhere", "writing", "copying"
 # What the file that is being written is called.
@@ -59,7 +59,7 @@ def start_and_kill(arguments: list[str], save_dir: Path, moment: Moment | None, 
     """Start the training and kill it at that moment, unless it ends before; None lets it end.
 
     Raises:
-        StepFailed: if it ends by itself, but with an error.
+        CommandError: if it ends by itself, but with an error.
     """
     known, log = unfinished(save_dir), save_dir.with_suffix(".log")
     with log.open("w", encoding="utf-8") as file, start_training(arguments, file) as training:
@@ -75,7 +75,7 @@ def start_and_kill(arguments: list[str], save_dir: Path, moment: Moment | None, 
     if training.returncode == -signal.SIGKILL:
         return Start(False, place(unfinished(save_dir) - known, text), text)
     if training.returncode != 0:
-        raise StepFailed(f"a start ended with status {training.returncode}:\n{text[-2000:]}")
+        raise CommandError(f"a start ended with status {training.returncode}:\n{text[-2000:]}")
     return Start(True, "", text)
 
 

@@ -1,4 +1,4 @@
-"""The steps from the demo's corpus to its translations, by SentencePiece and fairseq's own commands."""
+"""The demo's steps after its corpus: pieces, data, training, translations."""
 
 import json
 import time
@@ -7,14 +7,14 @@ from pathlib import Path
 import sentencepiece
 
 from demo_corpus import corpus
-from demo_recipes import Recipe
-from steps import USER_DIR, run_fairseq
+from demo_training.recipes import Recipe
+from shared.steps import USER_DIR, run_fairseq
 
 VOCABULARY = 1600
 
 
 def learn_pieces(corpus_folder: Path, target: Path) -> None:
-    """One SentencePiece model for both languages; digits stay single, so that new numbers can be copied."""
+    """One SentencePiece model for both languages; digits stay single, so that unseen numbers can be copied."""
     target.mkdir(exist_ok=True)
     sentencepiece.SentencePieceTrainer.train(
         input=[str(corpus_folder / f"train.{language}") for language in ("en", "de")],
@@ -37,7 +37,7 @@ def binarise(corpus_folder: Path, model: Path, target: Path) -> None:
         lines = file.read_text(encoding="utf-8").splitlines()
         text = "".join(" ".join(processor.encode(line, out_type=str)) + "\n" for line in lines)
         (pieces / file.name).write_text(text, encoding="utf-8")
-    # The first three are <unk>, <s> and </s>, which fairseq has of its own.
+    # The first three are <unk>, <s> and </s>, which fairseq adds itself.
     vocabulary = [processor.id_to_piece(index) for index in range(3, len(processor))]
     dictionary = target / "dict.txt"
     dictionary.write_text("".join(f"{piece} 1\n" for piece in vocabulary), encoding="utf-8")
@@ -49,7 +49,7 @@ def binarise(corpus_folder: Path, model: Path, target: Path) -> None:
 
 
 class Progress:
-    """Prints one short line for each of fairseq-train's json lines, and keeps the speeds."""
+    """Prints a short line for each of fairseq-train's JSON lines, and keeps the speeds."""
 
     def __init__(self, max_update: int) -> None:
         self.max_update = max_update
@@ -72,10 +72,10 @@ class Progress:
 
 
 def train(data: Path, folder: Path, recipe: Recipe, seed: int) -> None:
-    """Train, or go on from the last checkpoint in ``folder``, which fairseq finds by itself."""
+    """Train, or resume from the last checkpoint in ``folder``."""
     progress = Progress(recipe.max_update)
     if (folder / "checkpoint_last.pt").exists():
-        print("  going on from its last checkpoint", flush=True)
+        print("  resuming from its last checkpoint", flush=True)
     arguments = [str(data), "--user-dir", str(USER_DIR), "--save-dir", str(folder), *recipe.flags]
     arguments += ["--max-update", str(recipe.max_update), "--seed", str(seed), "--no-epoch-checkpoints"]
     arguments += ["--validate-interval", "3", "--log-format", "json", "--log-interval", "100"]
@@ -96,7 +96,7 @@ def translate(data: Path, checkpoint: Path, target: Path) -> None:
     """fairseq-generate on the held-out test; its output becomes ``target``."""
     target.unlink(missing_ok=True)
     arguments = [str(data), "--user-dir", str(USER_DIR), "--path", str(checkpoint), "--gen-subset", "test"]
-    # Without a limit, a model that has hardly been trained would go on to 200 words for every sentence.
+    # Without a limit, a barely trained model would generate 200 words for every sentence.
     arguments += ["--beam", "4", "--max-len-a", "1.5", "--max-len-b", "10"]
     arguments += ["--max-tokens", "4000", "--remove-bpe", "sentencepiece"]
     run_fairseq("generate", arguments, target)

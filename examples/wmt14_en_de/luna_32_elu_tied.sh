@@ -1,4 +1,0 @@
-#!/usr/bin/env bash
-# Luna, L = 32, elu, keys and values tied. In the paper: 69.7M parameters, 27.3 BLEU.
-exec "$(dirname "$0")/train.sh" luna_32_elu_tied apollo \
-    --arch luna --projection-length 32 --luna-activation elu "$@"

@@ -1,5 +1,0 @@
-#!/usr/bin/env bash
-# Transformer-base with Adam. In the paper: 64.9M parameters, 27.8 BLEU.
-# fairseq 0.12.2 keeps weights in its encoder layers that nothing trains, and the default --ddp-backend cannot bear those.
-exec "$(dirname "$0")/train.sh" transformer_base_adam adam \
-    --arch transformer_wmt_en_de --ddp-backend legacy_ddp "$@"

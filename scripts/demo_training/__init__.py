@@ -1,0 +1,1 @@
+"""How demo.py trains: its recipes and its steps."""

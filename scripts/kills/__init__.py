@@ -1,0 +1,1 @@
+"""The moments at which kill_rounds.py kills a training."""

@@ -1,0 +1,1 @@
+"""Recipes of examples/ as fairseq reads and builds them, without training."""

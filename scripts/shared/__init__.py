@@ -1,0 +1,1 @@
+"""What several commands share: how they report errors, run fairseq's commands and write files."""

@@ -1,0 +1,54 @@
+"""Drawing with matplotlib into a PNG file that is never incomplete and never overwrites another unasked."""
+
+import importlib.util
+import logging
+from argparse import ArgumentParser
+from pathlib import Path
+from typing import Any
+
+from shared.command import CommandError
+from shared.steps import complete
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument("--output", type=Path, required=True, metavar="PNG", help="the picture")
+    parser.add_argument("--force", action="store_true", help="replace --output if it exists")
+
+
+def check_output(output: Path, *, force: bool, flag: str = "--output") -> None:
+    """Raises CommandError if ``output``, given by ``flag``, cannot be written or would overwrite something."""
+    check_file(output, flag)
+    if output.suffix != ".png":
+        raise CommandError(f"{flag} {output}: the name must end in .png")
+    if output.exists() and not force:
+        raise CommandError(f"{flag} {output}: it exists; give another name, or --force")
+    if importlib.util.find_spec("matplotlib") is None:
+        raise CommandError(f"{flag}: needs matplotlib: pip install matplotlib")
+
+
+def check_file(output: Path, flag: str) -> None:
+    """Raises CommandError if ``output`` is a folder or its folder does not exist."""
+    if not output.absolute().parent.is_dir():
+        raise CommandError(f"{flag} {output}: there is no folder {output.parent}; make it first")
+    if output.is_dir():
+        raise CommandError(f"{flag} {output}: is a folder; name a file in it")
+
+
+def pyplot() -> Any:
+    """matplotlib's pyplot, which draws into files and does not log."""
+    logging.getLogger("matplotlib").setLevel(logging.WARNING)  # importing fairseq sets the root logger to DEBUG
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    return pyplot
+
+
+def save(figure: Any, output: Path) -> None:
+    """Write ``figure`` and close it."""
+    try:
+        with complete(output) as unfinished:
+            figure.savefig(unfinished, dpi=100, format="png")
+    finally:
+        pyplot().close(figure)

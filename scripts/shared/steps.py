@@ -1,0 +1,81 @@
+"""Steps that leave no incomplete results, and fairseq's own commands with their logs."""
+
+import errno
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from shared.command import CommandError
+
+USER_DIR = Path(__file__).resolve().parents[2] / "fairseq_luna"
+_LOG_TAIL = 15
+
+
+def once(what: str, target: Path, make: Callable[[Path], None]) -> None:
+    """Make the file or folder ``target`` unless it exists, under another name until it is complete."""
+    if target.exists():
+        print(f"{what}: reusing {target}", flush=True)
+        return
+    print(f"{what}: making {target}", flush=True)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = target.with_name(target.name + ".unfinished")
+    remove(unfinished)
+    make(unfinished)
+    unfinished.rename(target)
+
+
+@contextmanager
+def complete(target: Path) -> Iterator[Path]:
+    """The path of a file to write, renamed to ``target`` at the end or removed if an exception ends the block."""
+    unfinished = target.with_name(target.name + ".unfinished")
+    try:
+        yield unfinished
+        unfinished.replace(target)
+    finally:
+        unfinished.unlink(missing_ok=True)
+
+
+def remove(path: Path) -> None:
+    """Delete a file or a folder if it exists."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def run_fairseq(command: str, arguments: list[str], log: Path, watch: Callable[[str], None] | None = None) -> None:
+    """Run ``fairseq_cli.<command>``, append its output to ``log`` and call ``watch`` with each line.
+
+    Raises:
+        CommandError: the command failed; with the end of its log.
+        OSError: the disk is full.
+    """
+    # For matrices this small a second thread gains a third on an idle machine, and triples the time on a busy one.
+    environment = {"OMP_NUM_THREADS": "1", **os.environ}
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with (
+        log.open("a", encoding="utf-8") as file,
+        subprocess.Popen(
+            [sys.executable, "-m", f"fairseq_cli.{command}", *arguments],
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            encoding="utf-8",
+            errors="replace",
+        ) as process,
+    ):
+        for line in process.stdout or ():
+            file.write(line)
+            if watch:
+                watch(line)
+    if process.returncode != 0:
+        tail = "\n".join(log.read_text(encoding="utf-8").splitlines()[-_LOG_TAIL:])
+        if os.strerror(errno.ENOSPC) in tail:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        raise CommandError(
+            f"fairseq-{command} ended with status {process.returncode}; its output is in {log}:\n{tail}", status=1
+        )
