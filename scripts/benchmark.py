@@ -1,20 +1,22 @@
-"""Measure every system beside its peers, in turn, in one process.
+"""Measure each system beside its peers, in turn, in one process.
 
     python scripts/benchmark.py op            the causal attentions alone, forward and backward
     python scripts/benchmark.py train         a training step of whole models
     python scripts/benchmark.py generate      beam search
     python scripts/benchmark.py optimizer     a step of Apollo
+    python scripts/benchmark.py imports       importing this package, in a fresh process
 
-Each round takes every system once; what is printed are medians and quartiles over the rounds, and the median ratio to
-a reference within a round, which stays true where other work makes the machine slow for a while. Peak memory is that
-of a process that does one step. "COMMAND --help" lists its flags.
+Each round runs every system once. Printed are medians and quartiles over the rounds, and the median ratio to a
+reference within a round, which is robust when other work slows the machine for a while. Peak memory is that of a
+process that runs one step. "COMMAND --help" lists its flags.
 """
 
 import logging
 import os
 import sys
 import warnings
-from argparse import Namespace, RawDescriptionHelpFormatter
+from argparse import Namespace
+from collections.abc import Sequence
 
 if __name__ in ("__main__", "__mp_main__"):  # as a program, or in a process that one has started
     os.environ.setdefault("LOGLEVEL", "WARNING")  # fairseq reads it when it is imported
@@ -23,72 +25,70 @@ if __name__ in ("__main__", "__mp_main__"):  # as a program, or in a process tha
 
 import torch
 
-from benchmarks import generate, goals, op, optimizer, report, train
-from benchmarks.arguments import OneLineParser
-from benchmarks.command import Command, CommandError, Row
+from benchmarks import generate, goals, imports, op, optimizer, report, train
+from benchmarks.command import Command, Row
 from benchmarks.memory import is_out_of_memory
 from fairseq_luna.usage_error import UsageError
+from shared.command import CommandError, Parser, command
 
-COMMANDS = {"op": op.COMMAND, "train": train.COMMAND, "generate": generate.COMMAND, "optimizer": optimizer.COMMAND}
+COMMANDS = {
+    "op": op.COMMAND,
+    "train": train.COMMAND,
+    "generate": generate.COMMAND,
+    "optimizer": optimizer.COMMAND,
+    "imports": imports.COMMAND,
+}
 
 
-def main() -> int:
-    args = parse_arguments()
-    command = COMMANDS[args.command]
+@command
+def main(arguments: Sequence[str] | None = None) -> None:
+    args = parse(arguments)
+    chosen = COMMANDS[args.command]
     try:
-        command.check(args)
+        chosen.check(args)
         torch.set_num_threads(args.threads)
-        return measure(command, args)
-    except (CommandError, UsageError) as refusal:
-        print(f"benchmark.py: {refusal}", file=sys.stderr)
-        return 2
+        measure(chosen, args)
+    except UsageError as error:
+        raise CommandError(str(error)) from error
     except (RuntimeError, MemoryError) as error:
         if not is_out_of_memory(error):
             raise
-        print(
-            "benchmark.py: memory does not suffice; what was measured before is kept: leave out the longest length, or "
-            "with --systems what grows fastest",
-            file=sys.stderr,
-        )
-        return 1
+        message = "out of memory; earlier measurements are kept: leave out the longest length or the largest system"
+        raise CommandError(message, status=1) from error
 
 
-def parse_arguments() -> Namespace:
-    parser = OneLineParser(description=__doc__, formatter_class=RawDescriptionHelpFormatter)
+def parse(arguments: Sequence[str] | None) -> Namespace:
+    parser = Parser(__doc__)
     subparsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for name, command in COMMANDS.items():
-        command.add_arguments(subparsers.add_parser(name, help=command.help))
-    args = parser.parse_args()
+    for name, chosen in COMMANDS.items():
+        chosen.add_arguments(subparsers.add_parser(name, help=chosen.help, description=chosen.description))
+    args = parser.parse_args(arguments)
     if args.quick:
         subparsers.choices[args.command].set_defaults(**COMMANDS[args.command].quick)
-        args = parser.parse_args()
+        args = parser.parse_args(arguments)
     return args
 
 
-def measure(command: Command, args: Namespace) -> int:
-    """Print a row as soon as it is measured, and write what there is even when it is stopped."""
+def measure(chosen: Command, args: Namespace) -> None:
+    """Print each row when it is measured; the files are written even if the measurement is stopped."""
     where = report.environment(args)
-    columns = command.columns(args)
+    columns = chosen.columns(args)
     rows: list[Row] = []
     finished = False
     try:
-        for row in command.rows(args):
+        for row in chosen.rows(args):
             if not rows:
-                print(f"{command.title(args)}\n{report.heading(where)}\n\n{report.head(columns)}")
+                print(f"{chosen.title(args)}\n{report.heading(where)}\n\n{report.head(columns)}")
             rows.append(row)
             print(report.line(columns, row), flush=True)
         finished = True
-    except KeyboardInterrupt:
-        print("\nbenchmark.py: stopped; what was measured is kept", file=sys.stderr)
-        return 130
     finally:
         if rows and args.json:
             report.write_json(args.json, where, args, rows, finished)
         if rows and args.png:
-            report.draw(args.png, command.panels, rows)
+            report.draw(args.png, chosen.panels, rows)
     if goals.summary(rows):
         print(f"\n{goals.summary(rows)}")
-    return 0
 
 
 if __name__ == "__main__":

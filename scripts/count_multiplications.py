@@ -2,14 +2,13 @@
 
     python scripts/count_multiplications.py [--png counts.png]
 
-Counted by torch's flop counter as the code runs, beside what the formulas say. Projections are left out: every
-attention has them alike. A score is one number that a softmax is taken over: it costs D multiplications to form and D
-to use. Fastformer's elementwise products, 2 n D more, are no matrix products, and so the counter does not see them.
+torch's flop counter counts while the code runs; the formulas are printed beside. Projections are left out because all
+attentions have them. A score is one input of a softmax: it costs D multiplications to compute and D to use. The counter
+counts only matrix products, not Fastformer's 2 n D multiplications of elementwise products.
 """
 
-import argparse
-import logging
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -22,6 +21,8 @@ from fairseq_luna.ops.block_attention import block_attention
 from fairseq_luna.ops.block_partition import cut_by_number
 from fairseq_luna.ops.fastformer_attention import FastformerMaps, fastformer_attention
 from fairseq_luna.ops.softmax_attention import softmax_attention
+from shared import picture
+from shared.command import Parser, command
 
 SIZE, SLOTS = 64, 16
 LENGTHS = [128, 256, 512, 1024, 2048, 4096, 8192, 16384]
@@ -58,7 +59,7 @@ def fastformer(x: Tensor) -> Tensor:
 
 
 def optimum(n: int) -> int:
-    """The number of blocks that costs least: where n^2 / m + m^2 is smallest."""
+    """The number of blocks m that minimises n^2 / m + m^2."""
     return round((n * n / 2) ** (1 / 3))
 
 
@@ -73,33 +74,30 @@ ATTENTIONS = {
 def counted(run: Callable[[Tensor], object], n: int) -> int:
     """Multiplications of ``run`` on one head of ``n`` steps."""
     x = torch.randn(1, 1, n, SIZE)
-    # The other kernels do the same products, but unseen by the counter.
+    # The counter does not see the products of the other kernels.
     with torch.no_grad(), sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
         run(x)
     return counter.get_total_flops() // 2
 
 
 def draw(rows: dict[str, list[int]], target: Path) -> None:
-    logging.getLogger("matplotlib").setLevel(logging.WARNING)  # importing fairseq lets every logger speak
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    figure, axes = pyplot.subplots(figsize=(7, 4.5), layout="constrained")
+    figure, axes = picture.pyplot().subplots(figsize=(7, 4.5), layout="constrained")
     for name, values in rows.items():
         axes.plot(LENGTHS, values, marker="o", label=name)
     axes.set(xscale="log", yscale="log", xlabel="length n", ylabel="multiplications of one head")
     axes.set_xticks(LENGTHS, [str(n) for n in LENGTHS])
     axes.grid(True, which="major", alpha=0.3)
     axes.legend()
-    figure.savefig(target, dpi=120)
+    picture.save(figure, target)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+@command
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = Parser(__doc__)
     parser.add_argument("--png", type=Path, help="also draw the curves into this file")
-    args = parser.parse_args()
+    args = parser.parse_args(arguments)
+    if args.png:
+        picture.check_output(args.png, force=True, flag="--png")
 
     print(f"One head, D = {SIZE}, L = {SLOTS}; block: the optimum number of blocks m = (n^2 / 2)^(1/3)\n")
     print("| n | m | attention | scores, formula | multiplications, formula | counted | counted / full |")
@@ -120,4 +118,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

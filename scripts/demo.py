@@ -7,14 +7,18 @@ about a point of BLEU between machines: sums are rounded differently, and a shor
 """
 
 import os
+import re
 import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from demo_corpus import corpus
-from demo_training import score, steps
+from demo_training import steps
 from demo_training.recipes import RECIPES, Recipe
+from scoring import pieces
+from scoring.generated import read_both
+from scoring.measures import score
 from shared.command import Parser, command, positive
 from shared.steps import USER_DIR, once
 
@@ -59,13 +63,16 @@ def report(texts: Path, generated: Path) -> None:
     sources, references = (
         (texts / f"test.{language}").read_text(encoding="utf-8").splitlines() for language in ("en", "de")
     )
-    translated = score.hypotheses(generated)
-    result = score.score(translated, references)
-    print("\n" + "\n".join(score.examples(sources, references, translated, _EXAMPLES)))
-    print(f"sacreBLEU {result.bleu:.2f} on {len(references)} held-out sentences, {result.exact} of them exact")
-    print("(the whole training scores about a point more or less on another machine)")
-    print(f"signature {result.signature}")
-    print(f"translated at {score.tokens_per_second(generated)} tokens a second")
+    translated = read_both([generated], remove_bpe=pieces.NONE).tokens
+    bleu = score(translated, references).bleu
+    exact = sum(map(str.__eq__, translated, references))
+    for index in range(0, len(sources), len(sources) // _EXAMPLES)[:_EXAMPLES]:
+        print(f"\n  source     {sources[index]}\n  reference  {references[index]}\n  hypothesis {translated[index]}")
+    print(f"\nsacreBLEU {bleu.score:.2f} on {len(references)} held-out sentences, {exact} of them exact")
+    print("(the score of the full training differs by about a point between machines)")
+    print(f"signature {bleu.signature}")
+    speed = re.findall(r"([\d.]+) tokens/s\)", generated.read_text(encoding="utf-8"))[-1]
+    print(f"translated at {speed} tokens a second")
 
 
 def interactive_command(data: Path, model: Path, checkpoint: Path) -> str:

@@ -112,7 +112,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(table([cells(recipe) for recipe in built]))
     wrong = [recipe for recipe in built if abs(recipe.difference or 0) > TOLERANCE]
     for recipe in wrong:
-        print(f"dry_run.py: {recipe.row}: {recipe.parameters} parameters, {recipe.paper}M in the paper", file=sys.stderr)
+        print(
+            f"dry_run.py: {recipe.row}: {recipe.parameters} parameters, {recipe.paper}M in the paper", file=sys.stderr
+        )
     return 1 if wrong else 0
 
 

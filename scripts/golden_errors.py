@@ -1,22 +1,24 @@
-"""Print how far this code is from the numbers recorded of the authors' implementations, in fp32.
+"""Print the largest differences from the recorded numbers of the authors' implementations, in fp32.
 
 python scripts/golden_errors.py
 """
 
+import sys
 from argparse import Namespace
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 import torch.nn.functional as F
-from fairseq.data import Dictionary
 from torch import Tensor
 
 from fairseq_luna.models.luna import LunaModel
 from fairseq_luna.models.luna.checkpoint_names import translate
 from fairseq_luna.modules import FastformerAttention, LunaCausalAttention
 from fairseq_luna.optim import Apollo
+from shared.command import Parser, command
+from shared.dictionaries import joint_dictionary
 
 GOLDEN = Path(__file__).parents[1] / "tests" / "golden"
 PAD = 1
@@ -29,7 +31,7 @@ def worst(ours: Tensor, theirs: Tensor) -> float:
 
 
 def causal(name: str) -> Iterator[Row]:
-    """Luna's causal attention alone."""
+    """Luna's causal attention module."""
     recorded = torch.load(GOLDEN / f"{name}.pt", weights_only=True)
     module = LunaCausalAttention(
         embed_dim=recorded["embed_dim"], num_heads=recorded["num_heads"], tie_kv=recorded["tie_kv"]
@@ -45,7 +47,7 @@ def causal(name: str) -> Iterator[Row]:
 
 
 def fastformer() -> Iterator[Row]:
-    """Fastformer's bidirectional attention; the authors' biases of the scores, which a softmax cancels, left out."""
+    """Fastformer's bidirectional attention, without the authors' biases of the scores, which the softmax cancels."""
     names = {
         "q_proj": "query",
         "k_proj": "key",
@@ -66,7 +68,7 @@ def fastformer() -> Iterator[Row]:
 
 
 def whole_model(name: str) -> Iterator[Row]:
-    """A Luna encoder-decoder, from the authors' checkpoint."""
+    """A Luna encoder-decoder with the authors' checkpoint."""
     recorded = torch.load(GOLDEN / f"{name}.pt", weights_only=True)
     model = LunaModel.build_model(Namespace(**recorded["config"]), task(recorded["vocab"])).eval()
     model.load_state_dict(dict(recorded["state_dict"]), strict=True)
@@ -91,10 +93,8 @@ def whole_model(name: str) -> Iterator[Row]:
 
 
 def task(words: int) -> Namespace:
-    """As much of a fairseq task as building a model needs."""
-    dictionary = Dictionary()
-    for index in range(words):
-        dictionary.add_symbol(f"w{index}")
+    """The part of a fairseq task that building a model needs."""
+    dictionary = joint_dictionary(words + 4)
     return Namespace(source_dictionary=dictionary, target_dictionary=dictionary)
 
 
@@ -106,7 +106,7 @@ def step_by_step(model: Any, prefix: Tensor, encoder_out: Any) -> Tensor:
 
 
 def apollo() -> Iterator[Row]:
-    """Parameters after each of thirty steps, relative to the largest in their tensor."""
+    """Parameters after each of thirty steps, relative to the largest element of their tensor."""
     for run in torch.load(GOLDEN / "apollo.pt", weights_only=True):
         params = [torch.nn.Parameter(value.clone()) for value in run["init"]]
         optimizer = Apollo(params, **run["kwargs"])
@@ -129,11 +129,13 @@ def rows() -> Iterator[Row]:
     yield from apollo()
 
 
-def main() -> None:
+@command
+def main(arguments: Sequence[str] | None = None) -> None:
+    Parser(__doc__).parse_args(arguments)
     print("| recorded | what | largest error |\n| --- | --- | --- |")
     for name, what, error in rows():
         print(f"| {name} | {what} | {error:.1e} |")
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

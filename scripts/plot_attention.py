@@ -23,10 +23,14 @@ from shared.command import Parser, command
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = Parser(__doc__)
     parser.add_argument("checkpoint", type=Path, metavar="CHECKPOINT", help="saved by fairseq-train")
-    parser.add_argument("--source", required=True, metavar="SENTENCE", help="pieces, or text with --sentencepiece-model")
+    parser.add_argument(
+        "--source", required=True, metavar="SENTENCE", help="pieces, or text with --sentencepiece-model"
+    )
     parser.add_argument("--target", metavar="SENTENCE", help="its translation; default: the model's, by beam search")
     parser.add_argument("--sentencepiece-model", type=Path, metavar="MODEL", help="splits both sentences into pieces")
-    parser.add_argument("--data", type=Path, metavar="FOLDER", help="data-bin with the dictionaries; default: the training's")
+    parser.add_argument(
+        "--data", type=Path, metavar="FOLDER", help="data-bin with the dictionaries; default: the training's"
+    )
     parser.add_argument("--attention", nargs="+", choices=SIDES, default=[], help="default: all that can be drawn")
     parser.add_argument("--layers", nargs="+", type=int, default=[], metavar="N", help="from 0; default: the last")
     parser.add_argument("--heads", nargs="+", type=int, default=[], metavar="N", help="from 0; default: all")

@@ -11,9 +11,9 @@ from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
 
+from plots.training_log import Series, read
 from shared import picture
 from shared.command import CommandError, Parser, command
-from plots.training_log import Series, read
 
 
 @command

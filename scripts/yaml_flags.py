@@ -15,6 +15,9 @@ from omegaconf import MISSING, OmegaConf
 
 from shared.command import CommandError, Parser, command
 
+# Settings that fairseq reads only from YAML.
+_WITHOUT_FLAG = ("decoder_input_dim",)
+
 
 def composed(config: Path) -> dict[str, dict[str, Any]]:
     """The settings of ``config`` and of its defaults, merged in their order as hydra does."""
@@ -57,7 +60,7 @@ def arguments_of(settings: dict[str, dict[str, Any]]) -> Iterator[str]:
             flag = f"--{named.replace('_', '-')}"
             if value is True:
                 yield flag
-            elif value is not False:
+            elif value is not False and name not in _WITHOUT_FLAG:
                 yield f"{flag}={_text(value, f'{section}.{name}')}"
 
 

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Scores a system of train.sh on test_2016_flickr: averages its last checkpoints, translates, measures BLEU.
+# Scores a system of train.sh on test_2016_flickr: averages its last checkpoints, translates, prints BLEU.
 #     DATA=data/multi30k/bin examples/multi30k/score.sh SYSTEM [further flags of fairseq-generate]
 #
-# DATA        the binarised data that it was trained on (needed)
+# DATA        the binarised data that it was trained on (required)
 # SAVE_DIR    where it was trained (checkpoints/multi30k/SYSTEM); the average and the translations go there too
-# LAST        how many of the last epochs' checkpoints to average (10)
+# LAST        number of the last epochs' checkpoints to average (10)
 # CHECKPOINT  this file instead of an average
 # BEAM        (5)   LENPEN (1)
 set -euo pipefail
@@ -25,7 +25,7 @@ save_dir=${SAVE_DIR:-checkpoints/multi30k/$system}
 [ -d "$save_dir" ] || fail "there is no folder $save_dir: train $system first, or set SAVE_DIR to where it was trained"
 reference=$(dirname "$DATA")/reference
 [ -f "$reference/test.de" ] || fail "there is no reference $reference/test.de beside DATA=$DATA"
-# Tokenised, lower-cased data: its published scores are of the tokens as they are.
+# Tokenised, lower-cased data: published scores are computed on these tokens.
 if [ -f "$reference/test.tok.de" ]; then
     pieces=subword_nmt measured=(--tokenised-by moses --lowercase --tokenised-reference "$reference/test.tok.de")
 else

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # Trains one system on Multi30k English-German:
 #     DATA=data/multi30k/bin examples/multi30k/train.sh SYSTEM [further flags of fairseq-train]
-# SYSTEM is one of those below. DATA is what scripts/prepare_multi30k.py made; SAVE_DIR (checkpoints/multi30k/SYSTEM)
-# is where checkpoints and the log go, and where a run that was stopped goes on from. SETTING=published is the
-# setting of the published transformer-tiny, for a GPU; SETTING=short, the default, is a fifth of it, for one CPU core.
-# DRY_RUN=1 prints the command and runs nothing.
+# SYSTEM is one of those below. DATA is the bin folder of scripts/prepare_multi30k.py. Checkpoints and the log go to
+# SAVE_DIR (checkpoints/multi30k/SYSTEM), where a stopped run resumes. SETTING=published is the setting of the published
+# transformer-tiny, for a GPU; SETTING=short, the default, is a fifth of it, for one CPU core. DRY_RUN=1 prints the
+# command and runs nothing.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/../.." && pwd)
 
@@ -14,7 +14,7 @@ fail() {
 }
 
 adam=(--optimizer adam --adam-betas '(0.9,0.98)' --lr 0.005 --lr-scheduler inverse_sqrt --warmup-updates 2000)
-# Apollo takes its milestones where the papers do, after six and nine tenths of the updates.
+# Milestones after six and nine tenths of the updates, as in the papers.
 apollo() {
     local updates=$1
     echo --optimizer apollo --apollo-beta 0.9 --apollo-eps 1e-4 --apollo-rebound constant --lr 0.1 \
@@ -31,7 +31,7 @@ esac
 
 system=${1:-}
 case "$system" in
-    # fairseq's own transformer in the sizes of the others: its transformer_tiny is half as wide.
+    # fairseq's transformer in the sizes of the others: its transformer_tiny is half as wide.
     transformer)
         model=(--arch transformer --encoder-layers 4 --decoder-layers 4 --encoder-attention-heads 4
             --decoder-attention-heads 4 --encoder-embed-dim 128 --decoder-embed-dim 128
@@ -58,7 +58,7 @@ shift
 [ -n "${DATA:-}" ] || fail "set DATA to the bin folder that scripts/prepare_multi30k.py made"
 [ -f "$DATA/dict.en.txt" ] || fail "there is no dict.en.txt in DATA=$DATA; scripts/prepare_multi30k.py makes that folder"
 
-# Data of Moses' tokens have a tokenised reference beside them; the others are SentencePiece's.
+# Data of Moses' tokens have a tokenised reference; others are SentencePiece's.
 pieces=sentencepiece
 if [ -f "$(dirname "$DATA")/reference/test.tok.de" ]; then pieces=subword_nmt; fi
 
@@ -75,6 +75,6 @@ if [ -n "${DRY_RUN:-}" ]; then
     exit
 fi
 mkdir -p "$save_dir"
-# For matrices this small a second thread gains little, and costs much where the machine is busy.
+# For matrices this small a second thread gains little, and costs much on a busy machine.
 export OMP_NUM_THREADS="${OMP_NUM_THREADS:-1}"
 exec "${command[@]}"

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# Scores a row at the end of its training: averages its last checkpoints, translates newstest2014, measures BLEU.
+# Scores a trained row: averages its last checkpoints, translates newstest2014, prints BLEU.
 #     DATA=data/wmt14_en_de/bin examples/wmt14_en_de/score.sh ROW [further flags of fairseq-generate]
 #
-# DATA       the binarised data that it was trained on (needed)
+# DATA       the binarised data that it was trained on (required)
 # SAVE_DIR   where it was trained (checkpoints/wmt14_en_de/ROW); the average and the translations go there too
-# LAST       how many of the last epochs' checkpoints to average (10, as the paper's authors do)
-# BEAM       (5, as they have it)   LENPEN   (0.6, from "Attention is all you need": their script has none)
-# REFERENCE  newstest2014 in German, untouched (DATA/../reference/test.de); if test.tok.de lies beside it, the data were
-#            tokenised: translations are detokenised for sacreBLEU, and compared with that as they are
+# LAST       number of the last epochs' checkpoints to average (10, as the paper's authors do)
+# BEAM       (5, as theirs)   LENPEN   (0.6, from "Attention is all you need"; theirs has none)
+# REFERENCE  newstest2014 in German, untouched (DATA/../reference/test.de); with a test.tok.de beside it the data are
+#            tokenised: translations are detokenised for sacreBLEU, and compared with test.tok.de unchanged
 # DRY_RUN=1  print the commands, run nothing
 set -euo pipefail
 root=$(cd "$(dirname "$0")/../.." && pwd)
@@ -19,7 +19,7 @@ fail() {
 }
 
 [ $# -ge 1 ] || fail "give a row, such as luna_32_softplus_tied"
-row=$(basename "$1" .sh)
+row=$1
 shift
 [ -f "$root/examples/wmt14_en_de/config/$row.yaml" ] || fail "there is no row $row in examples/wmt14_en_de"
 [ -n "${DATA:-}" ] || fail "set DATA to the folder of binarised data that scripts/prepare_wmt14_ende.py made"

@@ -1,1 +1,1 @@
-"""One checkpoint from several: choosing them, reading them safely, and their arithmetic mean."""
+"""Choosing checkpoints, reading them safely, and their arithmetic mean."""

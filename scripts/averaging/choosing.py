@@ -1,4 +1,4 @@
-"""The last checkpoints of a training, by the numbers in their names: by age or by alphabet, 10 may come before 9."""
+"""The last checkpoints of a training, by the numbers in their names."""
 
 import re
 from pathlib import Path
@@ -11,18 +11,18 @@ _SHOWN = {_BY_EPOCH: "epoch checkpoints (checkpointN.pt)", _BY_UPDATE: "update c
 
 
 def last(folder: Path, count: int, *, by_updates: bool = False) -> list[Path]:
-    """The last ``count`` checkpoints of ``folder``, the newest at the end.
+    """The last ``count`` checkpoints of ``folder``, the newest last.
 
     Args:
         folder: fairseq-train's --save-dir.
         count: at least 1.
-        by_updates: those of --save-interval-updates instead of those of epochs.
+        by_updates: those of --save-interval-updates instead of epochs.
 
     Raises:
         CommandError: no such folder, or fewer checkpoints than ``count``.
     """
     if not folder.is_dir():
-        raise CommandError(f"--last: {folder} is no folder")
+        raise CommandError(f"--last: there is no folder {folder}")
     wanted, others = (_BY_UPDATE, _BY_EPOCH) if by_updates else (_BY_EPOCH, _BY_UPDATE)
     found = _numbered(folder, wanted)
     if count < 1 or len(found) < count:

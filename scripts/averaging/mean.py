@@ -1,4 +1,4 @@
-"""The arithmetic mean of models, with two of them in memory at a time however many there are."""
+"""The arithmetic mean of models, with at most two of them in memory."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -7,24 +7,24 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from shared.command import CommandError
 from averaging.reading import architecture, load
+from shared.command import CommandError
 
 Weights = dict[str, Tensor]
 
 
 def average(paths: Sequence[Path]) -> dict[str, Any]:
-    """The last checkpoint of ``paths`` with the mean of all models in its place, to be saved with torch.save.
+    """The last checkpoint of ``paths`` with the mean of all models as its model.
 
-    Sums are kept in fp64, or in fp32 for half precision, and a mean has the dtype of what it is of. Integers and truth
-    values (counters, masks) are the last checkpoint's. Tensors that share their memory go on sharing it. The
-    optimizer's state is left out, and ``extra_state["averaged_checkpoints"]`` names the files.
+    Sums are in fp64, or in fp32 for half precision; a mean has the dtype of its weights. Integers and booleans are the
+    last checkpoint's. Tied weights stay tied. The optimizer state is left out, and
+    ``extra_state["averaged_checkpoints"]`` names the files.
 
     Args:
         paths: at least one, each once.
 
     Raises:
-        CommandError: a file cannot be read, or its model is another than that of the first.
+        CommandError: a file cannot be read, or its model differs from the first one.
     """
     if not paths:
         raise CommandError("there are no checkpoints to average")
@@ -70,7 +70,7 @@ def _outline(model: Weights) -> dict[str, tuple[tuple[int, ...], torch.dtype]]:
 
 
 def _shared(model: Weights) -> dict[str, str]:
-    """For each name the first name of the same tensor in memory: its own, unless weights are tied."""
+    """For each name the first name of the same tensor in memory: another name if weights are tied."""
     first: dict[Any, str] = {}
     return {name: first.setdefault(_place(weight), name) for name, weight in model.items()}
 
@@ -90,15 +90,15 @@ def _check_outline(path: Path, ours: dict[str, Any], first: Path, theirs: dict[s
     for name in dict.fromkeys([*theirs, *ours]):
         if name not in ours or name not in theirs:
             here, there = (path, first) if name in ours else (first, path)
-            raise CommandError(f"{path}: other weights than in {first}: {name} is in {here} and not in {there}")
+            raise CommandError(f"{path}: has other weights than {first}: {name} is in {here} and not in {there}")
         for what, mine, other in zip(("shape", "dtype"), ours[name], theirs[name], strict=True):
             if mine != other:
                 raise CommandError(f"{path}: {name} has {what} {mine}, and {other} in {first}")
 
 
 def _check_shared(path: Path, model: Weights, first: Path, shared: dict[str, str]) -> None:
-    """Raises CommandError where tensors that are one in the first checkpoint are two here."""
+    """Raises CommandError if tensors that are tied in the first checkpoint differ here."""
     for name, other in shared.items():
         same = _place(model[name]) == _place(model[other])
         if not same and not torch.equal(model[name], model[other]):
-            raise CommandError(f"{path}: {name} and {other} differ, and are one tensor in {first}")
+            raise CommandError(f"{path}: {name} and {other} differ, but are one tensor in {first}")

@@ -1,1 +1,1 @@
-"""What scripts/benchmark.py measures: a file for each of its subcommands, and how time and memory are taken."""
+"""The subcommands of scripts/benchmark.py, and how they measure time and memory."""

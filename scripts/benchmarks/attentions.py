@@ -1,4 +1,4 @@
-"""The causal attentions that are measured without a model around them, each beside the form that states it."""
+"""The causal attentions to measure, each with its naive form."""
 
 from argparse import Namespace
 from collections.abc import Callable
@@ -8,7 +8,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-import cumulative_sum
 from fairseq_luna.ops.block_attention import chunked as block_chunked
 from fairseq_luna.ops.block_attention import naive as block_naive
 from fairseq_luna.ops.block_partition import Blocks, cut_by_size
@@ -17,6 +16,7 @@ from fairseq_luna.ops.fastformer_attention import chunked as fastformer_chunked
 from fairseq_luna.ops.fastformer_attention import naive as fastformer_naive
 from fairseq_luna.ops.luna_causal_attention import chunked, naive
 
+from . import cumulative_sum
 from .arguments import DTYPES
 
 Inputs = dict[str, Tensor]
@@ -25,7 +25,7 @@ BLOCK_SIZE = 8  # the decoder's default
 
 
 class Attention(NamedTuple):
-    """An attention as it is measured; both forms take the inputs by their names and give ``(B, H, T, D)``."""
+    """An attention; both forms take the inputs by their names and return ``(B, H, T, D)``."""
 
     inputs: Callable[[Namespace, int], Inputs]
     form: Callable[..., Tensor]
@@ -33,7 +33,7 @@ class Attention(NamedTuple):
 
 
 def forward_and_backward(form: Callable[..., Tensor], inputs: Inputs) -> dict[str, Tensor]:
-    """The output, and the gradient of every input for an output's gradient that is not the same everywhere."""
+    """The output, and the gradient of every input for a non-constant gradient of the output."""
     out = form(**inputs)
     direction = torch.linspace(-1, 1, out.shape[-1], device=out.device, dtype=out.dtype).expand_as(out)
     gradients = torch.autograd.grad(out, list(inputs.values()), direction)
@@ -63,7 +63,7 @@ def _luna(op: Callable[..., tuple[Tensor, Tensor]]) -> Callable[..., Tensor]:
 
 
 def fastformer_inputs(args: Namespace, steps: int) -> Inputs:
-    """Both score maps are one vector here, the same for every head."""
+    """Both score maps are one vector, shared by all heads."""
     score = dict.fromkeys(("query_score", "key_score"), (args.head_size, 1))
     return _random(args, {**_sequences(args, steps, "q", "k", "v"), **score})
 
@@ -82,7 +82,7 @@ def _fastformer(op: Callable[..., tuple[Tensor, Tensor]]) -> Callable[..., Tenso
 
 
 def block_inputs(args: Namespace, steps: int) -> Inputs:
-    """The second level's projections are matrices without biases."""
+    """The second level's projections have no biases."""
     return _random(args, {**_sequences(args, steps, "q", "k", "v"), "second": (3, args.head_size, args.head_size)})
 
 
@@ -107,7 +107,7 @@ def softmax_inputs(args: Namespace, steps: int) -> Inputs:
 
 
 def softmax(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    """torch's own fused attention, the peer."""
+    """torch's fused attention."""
     return F.scaled_dot_product_attention(q, k, v, is_causal=True)
 
 

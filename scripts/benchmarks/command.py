@@ -1,15 +1,11 @@
-"""What a subcommand is made of, and how it says no."""
+"""The parts of a subcommand."""
 
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-# One measured system at one length: what the JSON holds. A value that was not measured is None.
+# One measured system at one length, as the JSON has it. A value that could not be measured is None.
 Row = dict[str, Any]
-
-
-class CommandError(Exception):
-    """Flags that cannot be measured with, or a system that must not be; one line says which and what to do."""
 
 
 class Column(NamedTuple):
@@ -20,7 +16,7 @@ class Column(NamedTuple):
 
 
 class Panel(NamedTuple):
-    """A curve for every system, against the length."""
+    """A curve for each system against the length."""
 
     key: str
     label: str
@@ -30,10 +26,11 @@ class Command(NamedTuple):
     """A subcommand."""
 
     help: str
+    description: str | None
     add_arguments: Callable[[ArgumentParser], None]
     check: Callable[[Namespace], None]  # raises CommandError
     title: Callable[[Namespace], str]
     rows: Callable[[Namespace], Iterator[Row]]
     columns: Callable[[Namespace], list[Column]]
-    panels: tuple[Panel, ...]
-    quick: Mapping[str, object]  # what --quick has in place of the flags' defaults
+    quick: Mapping[str, object]  # the defaults with --quick
+    panels: tuple[Panel, ...] = ()

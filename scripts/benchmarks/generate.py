@@ -1,6 +1,6 @@
-"""fairseq's own beam search, in which no hypothesis may end before the last token; beams are reordered as they are.
+"""fairseq's beam search, in which all hypotheses have the same fixed length.
 
-The models are untrained: what they choose does not matter to how long it takes.
+The models are untrained: the time does not depend on the chosen tokens.
 """
 
 from argparse import ArgumentParser, Namespace
@@ -10,21 +10,22 @@ from typing import Any
 from fairseq.sequence_generator import SequenceGenerator
 from torch import Tensor
 
+from shared.command import CommandError, positive
+
 from . import goals
-from .arguments import add_common, check_common, positive, raw_help
-from .command import Column, Command, Panel, CommandError, Row
+from .arguments import add_common, check_common
+from .command import Column, Command, Panel, Row
 from .memory import memory_column, peak_mib
 from .models import SMALL, SYSTEMS, VARIANTS, add_size_arguments, build, sizes_of, source
 from .timing import Seconds, Step, compared, in_turn, named, now, ratios, spread, stopwatch, time_columns, walls
 from .train import describe
 
 LENGTHS = [512, 1024]
-EDGE = 100  # tokens at either end whose time is compared
+EDGE = 100  # tokens at each end whose times are compared
 WARM_UP_LENGTH = 16
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    raw_help(parser, __doc__)
     add_common(parser, systems=SYSTEMS, variants=VARIANTS, reference="transformer", rounds=3)
     parser.add_argument("--lengths", type=positive, nargs="+", default=LENGTHS, metavar="T", help="tokens generated")
     parser.add_argument("--source-length", type=positive, default=64)
@@ -36,14 +37,14 @@ def add_arguments(parser: ArgumentParser) -> None:
 def check(args: Namespace) -> None:
     check_common(args)
     if min(args.lengths) < 4:
-        raise CommandError(f"--lengths {min(args.lengths)}: 4 tokens or more are needed to compare early and late ones")
+        raise CommandError(f"--lengths {min(args.lengths)}: must be 4 or more, to compare early and late tokens")
     args.sizes = sizes_of(args, SMALL)
     if args.beam >= args.sizes.vocabulary:
         raise CommandError(f"--beam {args.beam}: must be less than --vocabulary {args.sizes.vocabulary}")
 
 
 class WatchedDecoder:
-    """Stands in for a decoder's ``forward``: notes when each token began, and how large the state then was."""
+    """Replaces a decoder's ``forward``; records the start time of each token and the size of the state."""
 
     def __init__(self, decoder: Any, device: str) -> None:
         self.forward = decoder.forward
@@ -52,7 +53,7 @@ class WatchedDecoder:
         decoder.forward = self
 
     def begin(self, length: int) -> None:
-        """Forget the last generation; one of ``length`` tokens follows."""
+        """Start recording a generation of ``length`` tokens."""
         self.starts: list[Seconds] = []
         self.state_bytes = dict.fromkeys((length // 2, length), 0)
 
@@ -64,7 +65,7 @@ class WatchedDecoder:
         return out
 
     def edges(self) -> tuple[Seconds, Seconds]:
-        """Of a token among the first, after the very first, and among the last, of all that a step does."""
+        """The mean time of a whole step among the first tokens, without the very first, and among the last."""
         edge = edge_of(len(self.starts))
         first = self.starts[1 : edge + 2]
         last = self.starts[-edge - 1 :]
@@ -76,14 +77,14 @@ def edge_of(length: int) -> int:
 
 
 def size_in_bytes(state: Any) -> int:
-    """Of every tensor in fairseq's generation state."""
+    """The size of all tensors in fairseq's incremental state."""
     if isinstance(state, Tensor):
         return state.numel() * state.element_size()
     return sum(map(size_in_bytes, state.values())) if isinstance(state, dict) else 0
 
 
 class Generation:
-    """A model and its beam search; ``history`` has first, last and state of every run."""
+    """A model and its beam search; ``history`` has the first and last times and the state sizes of each run."""
 
     def __init__(self, system: str, args: Namespace) -> None:
         self.args = args
@@ -97,7 +98,7 @@ class Generation:
         self.history: list[Row] = []
 
     def step(self, length: int) -> Step:
-        """What generates ``length`` tokens for every hypothesis, EOS the last of them."""
+        """A step that generates ``length`` tokens for each hypothesis, the last one EOS."""
         generator = SequenceGenerator(
             [self.model],
             self.task.target_dictionary,
@@ -111,7 +112,7 @@ class Generation:
             self.decoder.begin(length)
             hypotheses = [hypothesis for beam in generator.generate([self.model], self.sample) for hypothesis in beam]
             if {len(hypothesis["tokens"]) for hypothesis in hypotheses} != {length}:
-                raise RuntimeError(f"a hypothesis has not {length} tokens")
+                raise RuntimeError(f"a hypothesis does not have {length} tokens")
             first, last = self.decoder.edges()
             self.history.append({"first": first, "last": last, "state_bytes": dict(self.decoder.state_bytes)})
 
@@ -119,7 +120,7 @@ class Generation:
 
 
 def step_of(system: str, args: Namespace, length: int) -> Step:
-    """In a fresh process, after what torch sets up once."""
+    """A step in a fresh process, after a short one for torch's initialisation."""
     generation = Generation(system, args)
     generation.step(WARM_UP_LENGTH)()
     return generation.step(length)
@@ -149,7 +150,7 @@ def rows(args: Namespace) -> Iterator[Row]:
 
 
 def of_history(history: list[Row], length: int) -> Row:
-    """What a row has of the tokens' times and of the state."""
+    """The times of tokens and the sizes of the state, for a row."""
     state = history[-1]["state_bytes"]
     return {
         "edge_tokens": edge_of(length),
@@ -188,6 +189,7 @@ def title(args: Namespace) -> str:
 
 COMMAND = Command(
     help="beam search, beside fairseq's transformer",
+    description=__doc__,
     add_arguments=add_arguments,
     check=check,
     title=title,

@@ -1,4 +1,4 @@
-"""What this project wants of some of the numbers, beside what was reached. Elsewhere than here nothing is wanted."""
+"""The goals for some of the numbers, and whether they are met."""
 
 from argparse import Namespace
 from collections.abc import Iterable
@@ -6,13 +6,13 @@ from collections.abc import Iterable
 from .command import Column, Row
 from .models import SMALL, TINY
 
-# Luna's training step over that of fairseq's transformer, at most, by length and batch.
+# Maximum time of Luna's training step over fairseq's transformer's, by length and batch.
 TRAINING = {(25, 40): 1.15, (128, 8): 0.90, (512, 2): 0.70, (1024, 1): 0.50, (2048, 1): 0.33}
-# How many times as fast as fairseq's transformer Luna generates, at least, by length.
+# Minimum speed of Luna's generation over fairseq's transformer's, by length.
 GENERATION = {512: 1.6, 1024: 2.2}
-# Time of a late token over that of an early one, at most, by length.
+# Maximum time of a late token over an early one, by length.
 LATE_TOKEN = {1024: 1.10}
-# Whose state in generation is as large at the end as it was half-way.
+# Systems whose incremental state has the same size at the end as half-way.
 CONSTANT_STATE = (
     "luna",
     "luna-untied",
@@ -21,20 +21,20 @@ CONSTANT_STATE = (
     "fastformer",
     "fastformer-convolution",
 )
-# MiB of a training step of luna_tiny, at most, by length.
+# Maximum MiB of a training step of luna_tiny, by length.
 TRAINING_MEMORY = {65536: 4096}
-# Memory of a token more among the longest sentences, over that among the shortest, at most; 1 is a straight line.
+# Maximum ratio of the memory for an additional token in the longest and in the shortest sentences; 1 is linear.
 GROWTH = 1.05
 LINEAR = ("luna", "fastformer")
-# Apollo's step over AdamW's, at most, for this many parameters in this many tensors.
+# Maximum time of Apollo's step over AdamW's, for this many parameters in this many tensors.
 APOLLO = 1.3
 APOLLO_SIZE = (65_000_000, 200)
-# How many times as fast as one tensor after the other, at least, on CUDA.
+# Minimum speed over a step for one tensor after the other, on CUDA.
 TOGETHER = 3.0
 
 
 def at_most(what: str, reached: float | None, wanted: float) -> Row:
-    """A goal in words, what was reached, and whether that meets it; what could not be measured does not."""
+    """A goal, the measured value and whether it meets the goal; None does not."""
     return {"goal": f"{what} <= {wanted:g}", "reached": reached, "met": reached is not None and reached <= wanted}
 
 
@@ -101,6 +101,6 @@ def _in_words(goal: Row) -> str:
 
 
 def summary(rows: Iterable[Row]) -> str:
-    """A line that counts them; empty where nothing was wanted."""
+    """A line that counts the goals; empty if there are none."""
     goals = [goal for row in rows for goal in row.get("goals", [])]
     return f"goals: {sum(goal['met'] for goal in goals)} of {len(goals)} met" if goals else ""

@@ -1,4 +1,4 @@
-"""The most memory that a step takes beyond what is there before it."""
+"""The peak memory of a step, without what was allocated before it."""
 
 import ctypes
 import gc
@@ -22,27 +22,27 @@ _STATUS = Path("/proc/self/status")
 _CLEAR_REFS = Path("/proc/self/clear_refs")
 _MEMINFO = Path("/proc/meminfo")
 _M_MMAP_THRESHOLD, _M_MMAP_MAX = -3, -4  # of glibc's malloc.h
-_USABLE = 0.8  # of the memory that the system calls available
+_USABLE = 0.8  # share of the memory that the system reports as available
 _OUT_OF_MEMORY = re.compile("can't allocate memory|not enough memory|out of memory")
 
 
 def peak_mib(prepare: Callable[..., Step], *args: Any, device: str, threads: int) -> float | None:
-    """MiB that the step which ``prepare(*args)`` returns adds at its peak; None where memory did not suffice.
+    """MiB that the step returned by ``prepare(*args)`` adds at its peak; None if memory ran out.
 
-    On a CPU it is the resident memory of a process of its own, so that nothing freed by an earlier step is used
-    again: ``prepare`` and ``args`` are pickled. What is freed is given back at once there, so that this, as on CUDA,
-    where it is what torch has allocated, is what the step holds and not what its allocator keeps.
+    On CUDA this is torch's allocated memory. On a CPU it is the resident memory of a fresh process, to which
+    ``prepare`` and ``args`` are pickled, so that memory freed by an earlier step is not reused; freed memory is
+    returned to the system at once, so that what the allocator keeps is not counted.
     """
     if device == "cuda":
         return _unless_too_large(_allocated_peak, prepare, args)
-    # Each process is forked from one that has done the slow imports and nothing else.
+    # Each process is forked from one that has only done the slow imports.
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["torch", "fairseq"])
     with ProcessPoolExecutor(1, mp_context=context) as pool:
         try:
             return pool.submit(_unless_too_large, _resident_peak, prepare, args, threads).result()
         except BrokenProcessPool:
-            print("a process that measured memory was killed, as happens when there is too little", file=sys.stderr)
+            print("a process that measured memory was killed, probably because memory ran out", file=sys.stderr)
             return None
 
 
@@ -56,7 +56,7 @@ def _unless_too_large(measure: Callable[..., float], *args: Any) -> float | None
 
 
 def is_out_of_memory(error: RuntimeError | MemoryError) -> bool:
-    """Whether memory did not suffice: on CUDA a RuntimeError of torch's, on a CPU one that only its words tell."""
+    """Whether memory ran out; on a CPU only the message of torch's RuntimeError tells."""
     return isinstance(error, MemoryError) or _OUT_OF_MEMORY.search(str(error)) is not None
 
 
@@ -73,35 +73,35 @@ def _allocated_peak(prepare: Callable[..., Step], args: tuple[Any, ...]) -> floa
 
 def _resident_peak(prepare: Callable[..., Step], args: tuple[Any, ...], threads: int) -> float:
     _bound_memory()
-    _give_back_at_once()
+    _return_freed_memory_at_once()
     torch.set_num_threads(threads)
     step = prepare(*args)
-    _give_back_what_is_free()
+    _return_free_memory()
     if _CLEAR_REFS.exists():
-        _CLEAR_REFS.write_text("5")  # Linux: the peak is from now on that of what follows
+        _CLEAR_REFS.write_text("5")  # Linux: resets the peak
     before = resident_peak()
     step()
     return (resident_peak() - before) / MIB
 
 
 def _bound_memory() -> None:
-    """Let what does not fit fail in this process, before the system ends this one or another (Linux)."""
+    """On Linux, let too large allocations fail before the system kills a process."""
     if _MEMINFO.exists():
         available = _kibibytes("MemAvailable", _MEMINFO) * 1024
         bound = _kibibytes("VmSize", _STATUS) * 1024 + int(_USABLE * available)
         resource.setrlimit(resource.RLIMIT_AS, (bound, resource.getrlimit(resource.RLIMIT_AS)[1]))
 
 
-def _give_back_at_once() -> None:
-    """Let glibc map every tensor of more than 64 KiB by itself; else it cuts many, by the length, from one heap."""
+def _return_freed_memory_at_once() -> None:
+    """Let glibc map every tensor of more than 64 KiB separately instead of taking some from one heap."""
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
         mallopt(_M_MMAP_THRESHOLD, 2**16)
         mallopt(_M_MMAP_MAX, 2**15)  # of the 65,530 that Linux allows
 
 
-def _give_back_what_is_free() -> None:
-    """Else the step would use again, unseen, what its preparation has freed: glibc keeps it."""
+def _return_free_memory() -> None:
+    """Return freed memory to the system; the step would otherwise reuse it uncounted."""
     gc.collect()
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
@@ -113,8 +113,8 @@ def _kibibytes(name: str, table: Path) -> int:
 
 
 def resident_peak() -> int:
-    """The most bytes that this process has held so far."""
-    if _STATUS.exists():  # unlike getrusage, this does not count what the parent held before the fork
+    """The peak resident memory of this process in bytes."""
+    if _STATUS.exists():  # unlike getrusage, without the parent's memory before the fork
         return _kibibytes("VmHWM", _STATUS) * 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 

@@ -1,4 +1,4 @@
-"""Encoder-decoders of one size, built as fairseq-train builds them from a user's flags, and batches for them."""
+"""Encoder-decoders of equal size, built from flags as by fairseq-train, and batches for them."""
 
 import argparse
 from argparse import ArgumentParser, Namespace
@@ -7,16 +7,16 @@ from typing import Any, NamedTuple
 
 import torch
 from fairseq import options
-from fairseq.data import Dictionary
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.tasks.translation import TranslationTask
 from torch import Tensor
 
-import fairseq_luna  # noqa: F401 (registers the models)
+import fairseq_luna.models  # noqa: F401 (registers the models)
+from shared.command import positive
+from shared.dictionaries import joint_dictionary
 
-from .arguments import DTYPES, positive
+from .arguments import DTYPES
 
-# The transformer is fairseq's own.
 SYSTEMS = {
     "transformer": ("--arch=transformer",),
     "luna": ("--arch=luna_base",),
@@ -24,19 +24,19 @@ SYSTEMS = {
     "fastformer": ("--arch=fastformer_base",),
     "block": ("--arch=block_base",),
 }
-# Measured only where --systems names them.
+# Measured only if --systems names them.
 VARIANTS = {
     "luna-softmax-source": ("--arch=luna_base", "--luna-source-attention=softmax"),
     "luna-convolution": ("--arch=luna_base", "--luna-source-attention=softmax", "--luna-kernel-size=5"),
     "fastformer-convolution": ("--arch=fastformer_base", "--fastformer-kernel-size=5"),
     "block-convolution": ("--arch=block_base", "--block-kernel-size=5"),
 }
-# As fairseq numbers them in every dictionary.
+# Indices in every dictionary of fairseq's.
 EOS, FIRST_WORD = 2, 4
 
 
 class Sizes(NamedTuple):
-    """What all systems have alike; the slots are Luna's."""
+    """Sizes shared by all systems; the slots are Luna's."""
 
     layers: int = 3
     embed_dim: int = 256
@@ -47,12 +47,12 @@ class Sizes(NamedTuple):
 
 
 SMALL = Sizes()
-# Those of luna_tiny, fastformer_tiny and block_tiny, with the demo's vocabulary.
+# The sizes of luna_tiny, fastformer_tiny and block_tiny, with the demo's vocabulary.
 TINY = Sizes(layers=4, embed_dim=128, ffn_dim=256, vocabulary=1600)
 
 
 class Built(NamedTuple):
-    """A model on its device, and what fairseq made beside it."""
+    """A model on its device, its task and its config."""
 
     model: Any
     task: TranslationTask
@@ -60,7 +60,7 @@ class Built(NamedTuple):
 
 
 def add_size_arguments(parser: ArgumentParser, default: str) -> None:
-    """The flags are left out of ``args`` where the user gives none, so that :func:`sizes_of` can choose."""
+    """Flags for the sizes; those not given are absent from ``args``, see :func:`sizes_of`."""
     described = {
         "layers": "of the encoder, and of the decoder",
         "embed_dim": "channels",
@@ -79,12 +79,12 @@ def add_size_arguments(parser: ArgumentParser, default: str) -> None:
 
 
 def sizes_of(args: Namespace, default: Sizes = SMALL) -> Sizes:
-    """``default``, but for what the command line sets."""
+    """``default``, with the sizes that the command line sets."""
     return Sizes(**{name: getattr(args, name, value) for name, value in default._asdict().items()})
 
 
 def flags(system: str, sizes: Sizes, longest: int) -> list[str]:
-    """What a user would pass to fairseq-train for ``system``, with sentences of up to ``longest`` tokens."""
+    """Flags of fairseq-train for ``system`` and sentences of up to ``longest`` tokens."""
     sides = [
         f"--{side}-{name}={value}"
         for side in ("encoder", "decoder")
@@ -108,24 +108,16 @@ def build(args: Namespace, system: str, sizes: Sizes, longest: int, more: Sequen
     """Build ``system`` for the device and dtype of ``args``; ``more`` is added to its flags.
 
     Raises:
-        UsageError: from a model of the plugin, where a size is out of its range.
+        UsageError: a model refuses a size.
     """
     torch.manual_seed(1)
     parser = options.get_training_parser(default_task="translation")
     parsed = options.parse_args_and_arch(parser, input_args=[*flags(system, sizes, longest), *more])
     cfg = convert_namespace_to_omegaconf(parsed)
-    words = dictionary(sizes.vocabulary)
+    words = joint_dictionary(sizes.vocabulary)
     task = TranslationTask(cfg.task, words, words)
     model = task.build_model(cfg.model).to(device=args.device, dtype=DTYPES[args.dtype])
     return Built(model, task, cfg)
-
-
-def dictionary(words: int) -> Dictionary:
-    """``words`` entries, fairseq's four special ones among them."""
-    made = Dictionary()
-    for number in range(words - len(made)):
-        made.add_symbol(f"word{number}")
-    return made
 
 
 def source(sentences: int, length: int, sizes: Sizes, device: str) -> Tensor:
@@ -136,7 +128,7 @@ def source(sentences: int, length: int, sizes: Sizes, device: str) -> Tensor:
 
 
 def sample(sentences: int, source_length: int, length: int, sizes: Sizes, device: str) -> dict[str, Any]:
-    """A batch as fairseq's trainer gives it to a criterion, all sources of one length and all targets of another."""
+    """A batch for a fairseq criterion; all sources have one length, all targets another."""
     target = source(sentences, length, sizes, device)
     lengths = torch.full((sentences,), source_length, device=device)
     net_input = {

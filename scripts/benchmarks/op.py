@@ -1,4 +1,4 @@
-"""The causal attentions, forward and backward, without projections and without a model around them."""
+"""The causal attentions, forward and backward, without projections."""
 
 import math
 from argparse import ArgumentParser, Namespace
@@ -6,17 +6,19 @@ from collections.abc import Callable, Iterator
 
 from torch import Tensor
 
-from .arguments import add_common, check_common, positive
+from shared.command import CommandError, positive
+
+from .arguments import add_common, check_common
 from .attentions import ATTENTIONS, Inputs, forward_and_backward
-from .command import Column, Command, Panel, CommandError, Row
+from .command import Column, Command, Panel, Row
 from .memory import memory_column, peak_mib
 from .timing import Step, compared, in_turn, stopwatch, time_columns, warm_up
 
 LENGTHS = [128, 512, 1024, 2048, 4096]
 
-# Longer than any fast form's block, and no multiple of one.
+# Longer than any fast form's chunk, and not a multiple of it.
 CHECKED_LENGTH = 300
-# The largest difference, in terms of the largest number.
+# The largest difference relative to the largest number.
 TOLERANCES = {"float32": 1e-4, "bfloat16": 3e-2}
 
 
@@ -30,7 +32,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def check_outputs(args: Namespace) -> None:
-    """Refuse to measure a form that is not the same function as its naive one: CommandError."""
+    """Raises CommandError if a form does not compute the same function as its naive form."""
     for name in args.systems:
         attention = ATTENTIONS[name]
         if attention.form is attention.naive:
@@ -38,15 +40,15 @@ def check_outputs(args: Namespace) -> None:
         inputs = attention.inputs(args, CHECKED_LENGTH)
         what, difference = largest_difference(attention.form, attention.naive, inputs)
         allowed = TOLERANCES[args.dtype]
-        if not difference <= allowed:  # NaN is refused too
+        if not difference <= allowed:  # also refuses NaN
             raise CommandError(
-                f"op {name}: {what} differs from the naive form's by {difference:.1e} of its largest number, where "
-                f"{allowed:.0e} is allowed: no speed is measured of a form that is another function"
+                f"op {name}: {what} differs from the naive form's by {difference:.1e} of its largest number, and "
+                f"{allowed:.0e} is allowed: a wrong form is not measured"
             )
 
 
 def largest_difference(form: Callable[..., Tensor], naive: Callable[..., Tensor], inputs: Inputs) -> tuple[str, float]:
-    """What differs most among the output and the gradients, and by how much of its largest number."""
+    """Which of the output and the gradients differs most, and by how much of its largest number."""
     expected = forward_and_backward(naive, inputs)
     computed = forward_and_backward(form, inputs)
     differences = {
@@ -62,7 +64,7 @@ def step_of(name: str, args: Namespace, steps: int) -> Step:
 
 
 def warm_step_of(name: str, args: Namespace, steps: int) -> Step:
-    """The same in a fresh process, after what torch sets up once."""
+    """The same in a fresh process, after a short step for torch's initialisation."""
     step_of(name, args, 16)()
     return step_of(name, args, steps)
 
@@ -100,6 +102,7 @@ def title(args: Namespace) -> str:
 
 COMMAND = Command(
     help="the causal attentions, forward and backward",
+    description=__doc__,
     add_arguments=add_arguments,
     check=check_common,
     title=title,

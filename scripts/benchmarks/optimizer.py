@@ -1,7 +1,7 @@
 """A step of Apollo beside torch's own optimizers, on random parameters and gradients.
 
-Every second tensor is a vector, as biases and norms are; all optimizers change the same parameters. Apollo keeps three
-tensors for each (12 bytes a parameter in fp32), AdamW two; where two would do for Apollo, its docstring says.
+Every second tensor is a vector, like biases and norms; all optimizers change the same parameters. Apollo's state has
+three tensors for each parameter tensor (12 bytes per parameter in fp32), AdamW's two.
 """
 
 from argparse import ArgumentParser, Namespace
@@ -13,20 +13,21 @@ import torch
 from torch import Tensor
 
 from fairseq_luna.optim.apollo import Apollo
+from shared.command import CommandError, positive
 
 from . import goals
-from .arguments import DTYPES, add_common, check_common, positive, raw_help
-from .command import Column, Command, CommandError, Row
+from .arguments import DTYPES, add_common, check_common
+from .command import Column, Command, Row
 from .memory import memory_column, peak_mib
 from .timing import Step, compared, in_turn, named, ratios, spread, stopwatch, time_columns, walls, warm_up
 
-# Small enough that no parameter leaves the range in which it began.
+# So small that parameters stay in their initial range.
 LR = 1e-7
 VECTOR = 512
 
 
 def one_by_one(params: list[Tensor]) -> Apollo:
-    """Each tensor in a group of its own, which no multi-tensor call can join with another."""
+    """Each tensor in its own group, so that no multi-tensor call handles several."""
     return Apollo([{"params": [param]} for param in params], lr=LR)
 
 
@@ -39,7 +40,6 @@ SYSTEMS: dict[str, Callable[[list[Tensor]], torch.optim.Optimizer]] = {
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    raw_help(parser, __doc__)
     add_common(parser, systems=SYSTEMS, reference="adamw", rounds=9, png=False)
     parser.add_argument("--parameters", type=positive, default=65_000_000, help="default: 65000000")
     parser.add_argument("--tensors", type=positive, default=200)
@@ -48,11 +48,13 @@ def add_arguments(parser: ArgumentParser) -> None:
 def check(args: Namespace) -> None:
     check_common(args)
     if args.parameters < args.tensors:
-        raise CommandError(f"--parameters {args.parameters}: fewer than --tensors {args.tensors}; give each one at least")
+        raise CommandError(
+            f"--parameters {args.parameters}: fewer than --tensors {args.tensors}; each needs at least one"
+        )
 
 
 def parameters(args: Namespace) -> list[Tensor]:
-    """Tensors of ``args.parameters`` numbers together, with gradients."""
+    """Tensors with ``args.parameters`` elements in total, and gradients."""
     torch.manual_seed(0)
     made = []
     for numel in sizes(args.parameters, args.tensors):
@@ -63,7 +65,7 @@ def parameters(args: Namespace) -> list[Tensor]:
 
 
 def sizes(total: int, tensors: int) -> list[int]:
-    """Every second tensor a vector of 512, or of its equal share if that is smaller; the others have what is left."""
+    """Every second tensor is a vector of 512, or of an equal share if that is smaller; the others share the rest."""
     vectors = tensors // 2
     vector = min(VECTOR, total // tensors)
     share, more = divmod(total - vectors * vector, tensors - vectors)
@@ -72,14 +74,14 @@ def sizes(total: int, tensors: int) -> list[int]:
 
 
 def step_of(system: str, args: Namespace) -> Step:
-    """A step after the first, which makes the state, in a fresh process."""
+    """A step in a fresh process, after the first one, which creates the state."""
     step = SYSTEMS[system](parameters(args)).step
     step()
     return step
 
 
 def state_bytes(optimizer: torch.optim.Optimizer) -> int:
-    """Of every tensor that the optimizer keeps."""
+    """The size of all tensors in the optimizer's state."""
     kept: Iterator[Any] = chain.from_iterable(state.values() for state in optimizer.state.values())
     return sum(value.numel() * value.element_size() for value in kept if isinstance(value, Tensor))
 
@@ -89,7 +91,7 @@ def rows(args: Namespace) -> Iterator[Row]:
     params = parameters(args)
     optimizers = {name: SYSTEMS[name](params) for name in args.systems}
     steps = {name: optimizer.step for name, optimizer in optimizers.items()}
-    warm_up(steps, 1 + args.warm_up)  # the first step makes the state
+    warm_up(steps, 1 + args.warm_up)  # the first step creates the state
     taken = in_turn(steps, rounds=args.rounds, seconds=stopwatch(args.device))
     size = {name: state_bytes(optimizer) / args.parameters for name, optimizer in optimizers.items()}
     del params, optimizers, steps
@@ -116,17 +118,17 @@ def columns(args: Namespace) -> list[Column]:
 def title(args: Namespace) -> str:
     return (
         f"An optimizer's step on {args.parameters:,} parameters in {args.tensors} tensors; {args.rounds} rounds; the "
-        "peak is what a step takes beside its state"
+        "peak excludes the state"
     )
 
 
 COMMAND = Command(
     help="a step of Apollo beside torch's AdamW and SGD",
+    description=__doc__,
     add_arguments=add_arguments,
     check=check,
     title=title,
     rows=rows,
     columns=columns,
-    panels=(),
     quick={"rounds": 5},
 )

@@ -1,8 +1,7 @@
-"""Where and with what it was measured, the printed table, the JSON and the picture."""
+"""The environment of a measurement, the printed table, the JSON and the picture."""
 
 import datetime
 import json
-import logging
 import os
 import platform
 import re
@@ -16,13 +15,15 @@ import torch
 
 import fairseq_luna.environment
 from fairseq_luna.environment import version_of
+from shared import picture
+from shared.steps import complete
 
 from .arguments import settings
 from .command import Column, Panel, Row
 
 
 def environment(args: Namespace) -> Row:
-    """What a number depends on beside the code."""
+    """What the numbers depend on besides the code."""
     return {
         "command": shlex.join(["python", "scripts/benchmark.py", *sys.argv[1:]]),
         "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
@@ -33,7 +34,7 @@ def environment(args: Namespace) -> Row:
         "platform": f"{platform.system()} {platform.machine()}",
         "cpu": cpu_model(),
         "cores": os.cpu_count(),
-        "load": os.getloadavg()[0],  # what else ran: with more than the idle cores, read the ratios alone
+        "load": os.getloadavg()[0],  # with more than the idle cores, only the ratios are meaningful
         "threads": args.threads,
         "device": torch.cuda.get_device_name() if args.device == "cuda" else "cpu",
         "dtype": args.dtype,
@@ -41,7 +42,7 @@ def environment(args: Namespace) -> Row:
 
 
 def cpu_model() -> str:
-    """The processor's name as the system gives it, or its architecture."""
+    """The processor's name, or its architecture if the system does not name it."""
     info = Path("/proc/cpuinfo")
     found = re.search(r"^model name\s*:\s*(.+)$", info.read_text(), re.MULTILINE) if info.exists() else None
     return found[1] if found else platform.processor() or platform.machine()
@@ -71,20 +72,14 @@ def _line(cells: Sequence[str]) -> str:
 
 
 def write_json(target: Path, where: Row, args: Namespace, rows: Sequence[Row], finished: bool) -> None:
-    """Everything, under another name first, so that a file is never half written."""
     content = {"environment": where, "settings": settings(args), "finished": finished, "rows": list(rows)}
-    unfinished = target.with_name(target.name + ".unfinished")
-    unfinished.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
-    unfinished.replace(target)
+    with complete(target) as unfinished:
+        unfinished.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
 
 
 def draw(target: Path, panels: Sequence[Panel], rows: Sequence[Row]) -> None:
-    """A curve for each system against the length, in a panel for each thing that was measured."""
-    logging.getLogger("matplotlib").setLevel(logging.WARNING)  # importing fairseq lets every logger speak
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
+    """A panel for each quantity, with a curve for each system against the length."""
+    pyplot = picture.pyplot()
     from matplotlib.ticker import LogLocator, StrMethodFormatter
 
     measured = [panel for panel in panels if any(row.get(panel.key) is not None for row in rows)]
@@ -102,5 +97,4 @@ def draw(target: Path, panels: Sequence[Panel], rows: Sequence[Row]) -> None:
         axis.yaxis.set_major_formatter(StrMethodFormatter("{x:,g}"))
         axis.grid(True, which="major", alpha=0.3)
         axis.legend()
-    figure.savefig(target, dpi=120)
-    pyplot.close(figure)
+    picture.save(figure, target)

@@ -1,4 +1,4 @@
-"""Seconds of several systems, taken in turn, and how they compare."""
+"""Times of several systems, measured in turn, and their ratios."""
 
 import statistics
 import time
@@ -13,10 +13,9 @@ Step = Callable[[], object]
 
 
 class Seconds(NamedTuple):
-    """Of the clock on the wall, and of the processor in this process alone, its threads added up.
+    """Wall-clock time, and CPU time of this process summed over its threads.
 
-    Other work on the machine lengthens the first and hardly the second; where they differ, something else ran. With a
-    CUDA device the second says nothing of the device.
+    Other work on the machine increases the first and hardly the second. CPU time does not include a CUDA device's.
     """
 
     wall: float
@@ -49,14 +48,14 @@ def spread(values: Sequence[float]) -> Spread:
 
 
 def now(device: str) -> Seconds:
-    """Both clocks, once the device has done all that it was given."""
+    """Both clocks, after synchronising with the device."""
     if device == "cuda":
         torch.cuda.synchronize()
     return Seconds(time.perf_counter(), time.process_time())
 
 
 def stopwatch(device: str) -> Stopwatch:
-    """What gives the seconds that a step takes, until the device has done it."""
+    """A function that measures a step, including the device's work."""
 
     def seconds(step: Step) -> Seconds:
         start = now(device)
@@ -67,17 +66,17 @@ def stopwatch(device: str) -> Stopwatch:
 
 
 def warm_up(steps: Mapping[str, Step], times: int) -> None:
-    """Take every step ``times`` times, unmeasured."""
+    """Run every step ``times`` times, unmeasured."""
     for _ in range(times):
         for step in steps.values():
             step()
 
 
 def in_turn(steps: Mapping[str, Step], *, rounds: int, seconds: Stopwatch) -> dict[str, list[Seconds]]:
-    """Seconds of each step in each round.
+    """The times of each step, one for each round.
 
-    A round takes every step once, so that a change of the machine's speed strikes all of them alike; every second
-    round goes backwards, so that none is always the later one.
+    A round runs every step once, so that a change of the machine's speed affects all of them; every second round is in
+    reverse order.
     """
     taken: dict[str, list[Seconds]] = {name: [] for name in steps}
     for number in range(rounds):
@@ -87,7 +86,7 @@ def in_turn(steps: Mapping[str, Step], *, rounds: int, seconds: Stopwatch) -> di
 
 
 def ratios(own: Sequence[float], other: Sequence[float]) -> list[float]:
-    """Of two systems' times, within each round."""
+    """The ratio of two systems' times in each round."""
     return [one / two for one, two in zip(own, other, strict=True)]
 
 
@@ -96,7 +95,7 @@ def walls(taken: Sequence[Seconds]) -> list[float]:
 
 
 def compared(taken: Mapping[str, Sequence[Seconds]], reference: str) -> dict[str, Row]:
-    """Milliseconds of each system, and the ratio of its time to the reference's, each with its quartiles."""
+    """Milliseconds of each system and their ratio to the reference's, with quartiles."""
     of_reference = list(zip(*taken[reference], strict=True))
     rows: dict[str, Row] = {}
     for name, seconds in taken.items():
@@ -110,7 +109,7 @@ def compared(taken: Mapping[str, Sequence[Seconds]], reference: str) -> dict[str
 
 
 def named(key: str, values: Spread) -> Row:
-    """The three numbers as a row has them."""
+    """The median and the quartiles as entries of a row."""
     return {key: values.median, f"{key}_q1": values.q1, f"{key}_q3": values.q3}
 
 

@@ -1,8 +1,8 @@
-"""A training step of encoder-decoders: fairseq's criterion, forward and backward, and an optimizer if wanted.
+"""A training step of encoder-decoders: fairseq's criterion, forward and backward, and optionally an optimizer.
 
-With --memory only the peak of a step's memory, for one sentence of each of --lengths, and luna_tiny's sizes. All models
-but Luna have fairseq's softmax attention from target to source, which takes room for the product of both lengths: how
-the rest of them grows is seen with a --source-length.
+--memory measures only the peak memory of a step, for one sentence of each of --lengths, with luna_tiny's sizes. All
+models but Luna have fairseq's softmax attention from target to source, whose memory is proportional to the product of
+both lengths: set --source-length to see how the rest grows.
 """
 
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
@@ -12,9 +12,11 @@ from typing import NamedTuple
 
 from fairseq import optim
 
+from shared.command import CommandError, positive
+
 from . import goals
-from .arguments import add_common, check_common, positive, raw_help
-from .command import Column, Command, Panel, CommandError, Row
+from .arguments import add_common, check_common
+from .command import Column, Command, Panel, Row
 from .memory import memory_column, peak_mib
 from .models import SMALL, SYSTEMS, TINY, VARIANTS, Sizes, add_size_arguments, build, sample, sizes_of
 from .timing import Step, compared, in_turn, stopwatch, time_columns, warm_up
@@ -25,7 +27,7 @@ MEMORY_SYSTEMS = ("luna", "fastformer")
 
 
 class Peak(NamedTuple):
-    """MiB of a step for one sentence, None where memory did not suffice."""
+    """MiB of a step for one sentence; None if memory ran out."""
 
     length: int
     mib: float | None
@@ -53,14 +55,13 @@ def shapes(text: str) -> list[Shape]:
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    raw_help(parser, __doc__)
     add_common(parser, systems=SYSTEMS, variants=VARIANTS, reference="transformer", rounds=5)
     parser.set_defaults(systems=None)
     parser.add_argument("--shapes", type=shapes, default=SHAPES, help=f"default: {','.join(map(str, SHAPES))}")
-    parser.add_argument("--optimizer", choices=OPTIMIZERS, default="none", help="whose step is part of it")
+    parser.add_argument("--optimizer", choices=OPTIMIZERS, default="none", help="include its step")
     parser.add_argument("--source-length", type=positive, metavar="N", help="default: that of the target")
-    parser.add_argument("--checkpoint-activations", action="store_true", help="compute them twice, keep a layer's")
-    parser.add_argument("--memory", action="store_true", help="only memory, against --lengths")
+    parser.add_argument("--checkpoint-activations", action="store_true", help="as fairseq-train's flag")
+    parser.add_argument("--memory", action="store_true", help="measure only memory, for --lengths")
     parser.add_argument("--lengths", type=positive, nargs="+", default=MEMORY_LENGTHS, metavar="N")
     add_size_arguments(parser, "; with --memory {}")
 
@@ -71,15 +72,15 @@ def check(args: Namespace) -> None:
     if args.memory:
         args.reference = args.systems[0]
         if args.no_peak:
-            raise CommandError("--memory --no-peak: nothing is left to measure; leave out one of them")
+            raise CommandError("--memory --no-peak: measures nothing; leave out one of them")
     check_common(args)
     if args.optimizer != "none" and args.dtype != "float32":
-        raise CommandError(f"--optimizer {args.optimizer}: needs --dtype float32 here")
+        raise CommandError(f"--optimizer {args.optimizer}: needs --dtype float32")
     args.sizes = sizes_of(args, TINY if args.memory else SMALL)
 
 
 class TrainingStep:
-    """What computes the gradients of one batch anew, and takes a step of the optimizer with them."""
+    """Computes the gradients of one batch and takes a step of the optimizer."""
 
     def __init__(self, system: str, args: Namespace, shape: Shape) -> None:
         flags = optimizer_flags(args.optimizer)
@@ -100,7 +101,7 @@ class TrainingStep:
 
 
 def optimizer_flags(name: str) -> list[str]:
-    """What a user would pass to fairseq-train; the rate is so small that the model stays as it is."""
+    """Flags of fairseq-train; the learning rate is so small that the model hardly changes."""
     if name == "none":
         return []
     warm_up_flags = ["--lr-scheduler=milestone", "--warmup-updates=1000"] if name == "apollo" else []
@@ -108,7 +109,7 @@ def optimizer_flags(name: str) -> list[str]:
 
 
 def warm_step_of(system: str, args: Namespace, shape: Shape) -> Step:
-    """The same in a fresh process, after what torch sets up once."""
+    """A step in a fresh process, after a short one for torch's initialisation."""
     TrainingStep(system, args, Shape(8, 1))()
     return TrainingStep(system, args, shape)
 
@@ -145,9 +146,9 @@ def memory_rows(args: Namespace) -> Iterator[Row]:
 
 
 def growth(peaks: list[Peak]) -> Row:
-    """KiB that a token more costs between the last two lengths, and how many times as much as between the first two.
+    """KiB for each additional token between the last two lengths, and its ratio to that between the first two.
 
-    Differences, since a step also needs room for the gradients of the model, which hides how the rest grows.
+    These are differences because a step also needs memory for the model's gradients, which hides the growth.
     """
     slopes = [
         None
@@ -200,6 +201,7 @@ def describe(sizes: Sizes) -> str:
 
 COMMAND = Command(
     help="a training step of whole models, beside fairseq's transformer",
+    description=__doc__,
     add_arguments=add_arguments,
     check=check,
     title=title,

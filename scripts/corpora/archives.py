@@ -1,4 +1,4 @@
-"""Taking the wanted files, and nothing else, out of a .tgz that somebody else made."""
+"""Extracting only the wanted files from an untrusted .tgz."""
 
 import gzip
 import shutil
@@ -16,11 +16,11 @@ _CORRUPT = (tarfile.ReadError, EOFError, zlib.error, gzip.BadGzipFile)
 
 
 def extract(archive: Path, wanted: Iterable[str], folder: Path, *, largest: int = LARGEST_MEMBER) -> None:
-    """Write each wanted member to ``folder`` under its last name.
+    """Write each wanted member to ``folder`` under its base name.
 
     Raises:
-        CommandError: a member's path leads out of the archive, a wanted one is missing, no plain file or larger
-            than ``largest`` bytes, or the archive is corrupt. Nothing outside ``folder`` is ever written.
+        CommandError: a member's path leads out of the archive; a wanted member is missing, not a plain file or
+            larger than ``largest`` bytes; or the archive is corrupt. Nothing outside ``folder`` is written.
     """
     missing = set(wanted)
     folder.mkdir(parents=True, exist_ok=True)
@@ -31,7 +31,7 @@ def extract(archive: Path, wanted: Iterable[str], folder: Path, *, largest: int 
                 if name in missing:
                     _write(archive, tar, member, folder / PurePosixPath(name).name, largest)
                     missing.remove(name)
-            # At its end gzip compares its checksum; tarfile takes a damaged header for the end and reads no further.
+            # gzip checks its checksum at the end; tarfile stops at a damaged header as if it were the end.
             while unzipped.read(_BLOCK):
                 pass
     except _CORRUPT as error:
@@ -49,7 +49,7 @@ def _safe_name(archive: Path, member: tarfile.TarInfo) -> str:
 
 def _write(archive: Path, tar: tarfile.TarFile, member: tarfile.TarInfo, target: Path, largest: int) -> None:
     if not member.isreg():
-        raise CommandError(f"{archive}: refused, its member {member.name} is a link or no plain file")
+        raise CommandError(f"{archive}: refused, its member {member.name} is a link or another special file")
     if member.size > largest:
         raise CommandError(f"{archive}: refused, its member {member.name} has {member.size:,} bytes")
     try:

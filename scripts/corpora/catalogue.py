@@ -1,4 +1,4 @@
-"""What a corpus is made of: splits of parts, and where each part is published."""
+"""The splits of a corpus, the parts of a split, and where each part is published."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -11,9 +11,9 @@ class Remote:
     """A published file: the same bytes at each of its addresses.
 
     Args:
-        urls: addresses in the order of trying.
+        urls: tried in this order.
         checksum: ``<algorithm of hashlib>:<hex digest>``.
-        size: bytes, where it is known.
+        size: in bytes, if known.
     """
 
     urls: tuple[str, ...]
@@ -26,7 +26,7 @@ class Remote:
 
 
 class Place(NamedTuple):
-    """One side of a parallel text: a published file, or ``member`` of it where it is a tar."""
+    """One side of a parallel text: a published file, or ``member`` of a published tar."""
 
     remote: Remote
     member: str | None = None
@@ -41,7 +41,7 @@ class Source(NamedTuple):
 
 @dataclass(frozen=True)
 class Part:
-    """A corpus, with every way to get it, the best first."""
+    """A corpus and its sources, the best first."""
 
     title: str
     sources: tuple[Source, ...]
@@ -52,9 +52,9 @@ class Split:
     """train, valid or test.
 
     Args:
-        stems: what its plain files may be called in a folder of the user's, as in ``train.en``.
-        sentences: how many it has, where another number must be refused.
-        hint: for a wrong number that is often met, what it is.
+        stems: names of its plain files in the user's folder, as in ``train.en``.
+        sentences: their number, if any other number is refused.
+        hint: a frequent wrong number, and its explanation.
     """
 
     name: str

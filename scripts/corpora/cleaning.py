@@ -1,4 +1,4 @@
-"""Pairs that teach nothing: an empty side, too many pieces, or lengths too far apart."""
+"""Dropping useless training pairs: an empty side, too many pieces, or too different lengths."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -8,18 +8,18 @@ EMPTY = "one side empty"
 
 
 class Rules(NamedTuple):
-    """What is dropped beside pairs with an empty side.
+    """Which pairs are dropped, besides those with an empty side.
 
     Args:
-        longest: most pieces in a sentence.
-        ratio: most pieces of the longer side for each of the shorter.
+        longest: maximum number of pieces in a sentence.
+        ratio: maximum ratio of the longer to the shorter side, in pieces.
     """
 
     longest: int | None = None
     ratio: float | None = None
 
     def against(self, first: str, second: str) -> str | None:
-        """Which rule drops the pair, if any; ``first`` and ``second`` are pieces between spaces."""
+        """The rule that drops the pair, or None; ``first`` and ``second`` are pieces between spaces."""
         short, long = sorted((len(first.split()), len(second.split())))
         if short == 0:
             return EMPTY

@@ -1,9 +1,9 @@
-"""What every prepare_* script does: its flags, its sources, its steps, and what it says at the end."""
+"""The flags, sources, steps and summary of every prepare_* command."""
 
-import argparse
 import json
 import os
 import shlex
+from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,23 +13,24 @@ from corpora.catalogue import Split
 from corpora.gathering import gather
 from corpora.parallel import available_cores
 from corpora.pipeline import DROPPED, SENTENCEPIECE, SUBWORD_NMT, Recipe, prepare
-from shared.command import CommandError
 from corpora.sources import Text, fetch, find, missing_remotes, unpack
-from corpora.text_files import count_lines
+from shared.command import CommandError, Parser, positive
 from shared.steps import USER_DIR, remove
+from shared.text_files import count_lines
 
 
-def parser_of(description: str, *, out: str, sizes: dict[str, int]) -> argparse.ArgumentParser:
+def parser(description: str | None, *, out: str, sizes: dict[str, int]) -> Parser:
     """The common flags; ``sizes`` are the default sizes of both kinds of pieces."""
-    parser = argparse.ArgumentParser(description=description)
-    parser.add_argument("--out", type=Path, default=Path(out), help="folder for everything made (default: %(default)s)")
-    parser.add_argument(
+    made = Parser(description)
+    add = made.add_argument
+    add("--out", type=Path, default=Path(out), help="output folder (default: %(default)s)")
+    add(
         "--bpe",
         choices=(SENTENCEPIECE, SUBWORD_NMT),
         default=SENTENCEPIECE,
         help="pieces of raw text, or of Moses' tokens (default: %(default)s)",
     )
-    parser.add_argument(
+    add(
         "--merges",
         "--vocabulary-size",
         dest="size",
@@ -38,30 +39,21 @@ def parser_of(description: str, *, out: str, sizes: dict[str, int]) -> argparse.
         help="joint merges of subword-nmt, joint vocabulary of SentencePiece (default: "
         f"{sizes[SUBWORD_NMT]}, {sizes[SENTENCEPIECE]})",
     )
-    parser.add_argument("--from-dir", type=Path, help="take the files from here instead of downloading them")
-    parser.add_argument(
+    add("--from-dir", type=Path, help="read the files from this folder instead of downloading them")
+    add(
         "--hold-out",
         metavar="N",
         type=positive,
         help="if --from-dir lacks valid or test, take N pairs for each from the end of the training text",
     )
-    parser.add_argument(
-        "--tokenised", action="store_true", help="the files of --from-dir are tokenised already; for subword-nmt"
-    )
-    parser.add_argument("--workers", type=positive, default=available_cores(), help="processes (default: %(default)s)")
-    parser.add_argument("--dry-run", action="store_true", help="say what would be downloaded or read, and stop")
-    return parser
+    add("--tokenised", action="store_true", help="the files of --from-dir are tokenised; for subword-nmt")
+    add("--workers", type=positive, default=available_cores(), help="processes (default: %(default)s)")
+    add("--dry-run", action="store_true", help="print what would be downloaded or read, and stop")
+    return made
 
 
-def positive(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"{text}: at least 1 is needed")
-    return number
-
-
-def run(args: argparse.Namespace, splits: Sequence[Split], recipe: Recipe, training: str) -> None:
-    """Do what ``args`` asks for; the last line suggests fairseq-train with the flags ``training``."""
+def run(args: Namespace, splits: Sequence[Split], recipe: Recipe, training: str) -> None:
+    """Prepare the corpus; the last line suggests fairseq-train with the flags ``training``."""
     out: Path = args.out
     if args.hold_out and not args.from_dir:
         raise CommandError("--hold-out: only with --from-dir; the published corpus has its own valid and test")
@@ -81,7 +73,7 @@ def run(args: argparse.Namespace, splits: Sequence[Split], recipe: Recipe, train
     settings.check(out, chosen)
     texts = _from_folder(args, splits) if args.from_dir else _from_network(out, splits)
     chosen["files"] = _sizes(texts) if args.from_dir else "downloaded"
-    # Before anything was made of the files, a bad one may be replaced.
+    # Before the text is gathered, a bad file may still be replaced.
     if _has_text(out):
         settings.check(out, chosen)
     settings.keep(out, chosen)
@@ -101,7 +93,7 @@ def run(args: argparse.Namespace, splits: Sequence[Split], recipe: Recipe, train
     print(f"fairseq-train {_shown(out / 'bin')} --user-dir {_shown(USER_DIR)} {training} ...")
 
 
-def _from_folder(args: argparse.Namespace, splits: Sequence[Split]) -> dict[str, list[Text]]:
+def _from_folder(args: Namespace, splits: Sequence[Split]) -> dict[str, list[Text]]:
     folder: Path = args.from_dir
     if not folder.is_dir():
         raise CommandError(f"--from-dir {folder}: no such folder")
@@ -111,8 +103,8 @@ def _from_folder(args: argparse.Namespace, splits: Sequence[Split]) -> dict[str,
         if missing and not (args.hold_out and split.name != "train"):
             lacking += missing
     if lacking:
-        mend = "" if args.hold_out or not texts["train"] else ", or take valid and test from train with --hold-out N"
-        raise CommandError(f"--from-dir {folder} lacks {'; '.join(lacking)}: add it{mend}")
+        or_else = "" if args.hold_out or not texts["train"] else ", or take valid and test from train with --hold-out N"
+        raise CommandError(f"--from-dir {folder} lacks {'; '.join(lacking)}: add it{or_else}")
     if args.hold_out and all(texts.values()):
         raise CommandError(f"--hold-out {args.hold_out}: {folder} has its own valid and test; leave the flag out")
     return texts
@@ -129,12 +121,12 @@ def _has_text(out: Path) -> bool:
 
 
 def _sizes(texts: dict[str, list[Text]]) -> dict[str, int]:
-    """What tells the same files from others, wherever the folder is."""
+    """Names and sizes, by which the files are recognised in any folder."""
     files = {file.path for found in texts.values() for text in found for file in text}
     return {path.name: path.stat().st_size for path in sorted(files)}
 
 
-def _show_plan(args: argparse.Namespace, splits: Sequence[Split]) -> None:
+def _show_plan(args: Namespace, splits: Sequence[Split]) -> None:
     for split in splits:
         if args.from_dir:
             texts, lacking = find(split, args.from_dir)
@@ -155,10 +147,10 @@ def _summarise(out: Path) -> None:
     dropped = json.loads((clean / DROPPED).read_text(encoding="utf-8"))
     listed = "".join(f"; {rule}: {count:,}" for rule, count in dropped.items())
     print(f"training pairs: {count_lines(clean / 'train.en'):,} kept, {sum(dropped.values()):,} dropped{listed}")
-    print(f"{out / 'work'} may be deleted")
+    print(f"{out / 'work'} can be deleted")
 
 
 def _shown(path: Path) -> str:
-    """As it can be pasted into a shell here."""
+    """Quoted for a shell, and relative if it is inside the current folder."""
     absolute, here = Path(os.path.abspath(path)), Path.cwd()
     return shlex.quote(str(absolute.relative_to(here) if absolute.is_relative_to(here) else absolute))

@@ -1,4 +1,4 @@
-"""Downloads that go on where they were cut off, and that are trusted only when their checksum is right."""
+"""Downloads that resume, and are used only if their checksum is right."""
 
 import hashlib
 import http.client
@@ -17,16 +17,16 @@ _SECONDS_OF_SILENCE = 60
 
 
 class _Failed(Exception):
-    """One address did not give the file; another may."""
+    """This address failed; another may work."""
 
 
 def download(remote: Remote, folder: Path) -> Path:
-    """The file in ``folder``, fetched unless it is there.
+    """The file in ``folder``, downloaded unless it exists.
 
-    Until it is whole and its checksum right it is called ``<name>.part``; the next call goes on with that one.
+    It is called ``<name>.part`` until it is complete and its checksum right; the next call resumes that one.
 
     Raises:
-        CommandError: no address gave it.
+        CommandError: the download failed from all addresses.
     """
     target = folder / remote.name
     if target.exists():
@@ -44,12 +44,12 @@ def download(remote: Remote, folder: Path) -> Path:
         part.rename(target)
         return target
     raise CommandError(
-        f"cannot download {'; '.join(failures)}. With the files in a folder of your own, use --from-dir"
+        f"cannot download {'; '.join(failures)}. If you have the files, give their folder with --from-dir"
     )
 
 
 def _fetch(url: str, part: Path, size: int | None) -> None:
-    """Append to ``part`` what it lacks."""
+    """Append the missing bytes to ``part``."""
     have = part.stat().st_size if part.exists() else 0
     if size is not None and have == size:
         return
@@ -64,7 +64,7 @@ def _fetch(url: str, part: Path, size: int | None) -> None:
             _store(response, part, have, size)
     except urllib.error.HTTPError as error:
         if error.code == http.HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
-            return  # nothing is left to fetch: whether it is the file, the checksum says
+            return  # nothing is missing; the checksum decides
         raise _Failed(f"HTTP {error.code} {error.reason}") from error
     except urllib.error.URLError as error:
         raise _Failed(f"no connection ({error.reason})") from error
@@ -73,7 +73,7 @@ def _fetch(url: str, part: Path, size: int | None) -> None:
 
 
 def _store(response: http.client.HTTPResponse, part: Path, have: int, size: int | None) -> None:
-    """Write what comes to the end of ``part``, or to a new one if the server sends the file from its start."""
+    """Append the response to ``part``, or replace it if the server sends the file from its start."""
     resumed = response.status == http.HTTPStatus.PARTIAL_CONTENT
     start = have if resumed else 0
     if resumed and not (response.headers["Content-Range"] or "").startswith(f"bytes {have}-"):
@@ -91,7 +91,7 @@ def _store(response: http.client.HTTPResponse, part: Path, have: int, size: int 
 
 
 def _verify(part: Path, remote: Remote) -> None:
-    """Throw ``part`` away unless it is the published file."""
+    """Delete ``part`` unless it is the published file."""
     algorithm, expected = remote.checksum.split(":")
     found = hashlib.new(algorithm, usedforsecurity=False)
     with part.open("rb") as file:
@@ -99,7 +99,7 @@ def _verify(part: Path, remote: Remote) -> None:
             found.update(block)
     if found.hexdigest() != expected:
         part.unlink()
-        raise _Failed(f"another {algorithm} than published ({found.hexdigest()}, not {expected})")
+        raise _Failed(f"its {algorithm} is not the published one ({found.hexdigest()}, not {expected})")
 
 
 def _blocks(read: Callable[[int], bytes]):

@@ -1,4 +1,4 @@
-"""From the texts of all splits to one pair of plain files for each: train, valid and test."""
+"""Writing the texts of each split, train, valid and test, to one pair of plain files."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
@@ -7,9 +7,9 @@ from pathlib import Path
 
 from corpora.catalogue import LANGUAGES, Split
 from corpora.parallel import shown
-from shared.command import CommandError
 from corpora.sgml import read_segments
-from corpora.text_files import in_step, read_lines
+from shared.command import CommandError
+from shared.text_files import in_step, read_lines
 
 Pair = tuple[str, str]
 
@@ -18,18 +18,18 @@ def gather(splits: Iterable[Split], texts: dict[str, list[tuple[Path, Path]]], f
     """Write ``<split>.en`` and ``<split>.de`` to ``folder``.
 
     Args:
-        texts: files of each split, in order; a split without any is held out.
+        texts: files of each split, in order; a split without files is held out.
         hold_out: pairs for each such split, taken from the end of the training text.
 
     Raises:
-        CommandError: a split has not the number of sentences it is known by, or the training text is too short.
+        CommandError: a split has a wrong number of sentences, or the training text is too short.
     """
     folder.mkdir(parents=True, exist_ok=True)
     for split in splits:
         if split.name != "train" and texts[split.name]:
             _check(split, _write(_pairs(texts[split.name]), [(split.name, None)], folder))
     held_out = [split.name for split in splits if not texts[split.name]]
-    # Counting first, reading twice, instead of remembering the end of the text.
+    # The text is read twice, first to count it, instead of keeping its end in memory.
     total = sum(1 for _ in shown(_pairs(texts["train"]), "counting pairs"))
     train = total - hold_out * len(held_out)
     if train < 1:
@@ -53,7 +53,7 @@ def _pairs_of(english: Path, german: Path) -> Iterator[Pair]:
 
 
 def _write(pairs: Iterable[Pair], shares: list[tuple[str, int | None]], folder: Path) -> int:
-    """Hand out the pairs, in order, to splits of the given sizes (None: all there are); how many there were."""
+    """Write the pairs, in order, to splits of the given sizes (None: all); returns the number of pairs."""
     iterator = iter(pairs)
     written = 0
     for name, share in shares:
@@ -62,7 +62,7 @@ def _write(pairs: Iterable[Pair], shares: list[tuple[str, int | None]], folder: 
                 stack.enter_context((folder / f"{name}.{language}").open("w", encoding="utf-8", newline="\n"))
                 for language in LANGUAGES
             ]
-            # The number first: zip would lose a pair to the range's end.
+            # The range comes first: otherwise zip would take a pair before it sees the range's end.
             for _, pair in zip(range(share) if share is not None else iter(int, 1), iterator, strict=False):
                 for file, line in zip(files, pair, strict=True):
                     file.write(line + "\n")

@@ -15,15 +15,15 @@ from subword_nmt.learn_bpe import learn_bpe
 
 from corpora.parallel import over_lines
 from shared.command import CommandError
-from corpora.text_files import count_lines
+from shared.text_files import count_lines
 
 _WORDS_REMEMBERED = 500_000
 
 
 def learn_merges(texts: Iterable[Path], codes: Path, *, merges: int, workers: int) -> None:
-    """Write ``codes``, at most ``merges`` of them: fewer if no pair of symbols is left that occurs twice.
+    """Write at most ``merges`` merges to ``codes``: fewer if no remaining pair of symbols occurs twice.
 
-    Of the texts only the counts of their different words are held in memory.
+    Only the counts of the texts' distinct words are kept in memory.
     """
     counts: Counter[str] = Counter()
     for text in texts:
@@ -31,7 +31,7 @@ def learn_merges(texts: Iterable[Path], codes: Path, *, merges: int, workers: in
             counts.update(some)
     if not counts:
         raise CommandError("the training text has no words")
-    # subword-nmt breaks ties between words in the order of their arrival.
+    # subword-nmt breaks ties by the order of the words.
     words = (f"{word} {count}" for word, count in sorted(counts.items()))
     with codes.open("w", encoding="utf-8", newline="\n") as file, _progress():
         learn_bpe(words, file, merges, is_dict=True)
@@ -41,7 +41,7 @@ def learn_merges(texts: Iterable[Path], codes: Path, *, merges: int, workers: in
 
 
 def _progress() -> AbstractContextManager[Any]:
-    """subword-nmt shows its progress bar even where nobody looks on."""
+    """Hide subword-nmt's progress bar unless stderr is a terminal."""
     return nullcontext() if sys.stderr.isatty() else redirect_stderr(io.StringIO())
 
 
@@ -51,7 +51,7 @@ def _count_words(lines: list[str]) -> Counter[str]:
 
 @dataclass(frozen=True)
 class Merge:
-    """Lines of tokens to lines of pieces, where ``@@`` ends a piece that is not the last of its word."""
+    """Lines of tokens to lines of pieces; ``@@`` ends every piece but the last of a word."""
 
     codes: Path
 

@@ -1,4 +1,4 @@
-"""Moses' normalisation of punctuation and its tokenisation, by sacremoses."""
+"""Moses' punctuation normalisation and tokenisation, by sacremoses."""
 
 from dataclasses import dataclass
 from functools import lru_cache
@@ -6,7 +6,7 @@ from functools import lru_cache
 import regex
 from sacremoses import MosesPunctNormalizer, MosesTokenizer
 
-# Control and format characters: as Moses' remove-non-printing-char.perl, each becomes a space.
+# Control and format characters become spaces, as in Moses' remove-non-printing-char.perl.
 _UNPRINTABLE = regex.compile(r"\p{C}")
 
 

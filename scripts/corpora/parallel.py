@@ -1,4 +1,4 @@
-"""Work on a corpus in several processes, a bounded number of lines at a time, in the corpus's own order."""
+"""Processing a corpus in several processes, in order, with a bounded number of lines in memory."""
 
 import multiprocessing
 import os
@@ -6,13 +6,15 @@ import signal
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from threading import Thread
 from typing import Any, TypeVar
 
 from tqdm import tqdm
 
-from corpora.text_files import count_lines, in_chunks, read_lines
+from shared.command import CommandError
+from shared.text_files import count_lines, in_chunks, read_lines
 
 LINES_AT_ONCE = 2000
 T = TypeVar("T")
@@ -20,11 +22,15 @@ R = TypeVar("R")
 
 
 def in_order(function: Callable[[T], R], items: Iterable[T], *, workers: int) -> Iterator[R]:
-    """``map`` in ``workers`` processes. Reads at most two items for each ahead: a pool's own imap reads them all."""
+    """``map`` in ``workers`` processes; reads at most two items per worker ahead, where Pool.imap reads all.
+
+    Raises:
+        CommandError: a worker was killed.
+    """
     if workers == 1:
         yield from map(function, items)
         return
-    # Forking would copy whatever locks the progress bar's thread holds.
+    # Forking would copy the locks that the progress bar's thread holds.
     pool = ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), _begin)
     waiting: deque[Future[R]] = deque()
     try:
@@ -34,12 +40,15 @@ def in_order(function: Callable[[T], R], items: Iterable[T], *, workers: int) ->
                 yield waiting.popleft().result()
         while waiting:
             yield waiting.popleft().result()
+    except BrokenProcessPool as error:
+        message = "a worker was killed, probably because memory ran out: run again with fewer --workers"
+        raise CommandError(message, status=1) from error
     finally:
         pool.shutdown(cancel_futures=True)
 
 
 def _begin() -> None:
-    """Leave Ctrl-C to the main process, and end with it even where it is killed."""
+    """Leave Ctrl-C to the main process, and end when it is killed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     Thread(target=_end_with_parent, daemon=True).start()
 
@@ -60,14 +69,14 @@ def over_lines(function: Callable[[list[str]], R], path: Path, *, what: str, wor
 def transform(
     function: Callable[[list[str]], list[str]], source: Path, target: Path, *, what: str, workers: int
 ) -> None:
-    """Write ``function`` of ``source``'s lines, one for each, to ``target``."""
+    """Write ``function`` of ``source``'s lines, one line for each, to ``target``."""
     with target.open("w", encoding="utf-8", newline="\n") as file:
         for lines in over_lines(function, source, what=what, workers=workers):
             file.writelines(f"{line}\n" for line in lines)
 
 
 def shown(items: Iterable[T], what: str, total: int | None = None) -> "tqdm[Any]":
-    """``items`` with a progress bar, if somebody looks on."""
+    """``items`` with a progress bar if stderr is a terminal."""
     return tqdm(items, desc=f"  {what}", total=total, unit=" lines", unit_scale=True, disable=None)
 
 

@@ -9,18 +9,18 @@ import sentencepiece
 
 from shared.command import CommandError
 
-# More than these are sampled, so that memory does not grow with the corpus.
+# A larger corpus is sampled, so that memory is bounded.
 _SENTENCES_IN_MEMORY = 4_000_000
 _SEED = 1
-# fairseq's own name, whose index it gives to whatever its dictionary lacks.
+# fairseq's name for words that its dictionary lacks.
 _UNKNOWN = "<unk>"
 
 
 def learn_pieces(texts: Iterable[Path], folder: Path, *, vocabulary: int, coverage: float) -> None:
-    """Write ``joint.model`` and ``joint.vocab``, of byte-pair encoding, to ``folder``.
+    """Write ``joint.model`` and ``joint.vocab``, a byte-pair encoding, to ``folder``.
 
     Args:
-        coverage: share of all characters that get a piece; the rarest above it are unknown.
+        coverage: share of the text's characters that get a piece; the rarest ones are unknown.
     """
     sentencepiece.set_random_generator_seed(_SEED)
     folder.mkdir(parents=True, exist_ok=True)
@@ -42,7 +42,7 @@ def learn_pieces(texts: Iterable[Path], folder: Path, *, vocabulary: int, covera
 
 @dataclass(frozen=True)
 class Cut:
-    """Lines of raw text to lines of pieces between spaces; what the model does not know is ``<unk>``."""
+    """Lines of raw text to lines of pieces between spaces; unknown pieces are ``<unk>``."""
 
     model: Path
 

@@ -1,4 +1,4 @@
-"""From plain text to a data-bin: tokens, pieces, cleaning, fairseq-preprocess. Every step can be started again."""
+"""From plain text to a data-bin: tokens, pieces, cleaning, fairseq-preprocess. Finished steps are reused."""
 
 import json
 import shutil
@@ -13,8 +13,8 @@ from corpora.merges import Merge, learn_merges
 from corpora.moses import Tokenise
 from corpora.parallel import shown, transform
 from corpora.pieces import Cut, learn_pieces
-from corpora.text_files import count_lines, read_pairs
-from shared.steps import once, run_fairseq
+from shared.steps import complete, once, run_fairseq
+from shared.text_files import count_lines, read_pairs
 
 SPLITS = ("train", "valid", "test")
 SUBWORD_NMT = "subword-nmt"
@@ -24,13 +24,13 @@ DROPPED = "dropped.json"
 
 @dataclass(frozen=True)
 class Recipe:
-    """How text becomes pieces.
+    """How text is turned into pieces.
 
     Args:
-        bpe: ``subword-nmt``, of tokens, or ``sentencepiece``, of raw text.
-        size: merges of the one, vocabulary of the other.
-        rules: what training pairs are dropped.
-        tokenised: the text is one of tokens already.
+        bpe: ``subword-nmt`` for tokens, or ``sentencepiece`` for raw text.
+        size: number of merges, or of pieces.
+        rules: which training pairs are dropped.
+        tokenised: the text is tokenised already.
         lower: lower-case before tokenising.
         split_hyphens: see :class:`~corpora.moses.Tokenise`.
         coverage: see :func:`~corpora.pieces.learn_pieces`.
@@ -46,10 +46,10 @@ class Recipe:
 
 
 def prepare(out: Path, gather: Callable[[Path], None], recipe: Recipe, workers: int) -> None:
-    """Make ``out/bin``, ``out/reference`` and the model of the pieces; what is between them stays in ``out/work``.
+    """Make ``out/bin``, ``out/reference`` and the model of the pieces; intermediate files stay in ``out/work``.
 
     Args:
-        gather: writes ``{train,valid,test}.{en,de}`` to the folder that it is given.
+        gather: writes ``{train,valid,test}.{en,de}`` to a folder.
     """
     work = out / "work"
     raw = work / "raw"
@@ -95,9 +95,8 @@ def _sentencepiece_model(out: Path, raw: Path, recipe: Recipe) -> Path:
     )
     if not model.exists():
         shutil.copyfile(learned / "joint.vocab", out / "joint.vocab")
-        copied = model.with_name(model.name + ".unfinished")
-        shutil.copyfile(learned / "joint.model", copied)
-        copied.rename(model)
+        with complete(model) as copied:
+            shutil.copyfile(learned / "joint.model", copied)
     return model
 
 
@@ -110,7 +109,7 @@ def _cut(text: Path, target: Path, cut: Merge | Cut, workers: int) -> None:
 
 
 def _clean(pieces: Path, target: Path, rules: Rules) -> None:
-    """Only the training text: of valid and test every sentence counts."""
+    """Only the training text: every sentence of valid and test is kept."""
     target.mkdir()
     dropped: Counter[str] = Counter()
     english, german = (f"train.{language}" for language in LANGUAGES)
@@ -126,7 +125,7 @@ def _clean(pieces: Path, target: Path, rules: Rules) -> None:
 
 
 def _keep_references(raw: Path, text: Path, target: Path) -> None:
-    """Valid and test as they were, for scoring detokenised; of tokens, the tokenised test too."""
+    """Raw valid and test for scoring, and the tokenised test if there are tokens."""
     target.mkdir()
     for split in ("valid", "test"):
         for language in LANGUAGES:

@@ -1,16 +1,17 @@
-"""A folder belongs to the settings that it was begun with: others are refused instead of mixed in."""
+"""The settings of an output folder; a later run with other settings is refused."""
 
 import json
 from pathlib import Path
 from typing import Any
 
 from shared.command import CommandError
+from shared.steps import complete
 
 FILE = "settings.json"
 
 
 def check(folder: Path, wanted: dict[str, Any]) -> None:
-    """Raise CommandError if ``folder`` was begun with another value of one of ``wanted``."""
+    """Raises CommandError if ``folder`` was made with another value of one of ``wanted``."""
     try:
         begun = json.loads((folder / FILE).read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -20,15 +21,14 @@ def check(folder: Path, wanted: dict[str, Any]) -> None:
     for name, value in json.loads(json.dumps(wanted)).items():
         if begun.get(name) != value:
             was = _short(begun.get(name))
-            raise CommandError(f"--out {folder} was begun with {name} {was}, not {_short(value)}: use another --out")
+            raise CommandError(f"--out {folder} was made with {name} {was}, not {_short(value)}: use another --out")
 
 
 def keep(folder: Path, wanted: dict[str, Any]) -> None:
-    """Record the settings that ``folder`` is begun with, after :func:`check`."""
+    """Record the settings of ``folder``, after :func:`check`."""
     folder.mkdir(parents=True, exist_ok=True)
-    unfinished = folder / f"{FILE}.unfinished"
-    unfinished.write_text(json.dumps(wanted, indent=2) + "\n", encoding="utf-8")
-    unfinished.rename(folder / FILE)
+    with complete(folder / FILE) as unfinished:
+        unfinished.write_text(json.dumps(wanted, indent=2) + "\n", encoding="utf-8")
 
 
 def _short(value: Any) -> str:

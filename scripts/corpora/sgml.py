@@ -1,6 +1,6 @@
-"""WMT's test sets before 2021: one sentence in each <seg> of something that is nearly SGML.
+"""WMT's test sets before 2021: one sentence in each <seg> of a file that resembles SGML.
 
-There is no document type, and an ampersand may or may not be written as an entity, so that no strict parser reads it.
+It has no document type, and ampersands may or may not be entities, so that strict parsers refuse it.
 """
 
 import html
@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from shared.command import CommandError
-from corpora.text_files import read_lines
+from shared.text_files import read_lines
 
 _OPENED = re.compile(r"<seg\b([^>]*)>", re.IGNORECASE)
 _CLOSED = re.compile(r"</seg\s*>", re.IGNORECASE)
 _NUMBER = re.compile(r"""\bid\s*=\s*["']?([^"'\s>]+)""", re.IGNORECASE)
-# Only what ends in a semicolon: "R&D" and "AT&T" stay.
+# Only entities with a semicolon: "R&D" and "AT&T" are unchanged.
 _ENTITY = re.compile(r"&(?:amp|lt|gt|quot|apos|nbsp|#\d+|#x[0-9a-f]+);", re.IGNORECASE)
 
 
@@ -24,10 +24,10 @@ class Segment(NamedTuple):
 
 
 def read_segments(path: Path) -> list[Segment]:
-    """The sentences of a plain or gzipped file, with entities resolved and line breaks made spaces.
+    """The sentences of a plain or gzipped file; entities are resolved and line breaks become spaces.
 
     Raises:
-        CommandError: no segment, or one that is not closed.
+        CommandError: there is no segment, or one is not closed.
     """
     document = "\n".join(read_lines(path))
     openings = list(_OPENED.finditer(document))

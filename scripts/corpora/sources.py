@@ -1,4 +1,4 @@
-"""Where the text of a split is: in a folder of the user's, or published and to be downloaded."""
+"""Finding the text of a split in the user's folder, or downloading it."""
 
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
@@ -11,7 +11,7 @@ from shared.steps import once
 
 
 class File(NamedTuple):
-    """One side of a parallel text: a file, or ``member`` of it where it is a tar."""
+    """One side of a parallel text: a file, or ``member`` of a tar."""
 
     path: Path
     member: str | None = None
@@ -25,10 +25,10 @@ class Text(NamedTuple):
 
 
 def find(split: Split, folder: Path) -> tuple[list[Text], list[str]]:
-    """The split's texts in ``folder``, and what it lacks, in words.
+    """The split's texts in ``folder``, and descriptions of the missing ones.
 
-    Plain or gzipped files named after the split stand for the whole of it; otherwise each of its parts is looked for,
-    as the published file or as what comes out of it.
+    Plain or gzipped files named after the split are the whole split; otherwise each part is searched for, as the
+    published file or as its extracted members.
     """
     for stem in split.stems:
         whole = [_existing(folder, f"{stem}.{language}") for language in LANGUAGES]
@@ -67,13 +67,13 @@ def _wanted(split: Split, part: Part) -> str:
 
 
 def missing_remotes(split: Split, downloads: Path) -> list[Remote]:
-    """What :func:`fetch` would download if every first choice is there."""
+    """The files that :func:`fetch` would download if every first source works."""
     remotes = dict.fromkeys(place.remote for part in split.parts for place in part.sources[0])
     return [remote for remote in remotes if not (downloads / remote.name).exists()]
 
 
 def fetch(split: Split, downloads: Path) -> list[Text]:
-    """Download what is not there yet; of a part's sources the first that can be had."""
+    """Download the missing files, each part from its first source that works."""
     return [_fetch_part(part, downloads) for part in split.parts]
 
 
@@ -88,7 +88,7 @@ def _fetch_part(part: Part, downloads: Path) -> Text:
 
 
 def unpack(text: Text, folder: Path) -> tuple[Path, Path]:
-    """Both sides as files of their own, taken out of their archive where they are in one."""
+    """Both sides as plain files, extracted from their archive if they are in one."""
     english, german = text
     if english.member is None or german.member is None:
         return english.path, german.path

@@ -1,7 +1,7 @@
 """WMT14 English-German: where its texts are published.
 
-Sizes and checksums were published by those who downloaded the files: sha256 of the training texts by
-TensorFlow Datasets, Europarl's sha1 by GluonNLP, md5 of the test sets by sacreBLEU.
+Sizes and checksums: sha256 of the training texts from TensorFlow Datasets, Europarl's sha1 from GluonNLP, md5 of the
+test sets from sacreBLEU.
 """
 
 from corpora.catalogue import Part, Place, Remote, Source, Split
@@ -97,6 +97,6 @@ SPLITS = (
         ("test", "newstest2014"),
         (_NEWSTEST2014,),
         sentences=3003,
-        hint=(2737, "this is the filtered newstest2014, whose scores are others: take that of test-full.tgz"),
+        hint=(2737, "this is the filtered newstest2014, whose scores differ: use the one in test-full.tgz"),
     ),
 )

@@ -10,22 +10,22 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from shared import small_training
+from shared.command import CommandError
 from shared.small_training import logged
-from shared.steps import CommandError
 
 ANYWHERE, WRITING, COPYING = "anywhere", "writing", "copying"
-# What the file that is being written is called.
+# The name of the file while it is written.
 _UNFINISHED: Mapping[str, str] = MappingProxyType(
     {WRITING: "checkpoint_[!l]*.tmp", COPYING: "checkpoint_last.pt.tmp", ANYWHERE: "*.tmp"}
 )
 _FILE_POLL_S, _LOG_POLL_S = 0.0005, 0.02
-# How long to let the file grow before the kill, and how many files to let pass.
+# How long a file grows before the kill, and how many files at most are skipped.
 _GROW_S = 0.03
 _PASS = 3
 
 
 class Start(NamedTuple):
-    """One start of the training, which ends by itself or is killed, and then where."""
+    """One start of the training; ``where`` it was killed unless it finished."""
 
     finished: bool
     where: str
@@ -33,7 +33,7 @@ class Start(NamedTuple):
 
 
 class Moment(NamedTuple):
-    """What to aim a kill at; ``update`` and the time ``after`` it, in seconds, are for ANYWHERE."""
+    """The target of a kill; for ANYWHERE, ``after`` seconds after ``update``."""
 
     aim: str
     update: int
@@ -41,10 +41,9 @@ class Moment(NamedTuple):
 
 
 def draw_moment(draw: random.Random, before: int, seconds: float) -> Moment:
-    """Of a training that has ``before`` updates already, with ``seconds`` from one to the next.
+    """A moment for a training that resumes after ``before`` updates and takes ``seconds`` for each.
 
-    It is an update that is drawn, because a moment of the time that the training takes would mostly fall on its
-    beginning, which is imports, and on its end.
+    The update is drawn and not the time, because most of a start's time is spent on imports.
     """
     update = draw.randint(min(before + 1, small_training.MAX_UPDATE), small_training.MAX_UPDATE)
     return Moment(draw.choice((ANYWHERE, WRITING, COPYING)), update, draw.uniform(0, seconds))
@@ -59,7 +58,7 @@ def start_and_kill(arguments: list[str], save_dir: Path, moment: Moment | None, 
     """Start the training and kill it at that moment, unless it ends before; None lets it end.
 
     Raises:
-        CommandError: if it ends by itself, but with an error.
+        CommandError: it ends with an error.
     """
     known, log = unfinished(save_dir), save_dir.with_suffix(".log")
     with log.open("w", encoding="utf-8") as file, start_training(arguments, file) as training:
@@ -75,32 +74,32 @@ def start_and_kill(arguments: list[str], save_dir: Path, moment: Moment | None, 
     if training.returncode == -signal.SIGKILL:
         return Start(False, place(unfinished(save_dir) - known, text), text)
     if training.returncode != 0:
-        raise CommandError(f"a start ended with status {training.returncode}:\n{text[-2000:]}")
+        raise CommandError(f"a start ended with status {training.returncode}:\n{text[-2000:]}", status=1)
     return Start(True, "", text)
 
 
 def unfinished(save_dir: Path, aim: str = ANYWHERE) -> set[tuple[str, int]]:
-    """Names and times of the files that are being written, or were when their writer was killed."""
+    """Names and times of the files that are written now, or were when their writer was killed."""
     found = set()
     for path in save_dir.glob(_UNFINISHED[aim]):
         try:
             found.add((path.name, path.stat().st_mtime_ns))
-        except FileNotFoundError:  # whole by now
+        except FileNotFoundError:  # complete by now
             continue
     return found
 
 
 def wait_for_update(training: subprocess.Popen, log: Path, update: int) -> None:
-    """Return once that update is logged, or the training has ended."""
+    """Return when that update is logged or the training has ended."""
     line = f'"num_updates": "{update}"'
     while training.poll() is None and line not in log.read_text(encoding="utf-8", errors="replace"):
         time.sleep(_LOG_POLL_S)
 
 
 def catch(training: subprocess.Popen, save_dir: Path, aim: str, draw: random.Random) -> None:
-    """Return with the training stopped in the middle of writing a file, or ended by itself.
+    """Return with the training stopped while it writes a file, or ended.
 
-    It is stopped before one looks again, so that no file is finished between the look and the kill.
+    It is stopped before the last check, so that no file is finished between the check and the kill.
     """
     known, to_pass, grow = unfinished(save_dir, aim), draw.randrange(_PASS), draw.uniform(0, _GROW_S)
     while training.poll() is None:
@@ -120,7 +119,7 @@ def catch(training: subprocess.Popen, save_dir: Path, aim: str, draw: random.Ran
 
 
 def place(left_behind: set[tuple[str, int]], log: str) -> str:
-    """Where a kill has fallen, by the unfinished files and the log that are there after it."""
+    """Where a kill happened, by the unfinished files and the log that it left."""
     if left_behind:
         copying = "checkpoint_last.pt.tmp" in {name for name, _ in left_behind}
         return "copying a checkpoint" if copying else "writing a checkpoint"

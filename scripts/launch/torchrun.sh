@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # Starts a training script on one node of several, or on all GPUs of one, with torchrun. On each node:
-#     NODES=2 GPUS_PER_NODE=4 NODE_RANK=0 MASTER_ADDR=node0 DATA=... scripts/launch/torchrun.sh SCRIPT [its flags]
+#     NODES=2 GPUS_PER_NODE=4 NODE_RANK=0 MASTER_ADDR=node0 DATA=... scripts/launch/torchrun.sh SCRIPT [arguments]
 #
-# NODES          how many (1)
-# GPUS_PER_NODE  processes on each node, one for each of its GPUs (8); with --cpu among the flags they join over gloo
-# NODE_RANK      this node's number, 0 to NODES - 1 (needed if there are several)
-# MASTER_ADDR    node 0's name or address (needed if there are several)
+# NODES          their number (1)
+# GPUS_PER_NODE  processes on each node, one for each GPU (8); with --cpu they communicate over gloo
+# NODE_RANK      this node's number, 0 to NODES - 1 (required if there are several)
+# MASTER_ADDR    node 0's name or address (required if there are several)
 # MASTER_PORT    a free port there (29500)
-# DRY_RUN=1      print every node's torchrun command, and what each process would run; run nothing
+# DRY_RUN=1      print the torchrun command of each node and the command of each process, run nothing
 set -euo pipefail
 
 fail() {
@@ -15,7 +15,7 @@ fail() {
     exit 2
 }
 
-# Refuses what is not a whole number above 0.
+# Refuses anything but a whole number above 0.
 whole() {
     [[ $2 =~ ^[1-9][0-9]{0,4}$ ]] || fail "$1 is '$2': it must be a whole number above 0"
 }
@@ -27,7 +27,7 @@ whole NODES "$nodes"
 whole GPUS_PER_NODE "$gpus"
 whole MASTER_PORT "$port"
 [ "$port" -le 65535 ] || fail "MASTER_PORT is $port: ports go to 65535"
-[ $# -ge 1 ] || fail "give a training script, such as examples/wmt14_en_de/luna_32_softplus_tied.sh"
+[ $# -ge 1 ] || fail "give a training script, such as examples/wmt14_en_de/train.sh"
 [ -f "$1" ] || fail "there is no script $1"
 if [ "$nodes" = 1 ]; then
     master=${MASTER_ADDR:-localhost}
@@ -35,7 +35,7 @@ else
     master=${MASTER_ADDR:-}
     [ -n "$master" ] || fail "set MASTER_ADDR to node 0's name or address: there are $nodes nodes"
 fi
-# torchrun gives each process its number; those of a run that started this one would be taken for them.
+# torchrun sets these for each process; inherited ones would be wrong.
 unset RANK LOCAL_RANK WORLD_SIZE GPUS
 
 # Sets command to that of the node $1.
@@ -47,7 +47,7 @@ script=("$@")
 
 if [ -n "${DRY_RUN:-}" ]; then
     processes=$((nodes * gpus))
-    # The script sees the number of processes as torchrun would tell it, and refuses one that does not fit its batch.
+    # As under torchrun, the script refuses a number of processes that does not fit its batch.
     training=$(DRY_RUN=1 RANK=0 WORLD_SIZE=$processes bash "${script[@]}")
     echo "# $nodes x $gpus = $processes processes"
     for ((node = 0; node < nodes; node++)); do

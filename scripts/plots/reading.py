@@ -84,7 +84,9 @@ def _words(flag: str, sentence: str, pieces: Path | None) -> list[str]:
         try:
             words = sentencepiece.SentencePieceProcessor(model_file=str(pieces)).encode(sentence, out_type=str)
         except (OSError, RuntimeError) as error:
-            raise CommandError(f"--sentencepiece-model {pieces}: is no SentencePiece model, or cannot be read") from error
+            raise CommandError(
+                f"--sentencepiece-model {pieces}: is no SentencePiece model, or cannot be read"
+            ) from error
     if not words:
         raise CommandError(f"{flag}: the sentence is empty")
     return words

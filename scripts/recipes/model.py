@@ -1,4 +1,4 @@
-"""A recipe's model, optimizer and schedule, built as fairseq-train builds them, with weights that take no memory."""
+"""A recipe's model, optimizer and schedule, built as by fairseq-train but without memory for the weights."""
 
 import dataclasses
 import re
@@ -9,15 +9,16 @@ from typing import Any, NamedTuple
 
 import torch
 from fairseq import optim, tasks, utils
-from fairseq.data import Dictionary
 from fairseq.dataclass.initialize import add_defaults
 from fairseq.optim import lr_scheduler
 from omegaconf import DictConfig, OmegaConf
 from torch import nn
 
-# fairseq 0.12.2's encoder layers hold copies of their weights for a fast path; nothing trains those.
+from shared.dictionaries import joint_dictionary
+
+# fairseq 0.12.2's encoder layers have untrained copies of their weights for a fast path.
 _FAST_PATH_COPY = re.compile(r"encoder\.layers\.\d+\.(in_proj|out_proj|fc1|fc2)_(weight|bias)$")
-# The sections of fairseq's config that decide about a training, but for the model's.
+# The sections of fairseq's config that determine a training, without the model's.
 _DECIDING = ("common", "task", "criterion", "dataset", "optimization", "distributed_training", "checkpoint")
 _DECIDING += ("optimizer", "lr_scheduler", "ema", "bmuf")
 
@@ -29,19 +30,17 @@ class Built(NamedTuple):
 
 
 def write_dictionaries(folder: Path, words: int, languages: tuple[str, str]) -> None:
-    """Write joint dictionaries of ``words`` entries, fairseq's special ones among them, as a data-bin has them."""
-    dictionary = Dictionary()
-    for number in range(words - len(dictionary)):
-        dictionary.add_symbol(f"word{number}")
+    """Write the dictionaries of a data-bin, with ``words`` entries including fairseq's special symbols."""
+    dictionary = joint_dictionary(words)
     for language in languages:
         dictionary.save(str(folder / f"dict.{language}.txt"))
 
 
 def build(cfg: DictConfig) -> Built:
-    """Build what ``cfg`` describes, whose ``task.data`` needs no more than dictionaries.
+    """Build what ``cfg`` describes; its ``task.data`` needs only dictionaries.
 
     Raises:
-        UsageError: from the model, the optimizer or the schedule, where a setting is out of its range.
+        UsageError: the model, the optimizer or the schedule refuses a setting.
     """
     utils.import_user_module(cfg.common)
     add_defaults(cfg)
@@ -53,15 +52,15 @@ def build(cfg: DictConfig) -> Built:
 
 
 def count_parameters(model: nn.Module) -> int:
-    """Trained numbers; shared ones count once."""
+    """The number of trained parameters; shared ones count once."""
     return sum(p.numel() for name, p in model.named_parameters() if not _FAST_PATH_COPY.search(name))
 
 
 def plain_settings(cfg: DictConfig, model: nn.Module) -> dict[str, Any]:
-    """Everything that decides about a training, as ``{"section.setting": value}``, the same from both commands.
+    """All settings that determine a training, as ``{"section.setting": value}``, independent of the command.
 
-    The model's settings are those that ``model`` was built with: for fairseq's own, fairseq-train's section is the
-    whole command line. Its name is left out, because an architecture's sizes are written out in YAML.
+    The model's settings are those of ``model``, because for fairseq's own models fairseq-train's section is the whole
+    command line. Names of architectures are left out: YAML has their sizes instead.
     """
     sections = {name: OmegaConf.to_container(cfg[name]) for name in _DECIDING if cfg.get(name) is not None}
     known = {
@@ -73,7 +72,7 @@ def plain_settings(cfg: DictConfig, model: nn.Module) -> dict[str, Any]:
 
 
 def _flat_config(model: nn.Module) -> type | None:
-    """What a model of this plugin was registered with; fairseq keeps it under this name. Its transformer has none."""
+    """The dataclass that a model of this plugin was registered with; fairseq's transformer has none."""
     return getattr(type(model), "__dataclass", None)
 
 

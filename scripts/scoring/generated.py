@@ -1,8 +1,8 @@
-"""Reading what fairseq-generate (or fairseq-interactive) wrote: its output, or the file in --results-path.
+"""Reading the output of fairseq-generate or fairseq-interactive, or the file in --results-path.
 
-For each sentence it writes H-, the model's own tokens, and D-, what its --bpe and --tokenizer make of them: the text as
-a reader wants it. Without those flags both are the same. T- lines are not read: they are the binarised reference, in
-which unknown words are rewritten; scores are taken against the untouched file.
+For each sentence it has an H- line, the model's tokens, and a D- line, the text that --bpe and --tokenizer make of
+them; without those flags both are equal. T- lines are ignored: they are the binarised reference, in which unknown
+words are replaced. Scores are computed against the untouched file.
 """
 
 import re
@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from scoring import pieces
-from scoring.problem import CommandError, lines_of
+from shared.command import CommandError
+from shared.text_files import read_lines
 
 _HYPOTHESIS = re.compile(r"([HD])-(\d+)(?:\t|$)")
 
@@ -21,16 +22,11 @@ class Generated(NamedTuple):
 
     Args:
         tokens: from the H- lines.
-        text: from the D- lines, or the H- lines of a fairseq that writes no others.
+        text: from the D- lines, or from the H- lines if there are no others.
     """
 
     tokens: list[str]
     text: list[str]
-
-
-def read_generated(*shards: Path, remove_bpe: str = pieces.AUTO) -> list[str]:
-    """The translations of one system in the order of the test's sentences, as :func:`read_both` has its ``text``."""
-    return read_both(shards, remove_bpe).text
 
 
 def read_both(shards: Sequence[Path], remove_bpe: str = pieces.AUTO) -> Generated:
@@ -41,7 +37,8 @@ def read_both(shards: Sequence[Path], remove_bpe: str = pieces.AUTO) -> Generate
         remove_bpe: one of ``pieces.CHOICES``.
 
     Raises:
-        CommandError: no hypotheses, a sentence that is missing or there twice, a broken line, an unreadable file.
+        CommandError: no hypotheses, a sentence that is missing or repeated, an incomplete line.
+        OSError: a file cannot be read.
     """
     hypotheses, detokenised = by_number(shards, "H"), by_number(shards, "D")
     named = ", ".join(map(str, shards))
@@ -58,10 +55,10 @@ def read_both(shards: Sequence[Path], remove_bpe: str = pieces.AUTO) -> Generate
 
 
 def by_number(shards: Sequence[Path], kind: str) -> dict[int, str]:
-    """The lines of one ``kind``, ``H`` or ``D``, by their sentences' numbers, just as they were written."""
+    """The unchanged lines of one ``kind``, ``H`` or ``D``, by their sentences' numbers."""
     found: dict[int, str] = {}
     for shard in shards:
-        for place, line in enumerate(lines_of(shard), 1):
+        for place, line in enumerate(read_lines(shard), 1):
             mark = _HYPOTHESIS.match(line)
             if not mark or mark[1] != kind:
                 continue
@@ -70,7 +67,7 @@ def by_number(shards: Sequence[Path], kind: str) -> dict[int, str]:
                 raise CommandError(f"{shard}, line {place}: '{line}' is cut off; translate again")
             if number in found:
                 raise CommandError(
-                    f"{shard}, line {place}: {kind}-{number} is there a second time; "
+                    f"{shard}, line {place}: {kind}-{number} is repeated; "
                     "give each shard once, of one system, made with --nbest 1"
                 )
             found[number] = fields[2]

@@ -5,24 +5,23 @@ from dataclasses import dataclass
 
 from sacrebleu.metrics import BLEU, CHRF
 
-from shared.command import CommandError
 from scoring.tokens import split_compounds, tokenise
+from shared.command import CommandError
 
-# newstest2014 English-German in full, and as the WMT14 organisers filtered it for judging.
+# Sentences of newstest2014 English-German in full, and as the WMT14 organisers filtered it.
 _NEWSTEST2014 = {3003, 2737}
 
 
 @dataclass(frozen=True)
 class Measure:
-    """One score in percent with what it is.
+    """One score in percent, with its definition.
 
     Args:
-        name: for people.
+        name: as it is printed.
         score: from 0 to 100.
         signature: sacreBLEU's.
-        hypothesis_length: in the tokens that were scored; None for chrF, as what follows.
-        reference_length: the same.
-        brevity_penalty: from 0 to 1.
+        hypothesis_length, reference_length: in scored tokens; None for chrF.
+        brevity_penalty: from 0 to 1; None for chrF.
     """
 
     name: str
@@ -35,7 +34,7 @@ class Measure:
 
 @dataclass(frozen=True)
 class Scores:
-    """What :func:`score` finds for one system; ``sentences`` is how many were scored."""
+    """All scores of one system; ``sentences`` is the number of scored sentences."""
 
     sentences: int
     bleu: Measure
@@ -58,17 +57,17 @@ def score(
 ) -> Scores:
     """Score detokenised text.
 
-    Tokenised BLEU is multi-bleu.perl's: over tokens between spaces, 0 where no n-gram of some length matches.
+    Tokenised BLEU is multi-bleu.perl's: over tokens between spaces, and 0 if no n-gram of some length matches.
 
     Args:
         hypotheses: one for each reference, in its order.
         references: untouched.
-        language: for Moses, which makes the tokens of both sides if ``tokens`` are not given; None: text as it stands.
+        language: of Moses, which tokenises both sides unless ``tokens`` are given; None: text split at spaces.
         tokens: of the hypotheses and the references.
         lowercase: score lower-cased text.
 
     Raises:
-        CommandError: there is nothing, or not a hypothesis for every reference.
+        CommandError: there are no references, or the numbers of hypotheses and references differ.
     """
     check_counts(len(hypotheses), len(references))
     if tokens is not None or language is None:
@@ -93,7 +92,7 @@ def score(
 
 
 def check_counts(hypotheses: int, references: int) -> None:
-    """Raises CommandError unless both are the same number, and not 0."""
+    """Raises CommandError unless both numbers are equal and not 0."""
     if hypotheses != references:
         hint = ""
         if {hypotheses, references} == _NEWSTEST2014:

@@ -1,4 +1,4 @@
-"""Is one system better than another, or was it luck with these sentences? sacreBLEU's paired bootstrap."""
+"""Is one system significantly better than another? sacreBLEU's paired bootstrap."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -17,11 +17,11 @@ class Compared(NamedTuple):
 
     Args:
         system: its name.
-        measure: sacreBLEU's name of it.
+        measure: sacreBLEU's name.
         score: of all sentences.
-        mean: of the resampled tests.
+        mean: over the resampled tests.
         interval: half of the 95 % confidence interval around ``mean``.
-        p: how likely so large a difference from the baseline would be by chance; None for the baseline.
+        p: probability of so large a difference from the baseline by chance; None for the baseline.
         signature: sacreBLEU's.
     """
 
@@ -47,11 +47,11 @@ def paired_bootstrap(
     Args:
         systems: detokenised hypotheses by name, the baseline first.
         references: untouched, one for each hypothesis.
-        samples: how many tests are drawn.
-        seed: above 0, which sacreBLEU would take for none.
+        samples: number of resampled tests.
+        seed: above 0; sacreBLEU reads 0 as no seed.
         lowercase: score lower-cased text.
     """
-    # There is no argument for the seed.
+    # sacreBLEU has no argument for the seed.
     with patch.dict(os.environ, SACREBLEU_SEED=str(seed)):
         metrics = {"BLEU": BLEU(lowercase=lowercase, force=True), "chrF": CHRF(lowercase=lowercase)}
         test = PairedTest(list(systems.items()), metrics, [references], test_type="bs", n_samples=samples)

@@ -1,4 +1,4 @@
-"""Putting words together again from subword-nmt's or SentencePiece's pieces, as fairseq's --remove-bpe does."""
+"""Joining the pieces of subword-nmt or SentencePiece to words, as fairseq's --remove-bpe does."""
 
 import re
 from collections.abc import Sequence
@@ -6,18 +6,18 @@ from collections.abc import Sequence
 AUTO, NONE, SUBWORD_NMT, SENTENCEPIECE = "auto", "none", "subword-nmt", "sentencepiece"
 CHOICES = (AUTO, NONE, SUBWORD_NMT, SENTENCEPIECE)
 
-_WORD_START = "\u2581"  # ▁, where SentencePiece had a space
+_WORD_START = "\u2581"  # ▁, SentencePiece's mark of a space
 _GOES_ON = re.compile(r"(?<=\S)@@( |$)")
 
 
 def join(lines: Sequence[str], kind: str = AUTO) -> list[str]:
-    """Lines of pieces as lines of words. Lines of words, whatever ``kind`` says, stay as they are.
+    """Lines of pieces as lines of words; lines of words are unchanged for every ``kind``.
 
-    fairseq-generate joins pieces itself where it has --remove-bpe or --bpe, and doing it a second time for
-    SentencePiece would glue all words of a sentence together.
+    fairseq-generate joins pieces itself if it has --remove-bpe or --bpe; joining SentencePiece's twice would remove all
+    spaces.
 
     Args:
-        lines: all from one output, because a single line may have no mark of what it is.
+        lines: all lines of one output, because a single line may have no mark of its kind.
         kind: one of ``CHOICES``.
     """
     if kind == AUTO:
@@ -31,7 +31,7 @@ def join(lines: Sequence[str], kind: str = AUTO) -> list[str]:
 
 def _detect(lines: Sequence[str]) -> str:
     written = [line for line in lines if line]
-    # A word's start is in every line of pieces; a single one may be a character of the text.
+    # Every line of pieces has a word start; a few may be characters of the text.
     if 2 * sum(_WORD_START in line for line in written) > len(written):
         return SENTENCEPIECE
     return SUBWORD_NMT if any(_GOES_ON.search(line) for line in written) else NONE

@@ -1,4 +1,4 @@
-"""Scores as lines for people, and as JSON for programs."""
+"""Scores as text and as JSON."""
 
 import dataclasses
 import json
@@ -7,10 +7,11 @@ from pathlib import Path
 
 from scoring.measures import Scores
 from scoring.paired import Compared
+from shared.steps import complete
 
 
 def lines_of_scores(name: str, scores: Scores) -> list[str]:
-    """Each score with its signature, and how long both sides were."""
+    """Each score with its signature and the lengths of both sides."""
     lines = [f"{name}: {scores.sentences:,} sentences"]
     for measure in scores.measures:
         lines.append(f"  {measure.score:6.2f}  {measure.name}  {measure.signature}")
@@ -24,7 +25,7 @@ def lines_of_scores(name: str, scores: Scores) -> list[str]:
 
 def lines_of_comparison(compared: Sequence[Compared]) -> list[str]:
     """A table for each measure, the baseline first."""
-    lines = [f"paired bootstrap against {compared[0].system}: score, mean and 95 % interval of the drawn tests"]
+    lines = [f"paired bootstrap against {compared[0].system}: score, mean and 95 % interval of the resampled tests"]
     for measure, signature in {row.measure: row.signature for row in compared}.items():
         lines.append(f"  {measure}  {signature}")
         for row in (row for row in compared if row.measure == measure):
@@ -34,12 +35,11 @@ def lines_of_comparison(compared: Sequence[Compared]) -> list[str]:
 
 
 def write_json(file: Path, reference: Path, scores: Mapping[str, Scores], compared: Sequence[Compared]) -> None:
-    """Everything that the lines say, under the dataclasses' own names; ``file`` is replaced when it is whole."""
+    """All scores, with the dataclasses' field names."""
     content = {
         "reference": str(reference),
         "systems": {name: dataclasses.asdict(found) for name, found in scores.items()},
         "paired_bootstrap": [row._asdict() for row in compared],
     }
-    unfinished = file.with_name(file.name + ".unfinished")
-    unfinished.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-    unfinished.replace(file)
+    with complete(file) as unfinished:
+        unfinished.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")

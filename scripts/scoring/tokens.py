@@ -1,4 +1,4 @@
-"""Tokens for the scores of older papers: Moses' tokenisation by sacremoses, and compounds split at their hyphens."""
+"""Tokens for the scores of older papers: Moses' tokenisation by sacremoses, and compounds split at hyphens."""
 
 import re
 from collections.abc import Sequence
@@ -8,18 +8,18 @@ from shared.command import CommandError
 
 _HYPHEN = re.compile(r"(\S)-(\S)")
 _SPLIT = "##AT##-##AT##"
-# Moses' own mark of a hyphen that has been split off.
+# Moses' mark of a split hyphen.
 _SPLIT_ALREADY = (_SPLIT, "@-@")
 
 try:
     from sacremoses import MosesDetokenizer, MosesTokenizer
     from sacremoses.corpus import NonbreakingPrefixes
-except ImportError:  # tokens can be scored as they stand without it
+except ImportError:  # not needed for tokenised text
     MosesTokenizer = None
 
 
 def tokenise(lines: Sequence[str], language: str) -> list[str]:
-    """Raw text as tokens between spaces, with XML's special characters escaped, as tokenizer.perl has them.
+    """Raw text as tokens between spaces, with XML's special characters escaped, as by tokenizer.perl.
 
     Raises:
         CommandError: Moses has no rules for ``language``, or sacremoses is not installed.
@@ -33,7 +33,7 @@ def detokenise(lines: Sequence[str], language: str) -> list[str]:
     """Moses' tokens as text again, its escapes and its split hyphens included.
 
     Raises:
-        CommandError: as :func:`tokenise`.
+        CommandError: see :func:`tokenise`.
     """
     _check(language)
     detokeniser = MosesDetokenizer(language)
@@ -43,9 +43,9 @@ def detokenise(lines: Sequence[str], language: str) -> list[str]:
 def split_compounds(line: str) -> str:
     """``rich-text format`` as ``rich ##AT##-##AT## text format``.
 
-    What get_ende_bleu.sh of tensor2tensor does to both sides, which makes more n-grams match and so raises BLEU. As
-    there, of ``a-b-c`` only the first hyphen is split. Hyphens that are tokens of their own, marked as split, stay.
-    Its replacing of Unicode punctuation on the side of the hypotheses is left out.
+    tensor2tensor's get_ende_bleu.sh does this to both sides; more n-grams match, which raises BLEU. As there, only the
+    first hyphen of ``a-b-c`` is split, and hyphens that Moses has split are unchanged. Its replacement of Unicode
+    punctuation in the hypotheses is left out.
     """
     return " ".join(
         token if token in _SPLIT_ALREADY else _HYPHEN.sub(rf"\1 {_SPLIT} \2", token) for token in line.split()
@@ -56,7 +56,7 @@ def language_of(reference: Path) -> str:
     """The ending of ``test.de`` or ``test.de.gz``.
 
     Raises:
-        CommandError: it is no language that Moses has rules for.
+        CommandError: Moses has no rules for that language.
     """
     ending = reference.with_suffix("").suffix if reference.suffix == ".gz" else reference.suffix
     language = ending.removeprefix(".")

@@ -56,8 +56,9 @@ def command(main: Main) -> Callable[..., int]:
         except CommandError as error:
             return fail(error, error.status)
         except OSError as error:
-            full = error.errno == errno.ENOSPC
-            return fail("no space left on the disk; free some and run the same command again" if full else error, 1)
+            if error.errno == errno.ENOSPC:
+                return fail("no space left on the disk; free some and run the same command again", 1)
+            return fail(f"{error.filename}: {error.strerror}" if error.filename else error, 2)
         except KeyboardInterrupt:
             print(file=sys.stderr)
             return fail("stopped; no file is left incomplete", 130)

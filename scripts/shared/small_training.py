@@ -1,6 +1,6 @@
-"""A training of seconds, through fairseq's own command: what is given to it, and what has come of it.
+"""A training of a few seconds with fairseq-train: its flags, its log and its result.
 
-It has what a long one has: several epochs, a warm-up, two milestones, validation, checkpoints every few updates.
+It has several epochs, a warm-up, two milestones, validation, and a checkpoint every few updates.
 """
 
 import json
@@ -17,7 +17,7 @@ from shared.steps import USER_DIR, remove, run_fairseq
 
 MAX_UPDATE = 30
 SAVE_INTERVAL = 3
-# Nine updates to an epoch; an update depends on the one before through Apollo's state and the random numbers.
+# Nine updates an epoch; each update depends on the last one through Apollo's state and the random numbers.
 _RECIPE = (
     *("--batch-size=7", "--required-batch-size-multiple=1", "--criterion=label_smoothed_cross_entropy"),
     *("--optimizer=apollo", "--lr=0.02", "--weight-decay=1e-6", "--clip-norm=1"),
@@ -26,13 +26,13 @@ _RECIPE = (
     *("--cpu", "--log-format=json", "--log-interval=1"),
 )
 _CLOCKS = ("wps", "ups", "train_wall", "wall", "train_wps", "train_ups", "train_train_wall", "train_wall", "valid_wps")
-# fairseq 0.12.2 asks this one for its device and dtype alone, and never sets its value.
+# fairseq 0.12.2 uses only its device and dtype, and never sets its value.
 _UNSET = "._float_tensor"
 _SENTENCES = {"train": 61, "valid": 7}
 
 
 def make_data(folder: Path) -> Path:
-    """A data-bin of a few dozen sentences of made-up words, each translated by itself reversed."""
+    """A data-bin of a few dozen random sentences; the translation is the reversed sentence."""
     draw = random.Random(0)
     texts, data = folder / "texts", folder / "data-bin"
     remove(data)
@@ -48,7 +48,7 @@ def make_data(folder: Path) -> Path:
 
 
 def arguments(data: Path, save_dir: Path, arch: str, more: Sequence[str] = ()) -> list[str]:
-    """Of fairseq-train; ``more`` is what the recipe has not, or has otherwise."""
+    """The arguments of fairseq-train; ``more`` is appended and overrides the recipe."""
     return [str(data), f"--user-dir={USER_DIR}", f"--save-dir={save_dir}", f"--arch={arch}", *_RECIPE, *more]
 
 
@@ -57,12 +57,12 @@ def command(*given: str) -> list[str]:
 
 
 def environment() -> dict[str, str]:
-    """One thread a process: models this small gain nothing from a second."""
+    """This process's variables with one thread: models this small gain nothing from a second."""
     return {**os.environ, "OMP_NUM_THREADS": "1"}
 
 
 def logged(log: str) -> dict[tuple[str, str], dict[str, str]]:
-    """What a training has printed of its updates and validations, but for its clocks; (kind, update) are the keys."""
+    """The logged updates and validations by (kind, update), without times and speeds."""
     return {
         (kind, record[update]): {name: value for name, value in record.items() if name not in _CLOCKS}
         for kind, update in (("train_inner", "num_updates"), ("valid", "valid_num_updates"))
@@ -73,12 +73,12 @@ def logged(log: str) -> dict[tuple[str, str], dict[str, str]]:
 def _records(log: str, kind: str) -> Iterator[dict[str, Any]]:
     for line in log.splitlines():
         _, found, record = line.partition(f" | {kind} | {{")
-        if found and record.endswith("}"):  # the last line of a killed process may be half of one
+        if found and record.endswith("}"):  # the last line of a killed process may be incomplete
             yield json.loads("{" + record)
 
 
 def updates_in(checkpoint: Path) -> int:
-    """How many updates the checkpoint holds; 0 if it is not there."""
+    """The number of updates in the checkpoint; 0 if the file does not exist."""
     if not checkpoint.exists():
         return 0
     return load(checkpoint)["optimizer_history"][-1]["num_updates"]
@@ -89,10 +89,10 @@ def load(checkpoint: Path) -> dict[str, Any]:
 
 
 def outcome(checkpoint: Path) -> dict[str, Any]:
-    """All that a training goes on with: parameters, Apollo's state, the rate, the place in the data; by name."""
+    """All that a resumed training depends on, by name: parameters, optimizer state, rate, position in the data."""
     state = load(checkpoint)
     extra = state["extra_state"]
-    # The history has an entry for each time the training was resumed.
+    # The history has an entry for each start of the training.
     kept = {"model": state["model"], "optimizer": state["last_optimizer_state"], "now": state["optimizer_history"][-1]}
     found = _flat({**kept, **{name: extra[name] for name in ("train_iterator", "val_loss", "best")}}, "")
     return {name: value for name, value in found if not name.endswith(_UNSET)}
@@ -107,7 +107,7 @@ def _flat(value: Any, name: str) -> Iterator[tuple[str, Any]]:
 
 
 def differing(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> list[str]:
-    """The names under which two outcomes do not hold the same bits."""
+    """The names whose values differ in any bit."""
 
     def same(name: str) -> bool:
         if name not in ours or name not in theirs:

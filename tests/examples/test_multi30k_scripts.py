@@ -1,4 +1,4 @@
-"""The Multi30k systems: each parses and differs in model and optimizer alone; one goes through to its scores."""
+"""The Multi30k systems: each parses and differs only in model and optimizer; one is trained and scored."""
 
 import pytest
 
@@ -23,7 +23,7 @@ SYSTEMS = (
 
 @pytest.fixture
 def prepared(tiny_data, tmp_path):
-    """What scripts/prepare_multi30k.py leaves, in small: the folder of its bin and reference."""
+    """A small output of scripts/prepare_multi30k.py: the folder of its bin and reference."""
     for folder in ("bin", "reference"):
         (tmp_path / folder).mkdir()
     english_german(tiny_data, tmp_path / "bin")

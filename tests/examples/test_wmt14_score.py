@@ -1,4 +1,4 @@
-"""score.sh: averaging, translating and measuring in one go, or a refusal in one line."""
+"""score.sh averages, translates and scores, or refuses in one line."""
 
 import shlex
 import sys
@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from examples.wmt14_runs import REPOSITORY, ROWS, SHORT, SMALL, english_german, refusal, shell
+from examples.wmt14_runs import REPOSITORY, ROWS, SHORT, SMALL, TRAIN, english_german, refusal, shell
 
 SCORE = ROWS / "score.sh"
 ROW = "fastformer_base"
@@ -16,7 +16,7 @@ ROW = "fastformer_base"
 
 @pytest.fixture
 def prepared(tiny_data, tmp_path):
-    """What scripts/prepare_wmt14_ende.py leaves, in small, and an empty folder of checkpoints."""
+    """A small output of scripts/prepare_wmt14_ende.py, and an empty folder of checkpoints."""
     data, reference, checkpoints = (tmp_path / name for name in ("bin", "reference", "run"))
     for folder in (data, reference, checkpoints):
         folder.mkdir()
@@ -83,7 +83,7 @@ def test_an_unknown_row_is_refused(prepared):
 @pytest.mark.slow
 def test_scores_what_was_trained(prepared, tmp_path):
     place = {"DATA": prepared.data, "SAVE_DIR": prepared.run, "folder": tmp_path}
-    trained = shell(ROWS / f"{ROW}.sh", *SMALL, *SHORT, **place, GPUS=1)
+    trained = shell(TRAIN, ROW, *SMALL, *SHORT, **place, GPUS=1)
     assert trained.returncode == 0, trained.stderr
     assert {file.name for file in Path(prepared.run).glob("*.pt")} >= {"checkpoint1.pt", "checkpoint2.pt"}
     scored = shell(SCORE, ROW, "--cpu", "--gen-subset=valid", "--max-len-b=5", **place, LAST=2)

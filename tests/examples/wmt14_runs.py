@@ -1,4 +1,4 @@
-"""What the tests of the WMT14 rows share: where they are, a data-bin of the right names, small sizes, a shell."""
+"""Shared by the tests of the examples: paths, a data-bin, small sizes, a shell."""
 
 import os
 import shutil
@@ -9,17 +9,18 @@ from pathlib import Path
 
 REPOSITORY = Path(__file__).parents[2]
 ROWS = REPOSITORY / "examples" / "wmt14_en_de"
+TRAIN = ROWS / "train.sh"
 LAUNCH = REPOSITORY / "scripts" / "launch"
 
 SIZES = ("encoder-layers=1", "decoder-layers=1", "encoder-embed-dim=16", "encoder-ffn-embed-dim=16")
 SIZES += ("encoder-attention-heads=2", "decoder-attention-heads=2")
-# Two updates of 8 sentences; the flags of the command line come last and win.
+# Two updates of 8 sentences.
 SMALL = (*(f"--{size}" for size in SIZES), "--decoder-embed-dim=16", "--decoder-ffn-embed-dim=16")
 SHORT = ("--max-update=2", "--batch-size=8", "--num-workers=0", "--data-buffer-size=0", "--disable-validation", "--cpu")
 
 
 def english_german(tiny_data: str, folder: Path) -> Path:
-    """A copy of the tests' data-bin, its languages called en and de."""
+    """A copy of the tests' data-bin with the languages en and de."""
     names = {"a": "en", "b": "de", "a-b": "en-de"}
     for file in Path(tiny_data).iterdir():
         name = ".".join(names.get(part, part) for part in file.name.split("."))
@@ -30,7 +31,7 @@ def english_german(tiny_data: str, folder: Path) -> Path:
 def shell(
     script: Path, *flags: str, folder: Path = REPOSITORY, path: Sequence[Path] = (), **environment: object
 ) -> subprocess.CompletedProcess[str]:
-    """Run ``script`` in bash with nothing of the rows' variables set but ``environment``, and ``path`` before PATH."""
+    """Run ``script`` in bash with no other variables of the scripts than ``environment``, and ``path`` before PATH."""
     ours = (
         "DATA",
         "SAVE_DIR",
@@ -57,7 +58,7 @@ def shell(
 
 
 def refusal(result: subprocess.CompletedProcess[str]) -> str:
-    """The one line in which a script has refused, having printed nothing else."""
+    """The one line with which a script refuses, its only output."""
     assert (result.returncode, result.stdout) == (2, ""), result.stdout + result.stderr
     (line,) = result.stderr.splitlines()
     return line

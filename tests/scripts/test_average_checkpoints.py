@@ -14,8 +14,8 @@ from torch import Tensor
 import average_checkpoints
 from average_checkpoints import average, last
 from averaging import mean
-from shared.command import CommandError
 from fairseq_luna import compat  # noqa: F401 (torch.load of fairseq's checkpoints)
+from shared.command import CommandError
 
 _TRANSFORMER = (
     *("--arch=transformer", "--encoder-layers=1", "--decoder-layers=1", "--encoder-embed-dim=16"),

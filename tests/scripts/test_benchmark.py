@@ -2,7 +2,6 @@
 
 import importlib.util
 import json
-import sys
 from argparse import Namespace
 from pathlib import Path
 from typing import Any
@@ -38,19 +37,10 @@ FIELDS = {
 }
 
 
-def run(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
-    """The status with which the command line ends."""
-    monkeypatch.setattr(sys, "argv", ["benchmark.py", *arguments])
-    try:
-        return benchmark.main()
-    except SystemExit as ended:
-        return ended.code
-
-
-def measured(monkeypatch: pytest.MonkeyPatch, folder: Path, *arguments: str) -> dict[str, Any]:
+def measured(folder: Path, *arguments: str) -> dict[str, Any]:
     """The JSON that a run writes."""
     target = folder / "measured.json"
-    assert run(monkeypatch, *arguments, "--rounds=2", "--json", str(target)) == 0
+    assert benchmark.main([*arguments, "--rounds=2", "--json", str(target)]) == 0
     return json.loads(target.read_text())
 
 
@@ -76,7 +66,7 @@ def test_every_system_has_a_row_with_all_fields(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    content = measured(monkeypatch, tmp_path, *arguments, "--no-peak")
+    content = measured(tmp_path, *arguments, "--no-peak")
     rows = content["rows"]
     assert [(row.get("length"), row["system"]) for row in rows] == [(n, name) for n in lengths for name in systems]
     for row in rows:
@@ -97,7 +87,7 @@ def test_every_system_has_a_row_with_all_fields(
 @pytest.mark.parametrize("command", ["train --shapes=7x3", "generate --lengths 8 --beam=2 --sentences=2"])
 def test_a_variant_is_measured_where_it_is_named(command: str, tmp_path: Path, monkeypatch) -> None:
     named = ("--systems", "transformer", "luna-softmax-source")
-    rows = measured(monkeypatch, tmp_path, *command.split(), *named, "--no-peak", *TINY)["rows"]
+    rows = measured(tmp_path, *command.split(), *named, "--no-peak", *TINY)["rows"]
     assert [row["system"] for row in rows] == list(named[1:])
     model = models.build(Namespace(**PLAIN), named[-1], SIZES, longest=8).model
     assert isinstance(model.decoder.layers[0].encoder_attn, MultiheadAttention)
@@ -106,14 +96,14 @@ def test_a_variant_is_measured_where_it_is_named(command: str, tmp_path: Path, m
 @pytest.mark.parametrize("arguments", [("train", "--shapes=7x3"), ("generate", "--lengths", "8", "--source-length=5")])
 def test_half_precision_is_measured_too(arguments, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     flags = (*arguments, *TINY, "--no-peak", "--dtype=bfloat16", "--systems", "transformer", "luna")
-    assert len(measured(monkeypatch, tmp_path, *flags)["rows"]) == 2
+    assert len(measured(tmp_path, *flags)["rows"]) == 2
 
 
 @needs_matplotlib
 def test_peak_memory_is_measured_and_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     picture = tmp_path / "memory.png"
     flags = ("train", "--memory", "--lengths", "8", "1024", "--systems", "luna", *TINY, "--png", str(picture))
-    short, long = measured(monkeypatch, tmp_path, *flags)["rows"]
+    short, long = measured(tmp_path, *flags)["rows"]
     assert long["peak_mib"] > short["peak_mib"] >= 0
     assert picture.read_bytes().startswith(b"\x89PNG")
 
@@ -121,7 +111,7 @@ def test_peak_memory_is_measured_and_drawn(tmp_path: Path, monkeypatch: pytest.M
 @needs_matplotlib
 def test_time_is_drawn_against_length(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     picture = tmp_path / "time.png"
-    measured(monkeypatch, tmp_path, *OP, "--no-peak", "--png", str(picture))
+    measured(tmp_path, *OP, "--no-peak", "--png", str(picture))
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
@@ -160,7 +150,7 @@ def test_sources_of_another_length_and_checkpointed_activations() -> None:
 
 
 def test_state_bytes_of_the_optimizers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    rows = measured(monkeypatch, tmp_path, "optimizer", "--parameters=3000", "--tensors=5", "--no-peak")["rows"]
+    rows = measured(tmp_path, "optimizer", "--parameters=3000", "--tensors=5", "--no-peak")["rows"]
     state = {row["system"]: row["state_bytes_per_parameter"] for row in rows}
     assert state["apollo"] == state["apollo-one-by-one"] == 12
     assert state["adamw"] == pytest.approx(8, abs=0.1)  # and a step for each tensor
@@ -191,7 +181,7 @@ def test_no_speed_is_printed_of_another_function(name, wrong, tmp_path, monkeypa
     monkeypatch.setitem(ATTENTIONS, name, attention._replace(form=form))
     target = tmp_path / "kept.json"
     target.write_text("earlier numbers")
-    assert run(monkeypatch, *OP, "--no-peak", "--json", str(target)) == 2
+    assert benchmark.main([*OP, "--no-peak", "--json", str(target)]) == 2
     shown = capsys.readouterr()
     assert shown.out == ""
     (line,) = shown.err.splitlines()
@@ -231,7 +221,7 @@ REFUSED = {
 @pytest.mark.parametrize("words", REFUSED)
 def test_bad_flags_are_refused_in_one_line(words: str, tmp_path: Path, monkeypatch, capsys) -> None:
     monkeypatch.chdir(tmp_path)
-    assert run(monkeypatch, *REFUSED[words]) == 2
+    assert benchmark.main([*REFUSED[words]]) == 2
     shown = capsys.readouterr()
     assert shown.out == ""
     (line,) = shown.err.splitlines()
@@ -252,14 +242,14 @@ def test_bad_flags_are_refused_in_one_line(words: str, tmp_path: Path, monkeypat
     ids=FIELDS,
 )
 def test_all_is_measured_on_cuda_too(arguments, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    content = measured(monkeypatch, tmp_path, *arguments, "--device=cuda")
+    content = measured(tmp_path, *arguments, "--device=cuda")
     assert content["environment"]["device"] == torch.cuda.get_device_name()
     assert all(row.keys() >= FIELDS[arguments[0]] and row["peak_mib"] >= 0 for row in content["rows"])
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a device here")
 def test_a_device_that_is_not_there_is_refused_in_one_line(monkeypatch, capsys) -> None:
-    assert run(monkeypatch, "op", "--device", "cuda") == 2
+    assert benchmark.main(["op", "--device", "cuda"]) == 2
     assert capsys.readouterr().err.startswith("benchmark.py: --device cuda: torch ")
 
 
@@ -270,7 +260,7 @@ def test_what_was_measured_before_an_interruption_is_kept(tmp_path: Path, monkey
 
     monkeypatch.setitem(benchmark.COMMANDS, "op", op.COMMAND._replace(rows=interrupted))
     target = tmp_path / "kept.json"
-    assert run(monkeypatch, *OP, "--no-peak", "--json", str(target)) == 130
+    assert benchmark.main([*OP, "--no-peak", "--json", str(target)]) == 130
     content = json.loads(target.read_text())
     assert (len(content["rows"]), content["finished"]) == (3, False)
 
@@ -282,17 +272,16 @@ def test_lack_of_memory_is_one_line_and_loses_nothing(tmp_path: Path, monkeypatc
 
     monkeypatch.setitem(benchmark.COMMANDS, "op", op.COMMAND._replace(rows=too_large))
     target = tmp_path / "kept.json"
-    assert run(monkeypatch, *OP, "--no-peak", "--json", str(target)) == 1
+    assert benchmark.main([*OP, "--no-peak", "--json", str(target)]) == 1
     (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith("benchmark.py: memory does not suffice")
+    assert line.startswith("benchmark.py: out of memory")
     assert len(json.loads(target.read_text())["rows"]) == 1
 
 
 @pytest.mark.parametrize("command", benchmark.COMMANDS)
 def test_quick_takes_less_unless_told_otherwise(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def parsed(*flags: str) -> Namespace:
-        monkeypatch.setattr(sys, "argv", ["benchmark.py", command, *flags])
-        return benchmark.parse_arguments()
+        return benchmark.parse([command, *flags])
 
     usual, quick = vars(parsed()), vars(parsed("--quick"))
     assert {name for name in usual if usual[name] != quick[name]} == {"quick", *benchmark.COMMANDS[command].quick}

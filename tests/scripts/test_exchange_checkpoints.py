@@ -3,7 +3,7 @@
 import pytest
 
 import exchange_checkpoints
-from exchange_checkpoints import CommandError
+from shared.command import CommandError
 
 WRITTEN = {"H-0": (-0.5, "w1 w2"), "H-1": (-1.25, "w3")}
 
@@ -36,7 +36,7 @@ def test_what_was_written_is_read_and_trained_on(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(exchange_checkpoints, "ARCHITECTURES", ("luna_tiny",))
     exchange_checkpoints.write(tmp_path)
     exchange_checkpoints.read(tmp_path)
-    assert "luna_tiny read, the same translations, trained on" in capsys.readouterr().out
+    assert "luna_tiny read, the same translations, training resumed" in capsys.readouterr().out
 
     generated = tmp_path / "luna_tiny.generated"
     generated.write_text(generated.read_text(encoding="utf-8").replace("H-0\t-", "H-0\t-9"), encoding="utf-8")

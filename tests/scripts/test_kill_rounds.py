@@ -8,20 +8,20 @@ from pathlib import Path
 import pytest
 import torch
 
-from kills import moments
 import kill_rounds
-from shared import small_training
+from kill_rounds import Reference
+from kills import moments
 from kills.moments import Start
-from kill_rounds import CommandError, Reference
+from shared import small_training
+from shared.command import CommandError
 
 SCRIPT = Path(kill_rounds.__file__)
 RECORD = '2026-01-01 00:00:00 | INFO | train_inner | {{"num_updates": "{update}", "loss": "{loss}", "wps": "7"}}\n'
 
 
-def test_no_rounds_are_refused_in_one_line(capsys, monkeypatch):
-    monkeypatch.setattr(sys, "argv", ["kill_rounds.py", "--rounds", "0"])
-    assert kill_rounds.main() == 2
-    assert capsys.readouterr().err == "kill_rounds.py: --rounds 0: must be 1 or more\n"
+def test_no_rounds_are_refused_in_one_line(capsys):
+    assert kill_rounds.main(["--rounds", "0"]) == 2
+    assert capsys.readouterr().err == "kill_rounds.py: argument --rounds: '0' must be a whole number of 1 or more\n"
 
 
 def reference(**losses):
@@ -34,7 +34,7 @@ def test_a_start_that_goes_on_as_it_should_is_accepted():
     kill_rounds.check_start(Start(False, "", text), 3, reference(u3="3", u4="2.5"))
 
 
-@pytest.mark.parametrize(("update", "loss", "said"), [(4, "2.6", "train_inner 4"), (5, "2.5", "went on with update 5")])
+@pytest.mark.parametrize(("update", "loss", "said"), [(4, "2.6", "train_inner 4"), (5, "2.5", "resumed with update 5")])
 def test_another_loss_or_a_skipped_update_is_found(update, loss, said):
     start = Start(False, "", RECORD.format(update=update, loss=loss))
     with pytest.raises(CommandError, match=said):

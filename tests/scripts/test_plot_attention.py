@@ -12,9 +12,8 @@ from torch.testing import assert_close
 
 import plot_attention
 from plots import attention_picture, reading
-from plots.attention_map import AttentionMap, Pair
+from plots.attention_map import SIDES, AttentionMap, Pair
 from plots.attention_maps import attention_maps
-from plots.choices import SIDES
 from shared.command import CommandError
 from support import EOS, as_prefix, build_luna, sentences
 

@@ -12,8 +12,8 @@ from numpy.testing import assert_allclose
 
 import plot_curves
 from plots import curves_picture
-from shared.command import CommandError
 from plots.training_log import Series, read, smoothed
+from shared.command import CommandError
 
 CONFIG = "{'_name': None, 'common': {'log_format': 'json', 'seed': 1}}"
 
@@ -217,7 +217,7 @@ def test_force_replaces_and_a_failed_picture_leaves_the_old_one(
 
     with monkeypatch.context() as patch:
         patch.setattr("matplotlib.figure.Figure.savefig", full)
-        assert plot_curves.main(arguments) == 2
+        assert plot_curves.main(arguments) == 1
     assert output.read_text() == "old\n"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["curves.png", "log.json"]
     assert plot_curves.main(arguments) == 0

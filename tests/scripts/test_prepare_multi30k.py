@@ -1,6 +1,5 @@
 """Multi30K from files to a data-bin, in both modes, and what a run that was stopped or changed does."""
 
-import sys
 from pathlib import Path
 
 import pytest
@@ -8,7 +7,6 @@ from fairseq.data import Dictionary, data_utils
 
 import prepare_multi30k
 from corpora import pipeline
-from corpora.problem import report_in_one_line
 from corpus_files import pairs, write_pairs
 
 TRAIN, VALID, TEST = pairs(300, 1), pairs(20, 2), pairs(25, 3)
@@ -25,9 +23,8 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def prepare(monkeypatch: pytest.MonkeyPatch, *flags: object) -> int:
-    monkeypatch.setattr(sys, "argv", ["prepare_multi30k.py", "--workers", "1", *map(str, flags)])
-    return report_in_one_line("prepare_multi30k.py", prepare_multi30k.main)
+def prepare(*flags: object) -> int:
+    return prepare_multi30k.main(["--workers", "1", *map(str, flags)])
 
 
 def read_back(data: Path, split: str, language: str) -> list[str]:
@@ -51,11 +48,11 @@ def test_sentencepiece_stopped_started_again_and_changed(
 
     with monkeypatch.context() as patched:
         patched.setattr(pipeline, "run_fairseq", stop)
-        assert prepare(patched, *flags) == 130
+        assert prepare(*flags) == 130
     assert not (out / "bin").exists()
     capsys.readouterr()
 
-    assert prepare(monkeypatch, *flags) == 0
+    assert prepare(*flags) == 0
     shown = capsys.readouterr().out
     assert shown.count("reusing") == 5
     assert "data: making" in shown
@@ -72,24 +69,24 @@ def test_sentencepiece_stopped_started_again_and_changed(
     }
 
     before = (out / "bin" / "train.en-de.en.bin").stat().st_mtime_ns
-    assert prepare(monkeypatch, *flags) == 0
+    assert prepare(*flags) == 0
     assert "data: reusing" in capsys.readouterr().out
-    assert prepare(monkeypatch, *flags[:-1], "91") == 2
-    assert capsys.readouterr().err.endswith("was begun with size 90, not 91: use another --out\n")
-    assert prepare(monkeypatch, *flags[:-2], "--bpe", "subword-nmt") == 2
-    assert "was begun with --bpe sentencepiece, not subword-nmt" in capsys.readouterr().err
+    assert prepare(*flags[:-1], "91") == 2
+    assert capsys.readouterr().err.endswith("was made with size 90, not 91: use another --out\n")
+    assert prepare(*flags[:-2], "--bpe", "subword-nmt") == 2
+    assert "was made with --bpe sentencepiece, not subword-nmt" in capsys.readouterr().err
     write_pairs(tmp_path / "other", "train", TRAIN[:-1])
     write_pairs(tmp_path / "other", "val", VALID)
     write_pairs(tmp_path / "other", "test", TEST)
-    assert prepare(monkeypatch, *flags, "--from-dir", tmp_path / "other") == 2
-    assert "was begun with files " in capsys.readouterr().err
+    assert prepare(*flags, "--from-dir", tmp_path / "other") == 2
+    assert "was made with files " in capsys.readouterr().err
     assert (out / "bin" / "train.en-de.en.bin").stat().st_mtime_ns == before
 
 
 def test_merges_of_lower_cased_tokens(published: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     out = tmp_path / "out"
     flags = ["--from-dir", published, "--out", out, "--bpe", "subword-nmt", "--merges", "60"]
-    assert prepare(monkeypatch, *flags) == 0
+    assert prepare(*flags) == 0
     tokens = [line.lower().removesuffix(".") + " ." for line in side(TEST, "de")]
     assert (out / "reference" / "test.tok.de").read_text(encoding="utf-8").splitlines() == tokens
     assert (out / "reference" / "test.de").read_text(encoding="utf-8").splitlines() == side(TEST, "de")
@@ -105,7 +102,7 @@ def test_tokens_are_left_as_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyP
     write_pairs(tmp_path / "given", "train", [("It &apos;s .", "Es ist 's .")] * 9)
     flags = ["--from-dir", tmp_path / "given", "--hold-out", "2", "--out", out, "--bpe", "subword-nmt", "--tokenised"]
     monkeypatch.setattr(pipeline, "run_fairseq", lambda _command, arguments, _log: Path(arguments[-1]).mkdir())
-    assert prepare(monkeypatch, *flags) == 0
+    assert prepare(*flags) == 0
     cut = (out / "work" / "clean" / "train.en").read_text(encoding="utf-8")
     assert cut == "It &apos;s .\n" * 5
     assert not (out / "reference" / "test.tok.de").exists()
@@ -115,7 +112,7 @@ def test_a_folder_that_lacks_files_is_refused_with_their_names(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write_pairs(tmp_path / "some", "train", TRAIN)
-    assert prepare(monkeypatch, "--from-dir", tmp_path / "some", "--out", tmp_path / "out") == 2
+    assert prepare("--from-dir", tmp_path / "some", "--out", tmp_path / "out") == 2
     shown = capsys.readouterr().err
     assert shown.count("\n") == 1
     assert "val.en.gz" in shown

@@ -1,7 +1,6 @@
 """WMT14 from its archives, downloaded or given, to a data-bin; and bad input in one line with nothing lost."""
 
 import hashlib
-import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +10,6 @@ import pytest
 import prepare_wmt14_ende
 from corpora import command_line, wmt14
 from corpora.catalogue import Place, Remote, Source
-from corpora.problem import report_in_one_line
 from corpus_files import Server, pairs, serving, sgml, tar, text, write_pairs
 
 EUROPARL, CRAWL, NEWS = pairs(200, 1), pairs(60, 2), pairs(50, 3)
@@ -84,15 +82,14 @@ def published(archives: dict[str, bytes], monkeypatch: pytest.MonkeyPatch) -> It
         yield server
 
 
-def prepare(monkeypatch: pytest.MonkeyPatch, *flags: object) -> int:
-    monkeypatch.setattr(sys, "argv", ["prepare_wmt14_ende.py", "--workers", "1", *map(str, flags)])
-    return report_in_one_line("prepare_wmt14_ende.py", prepare_wmt14_ende.main)
+def prepare(*flags: object) -> int:
+    return prepare_wmt14_ende.main(["--workers", "1", *map(str, flags)])
 
 
-def refusal(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], folder: Path, *flags: object) -> str:
+def refusal(capsys: pytest.CaptureFixture[str], folder: Path, *flags: object) -> str:
     """The one line that a run on ``folder`` is refused with."""
     out = folder.parent / "out"
-    assert prepare(monkeypatch, "--from-dir", folder, "--out", out, *flags) == 2
+    assert prepare("--from-dir", folder, "--out", out, *flags) == 2
     shown = capsys.readouterr().err
     assert shown.count("\n") == 1
     assert not (out / "bin").exists()
@@ -105,11 +102,11 @@ def test_merges_from_a_server(
     out = tmp_path / "out"
     flags = ["--out", out, "--bpe", "subword-nmt", "--merges", "2000"]
     published.files["/second/de-en.tgz"], kept = b"another file", published.files["/second/de-en.tgz"]
-    assert prepare(monkeypatch, *flags) == 2
+    assert prepare(*flags) == 2
     assert "Europarl v7: cannot download" in capsys.readouterr().err
     published.files["/second/de-en.tgz"] = kept
 
-    assert prepare(monkeypatch, *flags) == 0
+    assert prepare(*flags) == 0
     shown = capsys.readouterr().out
     assert "training pairs: 310 kept, 2 dropped" in shown
     assert "longer than 250 pieces: 1" in shown
@@ -122,7 +119,7 @@ def test_merges_from_a_server(
     assert "test.en-de.de.bin" in {path.name for path in (out / "bin").iterdir()}
 
     asked = len(published.asked)
-    assert prepare(monkeypatch, *flags) == 0
+    assert prepare(*flags) == 0
     assert len(published.asked) == asked
 
 
@@ -132,7 +129,7 @@ def test_sentencepiece_with_held_out_pairs(
     write_pairs(tmp_path / "given", "train", EUROPARL, gzipped=True)
     out = tmp_path / "out"
     flags = ["--from-dir", tmp_path / "given", "--hold-out", "20", "--out", out, "--vocabulary-size", "90"]
-    assert prepare(monkeypatch, *flags) == 0
+    assert prepare(*flags) == 0
     assert (out / "reference" / "valid.de").read_text(encoding="utf-8").splitlines() == german(EUROPARL[-40:-20])
     assert (out / "reference" / "test.de").read_text(encoding="utf-8").splitlines() == german(EUROPARL[-20:])
     assert (out / "joint.model").exists()
@@ -143,12 +140,12 @@ def test_sentencepiece_with_held_out_pairs(
 def test_a_dry_run_names_everything_and_makes_nothing(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert prepare(monkeypatch, "--dry-run", "--out", tmp_path / "out") == 0
+    assert prepare("--dry-run", "--out", tmp_path / "out") == 0
     shown = capsys.readouterr().out
     assert shown.count("would download https://www.statmt.org/") == 5
     assert "training-parallel-commoncrawl.tgz (918,311,367 bytes, sha256:c7a74e2e" in shown
     (folder / "test-full.tgz").unlink()
-    assert prepare(monkeypatch, "--dry-run", "--out", tmp_path / "out", "--from-dir", folder) == 0
+    assert prepare("--dry-run", "--out", tmp_path / "out", "--from-dir", folder) == 0
     shown = capsys.readouterr().out
     assert f"valid: would read {folder / 'dev.tgz'}" in shown
     assert "test: lacks newstest2014 (test-full.tgz" in shown
@@ -159,7 +156,7 @@ def test_the_filtered_test_set_is_refused(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write_pairs(folder, "test", pairs(2737))
-    message = refusal(monkeypatch, capsys, folder)
+    message = refusal(capsys, folder)
     assert message.startswith("test: 2,737 sentences where 3,003 are expected; this is the filtered newstest2014")
 
 
@@ -167,7 +164,7 @@ def test_a_tar_that_leads_out_is_refused(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (folder / "dev.tgz").write_bytes(tar({"../../escaped": b"x"}))
-    message = refusal(monkeypatch, capsys, folder)
+    message = refusal(capsys, folder)
     assert message == f"{folder / 'dev.tgz'}: refused, its member ../../escaped leads out of the folder"
     assert not list(folder.parent.rglob("escaped"))
 
@@ -177,7 +174,7 @@ def test_half_an_archive_is_refused(
 ) -> None:
     whole = archives["test-full.tgz"]
     (folder / "test-full.tgz").write_bytes(whole[: len(whole) // 2])
-    assert "test-full.tgz: corrupt or incomplete" in refusal(monkeypatch, capsys, folder)
+    assert "test-full.tgz: corrupt or incomplete" in refusal(capsys, folder)
 
 
 def test_a_bad_archive_can_be_replaced(
@@ -187,11 +184,11 @@ def test_a_bad_archive_can_be_replaced(
     stem = "test-full/newstest2014-deen"
     shorter = {f"{stem}-src.en.sgm": sgml(english(TEST[1:])), f"{stem}-ref.de.sgm": sgml(german(TEST[1:]))}
     (folder / "test-full.tgz").write_bytes(tar(shorter))
-    assert "test: 3,002 sentences where 3,003 are expected" in refusal(monkeypatch, capsys, folder)
+    assert "test: 3,002 sentences where 3,003 are expected" in refusal(capsys, folder)
     (folder / "test-full.tgz").write_bytes(archives["test-full.tgz"])
     out = folder.parent / "out"
     monkeypatch.setattr(command_line, "prepare", lambda out, gather, *_: gather(out / "work" / "raw"))
-    assert prepare(monkeypatch, "--from-dir", folder, "--out", out) == 0
+    assert prepare("--from-dir", folder, "--out", out) == 0
     assert (out / "work" / "raw" / "test.en").read_text(encoding="utf-8").splitlines() == english(TEST)
     assert not (out / "work" / "extracted").exists()
 
@@ -213,7 +210,7 @@ def test_a_bad_training_text_is_refused(
 ) -> None:
     (folder / "train.en").write_bytes(b"one\ntwo\nthree\n")
     (folder / "train.de").write_bytes(german_side)
-    assert refusal(monkeypatch, capsys, folder).endswith(expected.format(folder=folder))
+    assert refusal(capsys, folder).endswith(expected.format(folder=folder))
 
 
 @pytest.mark.parametrize(
@@ -233,7 +230,7 @@ def test_flags_that_cannot_be_used(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert prepare(monkeypatch, *flags) == 2
+    assert prepare(*flags) == 2
     assert expected in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
 
@@ -241,4 +238,4 @@ def test_flags_that_cannot_be_used(
 def test_holding_out_what_is_there_is_refused(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert "has its own valid and test" in refusal(monkeypatch, capsys, folder, "--hold-out", "5")
+    assert "has its own valid and test" in refusal(capsys, folder, "--hold-out", "5")

@@ -13,8 +13,9 @@ from commands import FAMILIES, generate, train
 from sacremoses import MosesTokenizer
 
 import score
-from scoring import pieces, tokens
+from scoring import measures, pieces, tokens
 from scoring.generated import read_both
+from scoring.measures import Measure
 from shared.command import CommandError
 
 _WORDS = tuple(
@@ -58,6 +59,10 @@ def reference(tmp_path: Path) -> Path:
     return write_lines(tmp_path / "test.de", REFERENCES)
 
 
+def read_generated(*shards: Path, **options: str) -> list[str]:
+    return read_both(shards, **options).text
+
+
 @pytest.fixture
 def generated(tmp_path: Path) -> Path:
     return write_generated(tmp_path / "generated", HYPOTHESES)
@@ -87,7 +92,7 @@ def sacrebleu(tmp_path: Path, hypotheses: list[str], references: list[str], *fla
     return [(each["score"], each["signature"]) for each in (output if isinstance(output, list) else [output])]
 
 
-def found(*measures: score.Measure) -> list[tuple[float, str]]:
+def found(*measures: Measure) -> list[tuple[float, str]]:
     return [(round(measure.score, 12), measure.signature) for measure in measures]
 
 
@@ -95,7 +100,7 @@ def found(*measures: score.Measure) -> list[tuple[float, str]]:
 def test_scores_are_those_of_the_sacrebleu_command(lowercase: bool, tmp_path: Path) -> None:
     # One side in capitals here and there, so that lower-casing changes something.
     hypotheses = [line.upper() if index % 5 == 0 else line for index, line in enumerate(HYPOTHESES)]
-    result = score.score(hypotheses, REFERENCES, language="de", lowercase=lowercase)
+    result = measures.score(hypotheses, REFERENCES, language="de", lowercase=lowercase)
     flags = ["-lc"] if lowercase else []
     chrf_flags = ["--chrf-lowercase"] if lowercase else []
     expected = sacrebleu(tmp_path, hypotheses, REFERENCES, "-m", "bleu", "chrf", *flags, *chrf_flags)
@@ -126,7 +131,7 @@ def test_a_file_flows_through(
 ) -> None:
     output = tmp_path / "scores.json"
     shown = run(capsys, generated, "--reference", reference, "--json", output)
-    expected = score.score(HYPOTHESES, REFERENCES, language="de")
+    expected = measures.score(HYPOTHESES, REFERENCES, language="de")
     assert shown.startswith(f"{generated}: 40 sentences\n")
     for measure in expected.measures:
         assert f"{measure.score:6.2f}  {measure.name}  {measure.signature}\n" in shown
@@ -145,17 +150,17 @@ def test_shards_are_one_system_in_the_order_of_the_sentences(tmp_path: Path) -> 
     shards = [
         write_generated(tmp_path / str(shard), HYPOTHESES[shard::2], numbers=range(shard, 40, 2)) for shard in (0, 1)
     ]
-    assert score.read_generated(*shards) == HYPOTHESES
+    assert read_generated(*shards) == HYPOTHESES
     with pytest.raises(CommandError, match=r"sentence 0 and 19 more of 40 missing"):
-        score.read_generated(shards[1])
-    with pytest.raises(CommandError, match=r"1, line \d+: D-\d+ is there a second time"):
+        read_generated(shards[1])
+    with pytest.raises(CommandError, match=r"1, line \d+: D-\d+ is repeated"):
         by_d = write_lines(tmp_path / "d", [line for line in shards[1].read_text().split("\n") if line[:2] != "H-"])
-        score.read_generated(shards[0], by_d, tmp_path / "1")
+        read_generated(shards[0], by_d, tmp_path / "1")
 
 
 def test_only_a_newline_ends_a_line(tmp_path: Path) -> None:
     odd = ["a\u2028b", "c\x85d", "", "e\x0bf"]
-    assert score.read_generated(write_generated(tmp_path / "generated", odd)) == odd
+    assert read_generated(write_generated(tmp_path / "generated", odd)) == odd
 
 
 SUBWORDS = ["Hal@@ lo Wel@@ t", "ja", "nein@@"]
@@ -169,7 +174,7 @@ def test_pieces_are_joined(lines: list[str], kind: str | None, tmp_path: Path) -
     named = pieces.SUBWORD_NMT if lines is SUBWORDS else pieces.SENTENCEPIECE
     file = write_generated(tmp_path / "generated", lines)
     expected = lines if kind == pieces.NONE else WORDS
-    assert score.read_generated(file, remove_bpe=kind or named) == expected
+    assert read_generated(file, remove_bpe=kind or named) == expected
 
 
 def test_pieces_that_fairseq_has_joined_stay(tmp_path: Path) -> None:
@@ -202,7 +207,7 @@ def test_moses_tokens_are_detokenised_from_the_h_lines(reference: Path, tmp_path
 def test_tokens_as_they_stand(generated: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     reference = write_lines(tmp_path / "reference.txt", REFERENCES)
     shown = run(capsys, generated, "--reference", reference, "--tokenize", "none")
-    expected = score.score(HYPOTHESES, REFERENCES)
+    expected = measures.score(HYPOTHESES, REFERENCES)
     assert f"{expected.tokenised_bleu.score:6.2f}  tokenised BLEU (as it stands)" in shown
     line = refusal(capsys, generated, "--reference", reference)
     assert line == f"{reference} does not end in a language, such as .de: give --language, or --tokenize none"
@@ -262,9 +267,9 @@ def test_counts_must_agree(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     )
     assert tokenised == f"{generated} against {other}: 3,003 hypotheses but 3,000 references"
     with pytest.raises(CommandError, match="1 hypotheses but 2 references"):
-        score.score(["a"], ["a", "b"])
+        measures.score(["a"], ["a", "b"])
     with pytest.raises(CommandError, match="no sentences"):
-        score.score([], [])
+        measures.score([], [])
 
 
 def test_what_cannot_be_read_is_named(generated: Path, reference: Path, tmp_path: Path, capsys) -> None:
@@ -313,9 +318,9 @@ def test_what_fairseq_generate_writes(tiny_data: str, tmp_path: Path, capsys: py
     generate(tiny_data, str(checkpoint), "--beam=2", "--batch-size=3", f"--results-path={tmp_path}")
     capsys.readouterr()
     kept = tmp_path / "generate-valid.txt"
-    hypotheses = score.read_generated(kept)
+    hypotheses = read_generated(kept)
     assert len(hypotheses) == 7
-    assert score.read_generated(printed) == hypotheses
+    assert read_generated(printed) == hypotheses
     targets = dict(line.split("\t") for line in kept.read_text().splitlines() if line.startswith("T-"))
     references = [targets[f"T-{index}"] for index in range(7)]
     reference = write_lines(tmp_path / "valid.b", references)

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from corpora.archives import extract
-from shared.command import CommandError
 from corpus_files import tar
+from shared.command import CommandError
 
 WANTED = ["training/news.de-en.en", "training/news.de-en.de"]
 

@@ -9,8 +9,8 @@ import pytest
 
 from corpora.catalogue import Remote
 from corpora.download import download
-from corpora.problem import CommandError, report_in_one_line
 from corpus_files import Server, serving
+from shared.command import CommandError, command
 
 CONTENT = bytes(range(256)) * 40
 CHECKSUM = "sha256:" + hashlib.sha256(CONTENT).hexdigest()
@@ -103,8 +103,8 @@ def test_without_a_network_the_address_is_named(tmp_path: Path) -> None:
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
 def test_a_full_disk_is_said_in_one_line(server: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "corpus.tgz.part").symlink_to("/dev/full")
-    assert report_in_one_line("prepare.py", lambda: download(remote(server), tmp_path)) == 1
+    assert command(lambda _: download(remote(server), tmp_path))() == 1
     assert capsys.readouterr().err.strip() == (
-        "prepare.py: no space left on the disk; free some and give the same command again"
+        "test_download.py: no space left on the disk; free some and run the same command again"
     )
     assert not (tmp_path / "corpus.tgz").exists()

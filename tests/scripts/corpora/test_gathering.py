@@ -6,8 +6,8 @@ import pytest
 
 from corpora.catalogue import Split
 from corpora.gathering import gather
-from shared.command import CommandError
 from corpus_files import pairs, sgml, write_pairs
+from shared.command import CommandError
 
 TRAIN = Split("train", ("train",), ())
 VALID = Split("valid", ("valid",), ())

@@ -11,8 +11,8 @@ from corpora.merges import Merge, learn_merges
 from corpora.moses import Tokenise
 from corpora.parallel import transform
 from corpora.pieces import Cut, learn_pieces
-from shared.command import CommandError
 from corpus_files import pairs, text
+from shared.command import CommandError
 
 
 @pytest.fixture(scope="module")

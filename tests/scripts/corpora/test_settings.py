@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from shared.command import CommandError
 from corpora.settings import FILE, check, keep
+from shared.command import CommandError
 
 
 def test_the_same_settings_go_on(tmp_path: Path) -> None:

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from shared.command import CommandError
 from corpora.sgml import read_segments
 from corpus_files import sgml
+from shared.command import CommandError
 
 
 def segments(tmp_path: Path, content: str) -> list[tuple[str, str]]:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from shared.command import CommandError
-from corpora.text_files import count_lines, in_chunks, in_step, read_lines, read_pairs
+from shared.text_files import count_lines, in_chunks, in_step, read_lines, read_pairs
 
 
 def test_only_a_newline_ends_a_line(tmp_path: Path) -> None:

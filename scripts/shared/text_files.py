@@ -1,4 +1,4 @@
-"""Reading parallel text line by line, plain or gzipped: a corpus is never held in memory."""
+"""Reading parallel text line by line, plain or gzipped, without loading a corpus into memory."""
 
 import gzip
 import zlib
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 def read_lines(path: Path) -> Iterator[str]:
-    """Lines without their ends. Only a newline ends one: U+2028 and its like stand inside sentences.
+    """Lines without their ends. Only a newline ends a line: sentences contain U+2028 and similar characters.
 
     Raises:
         CommandError: a line that is not UTF-8, or a corrupt gzip file.
@@ -29,11 +29,11 @@ def read_lines(path: Path) -> Iterator[str]:
     except UnicodeDecodeError as error:
         raise CommandError(f"{path}, line {number}: not UTF-8 ({error.reason} at byte {error.start + 1})") from error
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise CommandError(f"{path}: corrupt or incomplete ({error}); get it again") from error
+        raise CommandError(f"{path}: corrupt or incomplete ({error}); download it again") from error
 
 
 def read_pairs(first: Path, second: Path) -> Iterator[tuple[str, str]]:
-    """Two files in step.
+    """The pairs of lines of two files.
 
     Raises:
         CommandError: one has more lines than the other.
@@ -42,7 +42,7 @@ def read_pairs(first: Path, second: Path) -> Iterator[tuple[str, str]]:
 
 
 def in_step(lines: Iterable[str], others: Iterable[str], first: Path, second: Path) -> Iterator[tuple[str, str]]:
-    """As :func:`read_pairs`, with the files' contents given; at the end of the shorter the longer one is counted."""
+    """As :func:`read_pairs`, for lines already read; the message of the error has both numbers of lines."""
     iterators = iter(lines), iter(others)
     for paired, (line, other) in enumerate(zip_longest(*iterators)):
         if line is None or other is None:
