@@ -185,7 +185,7 @@ def test_too_few_are_counted(three: list[Path], tmp_path: Path, capsys: pytest.C
     for count in (0, "x"):
         line = refusal(capsys, "--last", count, folder, "--by-updates", *output)
         assert line == f"--last {count} {folder}: N must be a whole number above 0"
-    assert refusal(capsys, "--last", 2, three[0], *output) == f"--last: {three[0]} is no folder"
+    assert refusal(capsys, "--last", 2, three[0], *output) == f"--last: there is no folder {three[0]}"
     assert refusal(capsys, *output) == "give either --last N FOLDER or a list of checkpoints"
     assert "is given twice" in refusal(capsys, three[0], three[1], three[0], *output)
 
@@ -198,7 +198,7 @@ _NAME = "decoder.layers.0.fc1.bias"
     [
         (
             lambda state: state["model"].pop(_NAME),
-            "{path}: other weights than in {first}: {name} is in {first} and not",
+            "{path}: has other weights than {first}: {name} is in {first} and not",
         ),
         (lambda state: state["model"].update(new=torch.zeros(1)), "new is in {path} and not in {first}"),
         (lambda state: state["model"].update({_NAME: torch.zeros(17)}), "{path}: {name} has shape (17,), and (16,) in"),
@@ -210,7 +210,7 @@ _NAME = "decoder.layers.0.fc1.bias"
         ),
         (
             lambda state: state["model"].update({"decoder.embed_tokens.weight": torch.zeros(24, 16)}),
-            "decoder.embed_tokens.weight and encoder.embed_tokens.weight differ, and are one tensor in {first}",
+            "decoder.embed_tokens.weight and encoder.embed_tokens.weight differ, but are one tensor in {first}",
         ),
     ],
     ids=["missing", "added", "shape", "dtype", "arch", "heads", "untied"],

@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import sys
 from argparse import Namespace
 from pathlib import Path
 from typing import Any
@@ -66,6 +67,7 @@ def test_every_system_has_a_row_with_all_fields(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
+    monkeypatch.setattr(sys, "argv", ["benchmark.py", *arguments])
     content = measured(tmp_path, *arguments, "--no-peak")
     rows = content["rows"]
     assert [(row.get("length"), row["system"]) for row in rows] == [(n, name) for n in lengths for name in systems]

@@ -52,11 +52,11 @@ def test_a_damaged_last_checkpoint_is_found(tmp_path):
 @pytest.mark.parametrize("before", [0, 27, small_training.MAX_UPDATE])
 def test_kills_are_spread_over_what_is_left_to_do(before):
     draw = random.Random(1)
-    moments = [moments.draw_moment(draw, before, 0.5) for _ in range(1000)]
+    drawn = [moments.draw_moment(draw, before, 0.5) for _ in range(1000)]
     left = set(range(before + 1, small_training.MAX_UPDATE + 1)) or {small_training.MAX_UPDATE}
-    assert {moment.update for moment in moments} == left
-    assert {moment.aim for moment in moments} == {"anywhere", "writing", "copying"}
-    assert all(0 <= moment.after <= 0.5 for moment in moments)
+    assert {moment.update for moment in drawn} == left
+    assert {moment.aim for moment in drawn} == {"anywhere", "writing", "copying"}
+    assert all(0 <= moment.after <= 0.5 for moment in drawn)
 
 
 @pytest.mark.parametrize(

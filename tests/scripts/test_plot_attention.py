@@ -49,7 +49,7 @@ def test_heads_that_are_not_there_and_too_many_panels_are_named(maps: list[Atten
     with pytest.raises(CommandError, match=r"--heads 2: cross pack has 2, counted from 0"):
         attention_picture.chosen_heads(maps, [0, 2])
     assert attention_picture.chosen_heads(maps, [1]) == [[1], [1], [1]]
-    with pytest.raises(CommandError, match="70 maps are too many for a picture: choose fewer --layers"):
+    with pytest.raises(CommandError, match="70 maps are too many for one picture: choose fewer --layers"):
         attention_picture.chosen_heads(maps * 7, [])
 
 

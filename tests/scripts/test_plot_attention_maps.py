@@ -221,8 +221,8 @@ def test_the_model_is_afterwards_what_it_was(family: str, pair: Pair) -> None:
         ("luna", {}, "encoder", 2, "--layers 2: the encoder has 2, counted from 0"),
         ("luna", {}, "cross", -1, "--layers -1: the decoder has 2, counted from 0"),
         ("block", {"no_cross_attention": True}, "cross", 0, "--attention cross: this model has none; leave it out"),
-        ("block", {}, "encoder", 0, "--attention encoder: BlockAttention is not drawn here, only"),
-        ("transformer", {}, "decoder", 0, "--attention decoder: MultiheadAttention is not drawn here, only"),
+        ("block", {}, "encoder", 0, "--attention encoder: BlockAttention cannot be drawn, only"),
+        ("transformer", {}, "decoder", 0, "--attention decoder: MultiheadAttention cannot be drawn, only"),
     ],
 )
 def test_what_cannot_be_drawn_is_named(

@@ -68,14 +68,14 @@ def test_a_wrong_checksum_throws_the_file_away(server: Server, tmp_path: Path, b
     wrong = "sha256:" + hashlib.sha256(b"else").hexdigest()
     if begun:
         (tmp_path / "corpus.tgz.part").write_bytes(begun)
-    with pytest.raises(CommandError, match="another sha256 than published"):
+    with pytest.raises(CommandError, match="its sha256 is not the published one"):
         download(remote(server, wrong), tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_part_that_began_differently_is_not_taken_for_the_file(server: Server, tmp_path: Path) -> None:
     (tmp_path / "corpus.tgz.part").write_bytes(b"x" * 700)
-    with pytest.raises(CommandError, match="another sha256"):
+    with pytest.raises(CommandError, match="its sha256 is not"):
         download(remote(server), tmp_path)
     assert download(remote(server), tmp_path).read_bytes() == CONTENT
 
@@ -88,14 +88,14 @@ def test_the_next_address_is_tried(server: Server, tmp_path: Path) -> None:
 
 def test_an_address_without_the_file_is_named(server: Server, tmp_path: Path) -> None:
     del server.files["/corpus.tgz"]
-    with pytest.raises(CommandError, match=rf"{server.address}/corpus\.tgz: HTTP 404 .* use --from-dir"):
+    with pytest.raises(CommandError, match=rf"{server.address}/corpus\.tgz: HTTP 404 .* with --from-dir"):
         download(remote(server), tmp_path)
 
 
 def test_without_a_network_the_address_is_named(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-    with pytest.raises(CommandError, match=rf"127\.0\.0\.1:{port}/a\.tgz: no connection .* use --from-dir") as problem:
+    with pytest.raises(CommandError, match=rf"127\.0\.0\.1:{port}/a\.tgz: no connection .* with --from-dir") as problem:
         download(Remote((f"http://127.0.0.1:{port}/a.tgz",), CHECKSUM), tmp_path)
     assert "\n" not in str(problem.value)
 

@@ -20,7 +20,7 @@ def test_the_same_settings_go_on(tmp_path: Path) -> None:
 def test_others_are_refused_by_name(tmp_path: Path, name: str, value: object) -> None:
     begun = {"--bpe": "sentencepiece", "size": 8, "new": 1}
     keep(tmp_path, begun)
-    with pytest.raises(CommandError, match=f"was begun with {name} .*: use another --out"):
+    with pytest.raises(CommandError, match=f"was made with {name} .*: use another --out"):
         check(tmp_path, {**begun, name: value})
     check(tmp_path, begun)
 
