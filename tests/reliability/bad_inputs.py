@@ -23,8 +23,8 @@ TRAIN = {
     "--decoder-attention-heads=0": "--decoder-attention-heads 0: must be",
     "--encoder-projected-attention-heads=5": "--encoder-projected-attention-heads 5: must be",
     "--decoder-projected-attention-heads=0": "--decoder-projected-attention-heads 0: must be",
-    "--decoder-embed-dim=8": "--decoder-embed-dim 8: the decoder goes on with",
-    "--decoder-input-dim=8": "--decoder-input-dim 8: translation models embed",
+    "--decoder-embed-dim=8": "--decoder-embed-dim 8: must equal --encoder-embed-dim",
+    "--decoder-input-dim=8": "--decoder-input-dim 8: must equal --decoder-embed-dim",
     "--decoder-output-dim=8": "--decoder-output-dim 8: words in and out share",
     "--luna-kernel-size=4": "--luna-kernel-size 4: must be an odd number",
     "--luna-kernel-size=-1": "--luna-kernel-size -1: must be an odd number",
@@ -43,7 +43,7 @@ TRAIN = {
     "--quant-noise-pq-block-size=0": "--quant-noise-pq-block-size 0: must be",
     "--quant-noise-pq=0.1 --quant-noise-pq-block-size=5": "--quant-noise-pq-block-size 5: must divide",
     # What this model has not, and choices that are none.
-    "--adaptive-input": "--adaptive-input: adaptive input belongs",
+    "--adaptive-input": "--adaptive-input: adaptive input is for",
     "--char-inputs": "--char-inputs: character inputs",
     "--luna-source-attention=full": "--luna-source-attention: invalid choice: 'full'",
     "--luna-source-attention=softmax --decoder-projected-attention-heads=1": "--decoder-projected-attention-heads 1:",
@@ -102,7 +102,7 @@ OTHER_FAMILIES = {
     "--arch=fastformer_tiny --fastformer-share=key": "--fastformer-share: invalid choice",
     "--arch=fastformer_tiny --fastformer-kernel-size=4": "--fastformer-kernel-size 4: must be an odd number",
     "--arch=fastformer_tiny --fastformer-kernel-size=-1": "--fastformer-kernel-size -1: must be an odd number",
-    "--arch=fastformer_tiny --cross-self-attention": "--cross-self-attention: this decoder's",
+    "--arch=fastformer_tiny --cross-self-attention": "--cross-self-attention: only luna supports it",
     "--arch=fastformer_tiny --decoder-attention-heads=3": "--decoder-attention-heads 3: must be",
     "--arch=fastformer_tiny --decoder-embed-dim=8": "--share-all-embeddings requires",
     "--arch=fastformer_tiny --dropout=-0.1": "--dropout -0.1: must be",
@@ -111,7 +111,7 @@ OTHER_FAMILIES = {
     "--arch=block_tiny --block-kernel-size=-1": "--block-kernel-size -1: must be an odd number",
     "--arch=block_tiny --decoder-block-size=0": "--decoder-block-size 0: must be",
     "--arch=block_tiny --unordered-blocks=max": "--unordered-blocks: invalid choice",
-    "--arch=block_tiny --cross-self-attention": "--cross-self-attention: this decoder's",
+    "--arch=block_tiny --cross-self-attention": "--cross-self-attention: only luna supports it",
     "--arch=block_tiny --encoder-layerdrop=nan": "--encoder-layerdrop nan: must be",
 }
 

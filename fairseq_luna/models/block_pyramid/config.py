@@ -65,7 +65,7 @@ def block_sizes(text: str) -> list[int]:
     """Parse sizes such as ``"4,8"``; UsageError unless each is an integer of 2 or more."""
     parts = [part.strip() for part in str(text).split(",")]
     if not all(part.isdecimal() and int(part) >= 2 for part in parts):
-        raise UsageError(f"--pyramid-block-sizes {text}: must be integers of 2 or more, such as 4,8")
+        raise UsageError(f"--pyramid-block-sizes {text}: must be numbers of 2 or more, such as 4,8")
     return [int(part) for part in parts]
 
 
