@@ -1,4 +1,4 @@
-"""How large a tensor an algorithm makes: a measure of memory that does not depend on the machine."""
+"""The largest tensor of a computation: a measure of memory that does not depend on the machine."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Inputs and tolerances of the tests of ops."""
+"""Inputs, gradients and tolerances for tests of ops and modules."""
 
 import torch
 from torch import Tensor
@@ -19,13 +19,34 @@ def randn(*shape: int, dtype: torch.dtype = torch.float64, seed: int = 0, grad: 
 
 
 def random_padding(batch: int, steps: int, *, share: float, seed: int = 0) -> Tensor:
-    """Padding anywhere, ``(B, T)``, a ``share`` of the steps."""
+    """A padding mask ``(B, T)`` with about this ``share`` of padding, at any position."""
     generator = torch.Generator().manual_seed(seed)
     return torch.rand(batch, steps, generator=generator) < share
 
 
 def gradients(output: Tensor, *inputs: Tensor) -> tuple[Tensor, ...]:
-    """Of a random projection of ``output``, so that no element's gradient can hide another's."""
+    """Gradients of a random projection of ``output``, so that errors in its elements cannot cancel."""
     generator = torch.Generator().manual_seed(3)
     weight = torch.randn(output.shape, generator=generator, dtype=torch.float64).to(output.dtype)
     return torch.autograd.grad((output * weight).sum(), inputs)
+
+
+def sequences(*shapes: tuple[int, ...], dtype: torch.dtype = torch.float64) -> list[Tensor]:
+    """Random inputs of a module, one for each of the ``shapes``, which require a gradient."""
+    generator = torch.Generator().manual_seed(1)
+    return [torch.randn(s, generator=generator, dtype=torch.float64).to(dtype).requires_grad_() for s in shapes]
+
+
+def scattered_padding(batch: int, steps: int) -> Tensor:
+    """A padding mask ``(B, T)`` with padding at any position, and on the left of the first row."""
+    mask = torch.rand(batch, steps, generator=torch.Generator().manual_seed(2)) < 0.3
+    mask[0, :4] = True
+    return mask
+
+
+def mixed_padding(steps: int) -> Tensor:
+    """A padding mask ``(3, T)`` with padding on the left, on the right, and scattered."""
+    mask = torch.zeros(3, steps, dtype=torch.bool)
+    mask[0, :13] = mask[1, -5:] = True
+    mask[2] = torch.rand(steps, generator=torch.Generator().manual_seed(2)) < 0.4
+    return mask

@@ -6,6 +6,7 @@ from fairseq_luna.modules.block_attention import BlockAttention
 from fairseq_luna.modules.heads import merge_heads
 from fairseq_luna.ops.block_attention import naive
 from fairseq_luna.ops.block_partition import cut_by_number
+from numeric import mixed_padding, sequences
 
 UNORDERED = pytest.mark.parametrize("unordered", ["none", "mean", "sum"], ids=["ordered", "mean", "sum"])
 SHARED = pytest.mark.parametrize("share_levels", [False, True], ids=["apart", "shared"])
@@ -19,20 +20,11 @@ def build(dtype=torch.float64, seed=0, **options):
 
 
 def inputs(steps=30, batch=3, dtype=torch.float64):
-    generator = torch.Generator().manual_seed(1)
-    return torch.randn(steps, batch, SIZE, generator=generator, dtype=torch.float64).to(dtype).requires_grad_()
-
-
-def mixed_padding(steps=30):
-    """Left, right, and scattered."""
-    mask = torch.zeros(3, steps, dtype=torch.bool)
-    mask[0, :13] = mask[1, -5:] = True
-    mask[2] = torch.rand(steps, generator=torch.Generator().manual_seed(2)) < 0.4
-    return mask
+    return sequences((steps, batch, SIZE), dtype=dtype)[0]
 
 
 def by_the_equations(module, x, mask):
-    """The naive form, from the module's own projections and convolution."""
+    """The naive form with the module's projections and convolution."""
     if module.convolution is not None:
         x = module.convolution.centred(x, padding_mask=mask)
     blocks = cut_by_number(mask, module.num_blocks)
@@ -52,7 +44,7 @@ def by_the_equations(module, x, mask):
 def test_equals_the_naive_form(share_levels, unordered, kernel_size, num_blocks, padded):
     module = build(share_levels=share_levels, unordered=unordered, kernel_size=kernel_size, num_blocks=num_blocks)
     x = inputs()
-    mask = mixed_padding() if padded else None
+    mask = mixed_padding(30) if padded else None
     out = module(x, padding_mask=mask)
     expected = by_the_equations(module, x, torch.zeros(3, 30, dtype=torch.bool) if mask is None else mask)
     torch.testing.assert_close(out, expected)
@@ -73,7 +65,7 @@ def test_every_parameter_gets_a_gradient(share_levels, unordered, kernel_size):
         assert parameter.grad is not None and parameter.grad.abs().max() > 0, name
 
 
-def test_parameters_are_those_that_are_used():
+def test_there_are_no_unused_parameters():
     def names(**options):
         return {name.split(".")[0] for name, _ in build(**options).named_parameters()}
 
@@ -87,9 +79,9 @@ def test_parameters_are_those_that_are_used():
 
 @UNORDERED
 @pytest.mark.parametrize("num_blocks", [0, 4])
-def test_a_sentence_comes_out_alike_alone_and_in_a_batch(unordered, num_blocks):
+def test_a_sentence_does_not_depend_on_its_batch(unordered, num_blocks):
     module = build(unordered=unordered, num_blocks=num_blocks)
-    x, mask = inputs().detach(), mixed_padding()
+    x, mask = inputs().detach(), mixed_padding(30)
     out = module(x, padding_mask=mask)
     assert torch.isfinite(out).all()
     for row in range(3):
@@ -98,9 +90,9 @@ def test_a_sentence_comes_out_alike_alone_and_in_a_batch(unordered, num_blocks):
 
 
 @UNORDERED
-def test_what_stands_at_padding_is_not_seen(unordered):
+def test_inputs_at_padding_have_no_gradient(unordered):
     module = build(unordered=unordered)
-    x, mask = inputs(), mixed_padding()
+    x, mask = inputs(), mixed_padding(30)
     (seen,) = torch.autograd.grad(module(x, padding_mask=mask)[~mask.t()].square().sum(), x)
     assert (seen.abs().amax(-1) > 0).equal(~mask.t())
 
@@ -113,7 +105,7 @@ def test_every_token_reaches_every_other():
         assert (seen.abs().amax(-1) > 0).all()
 
 
-def test_random_blocks_are_for_training_alone_and_follow_the_seed():
+def test_random_blocks_are_only_for_training_and_follow_the_seed():
     module, equal = build(random_blocks=True), build()
     x = inputs().detach()
     torch.manual_seed(3)
@@ -125,7 +117,7 @@ def test_random_blocks_are_for_training_alone_and_follow_the_seed():
     torch.testing.assert_close(module(x), module(x), rtol=0, atol=0)
 
 
-def test_a_checkpointed_pass_draws_its_blocks_again_alike():
+def test_activation_checkpointing_draws_the_same_blocks_again():
     module = build(random_blocks=True)
     x = inputs()
     gradients = []
@@ -136,14 +128,14 @@ def test_a_checkpointed_pass_draws_its_blocks_again_alike():
 
 
 def backward_of(out, x, module):
-    """Every gradient; a reentrant checkpoint knows only backward()."""
+    """All gradients; reentrant checkpoints support only backward()."""
     x.grad = None
     module.zero_grad()
     out.square().sum().backward()
     return [x.grad.clone(), *(parameter.grad.clone() for parameter in module.parameters())]
 
 
-def test_dropout_is_for_training_alone():
+def test_dropout_is_only_for_training():
     module, undropped = build(dropout=0.5), build()
     x = inputs().detach()
     assert (module(x) - undropped(x)).abs().max() > 1e-3
@@ -170,6 +162,6 @@ def test_half_precision_stays_near_fp32(unordered, dtype, bound):
     ],
     ids=["num-blocks", "unordered-blocks"],
 )
-def test_what_cannot_work_is_named(options, message):
+def test_invalid_options_are_refused(options, message):
     with pytest.raises(ValueError, match=message):
         build(**options)

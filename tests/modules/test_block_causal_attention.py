@@ -7,6 +7,7 @@ from fairseq_luna.modules.block_causal_attention import BlockCausalAttention
 from fairseq_luna.modules.heads import merge_heads
 from fairseq_luna.ops.block_attention import naive
 from fairseq_luna.ops.block_partition import cut_by_size
+from numeric import mixed_padding, sequences
 
 UNORDERED = pytest.mark.parametrize("unordered", ["none", "mean", "sum"], ids=["ordered", "mean", "sum"])
 SHARED = pytest.mark.parametrize("share_levels", [False, True], ids=["apart", "shared"])
@@ -20,20 +21,11 @@ def build(dtype=torch.float64, seed=0, block_size=5, **options):
 
 
 def inputs(steps=40, batch=3, dtype=torch.float64):
-    generator = torch.Generator().manual_seed(1)
-    return torch.randn(steps, batch, SIZE, generator=generator, dtype=torch.float64).to(dtype).requires_grad_()
-
-
-def mixed_padding(steps=40):
-    """Left, right, and scattered: the rows close their blocks at different steps."""
-    mask = torch.zeros(3, steps, dtype=torch.bool)
-    mask[0, :13] = mask[1, -5:] = True
-    mask[2] = torch.rand(steps, generator=torch.Generator().manual_seed(2)) < 0.4
-    return mask
+    return sequences((steps, batch, SIZE), dtype=dtype)[0]
 
 
 def by_the_equations(module, x, mask):
-    """The naive form, from the module's own projections and convolution."""
+    """The naive form with the module's projections and convolution."""
     if module.convolution is not None:
         x, _ = module.convolution.causal(x, padding_mask=mask)
     blocks = cut_by_size(mask, module.block_size)
@@ -56,7 +48,7 @@ def by_the_equations(module, x, mask):
 def test_equals_the_naive_form(share_levels, unordered, kernel_size, block_size, padded):
     module = build(share_levels=share_levels, unordered=unordered, kernel_size=kernel_size, block_size=block_size)
     x = inputs()
-    mask = mixed_padding() if padded else None
+    mask = mixed_padding(40) if padded else None
     out = module(x, padding_mask=mask)
     expected = by_the_equations(module, x, torch.zeros(3, 40, dtype=torch.bool) if mask is None else mask)
     torch.testing.assert_close(out, expected)
@@ -69,15 +61,15 @@ def test_equals_the_naive_form(share_levels, unordered, kernel_size, block_size,
 @SHARED
 @UNORDERED
 @CONVOLVED
-@pytest.mark.parametrize("few", [1, 4], ids=["one", "four"])
-def test_generation_equals_the_whole_pass_and_follows_the_beam(share_levels, unordered, kernel_size, few):
+@pytest.mark.parametrize("at_once", [1, 4], ids=["one", "four"])
+def test_generation_equals_the_full_pass_and_follows_the_beam(share_levels, unordered, kernel_size, at_once):
     module = build(share_levels=share_levels, unordered=unordered, kernel_size=kernel_size)
-    x, mask = inputs().detach(), mixed_padding()
+    x, mask = inputs().detach(), mixed_padding(40)
     expected = module(x, padding_mask=mask)
     state, order = {}, torch.arange(3)
-    for t in range(0, 40, few):
-        step = slice(t, t + few)
-        if t in (4, 20, 32):  # rows change places, one is doubled while its block is open, and the furthest is dropped
+    for t in range(0, 40, at_once):
+        step = slice(t, t + at_once)
+        if t in (4, 20, 32):  # rows are permuted, one is doubled while its block is open, and the longest is dropped
             chosen = {4: torch.tensor([2, 0, 1]), 20: torch.tensor([0, 0, 1, 2]), 32: torch.tensor([0, 2])}[t]
             module.reorder_incremental_state(state, chosen)
             order = order[chosen]
@@ -88,7 +80,7 @@ def test_generation_equals_the_whole_pass_and_follows_the_beam(share_levels, uno
 
 
 @UNORDERED
-def test_generation_without_padding_equals_the_whole_pass(unordered):
+def test_generation_without_padding_equals_the_full_pass(unordered):
     module = build(unordered=unordered)
     x = inputs().detach()
     state = {}
@@ -98,7 +90,7 @@ def test_generation_without_padding_equals_the_whole_pass(unordered):
 
 @UNORDERED
 @CONVOLVED
-def test_the_state_grows_by_a_summary_where_a_block_closes(unordered, kernel_size):
+def test_the_state_grows_by_one_summary_per_complete_block(unordered, kernel_size):
     module = build(unordered=unordered, kernel_size=kernel_size)
     x = inputs(batch=1).detach()
     state, sizes = {}, []
@@ -107,16 +99,16 @@ def test_the_state_grows_by_a_summary_where_a_block_closes(unordered, kernel_siz
         sizes.append(sum(tensor.numel() for tensor in module.load_state(state).values()))
     grown = [after - before for before, after in itertools.pairwise(sizes)]
     assert grown == [2 * SIZE if (t + 2) % 5 == 0 else 0 for t in range(39)]
-    # A count, the summary so far, what the open block reads, and, where blocks are ordered, its keys and values.
+    # A count, the summary and Z of the open block and, if blocks are ordered, its keys and values.
     # For the convolution the last K - 1 inputs.
     own = 1 + 2 * SIZE + (2 * 5 * SIZE if unordered == "none" else 0)
     assert sizes[0] == own + (4 * SIZE if kernel_size else 0)
 
 
 @UNORDERED
-def test_a_sentence_comes_out_alike_alone_and_in_a_batch(unordered):
+def test_a_sentence_does_not_depend_on_its_batch(unordered):
     module = build(unordered=unordered)
-    x, mask = inputs().detach(), mixed_padding()
+    x, mask = inputs().detach(), mixed_padding(40)
     out = module(x, padding_mask=mask)
     assert torch.isfinite(out).all()
     for row in range(3):
@@ -126,7 +118,7 @@ def test_a_sentence_comes_out_alike_alone_and_in_a_batch(unordered):
 
 @UNORDERED
 @CONVOLVED
-def test_no_step_sees_a_later_one(unordered, kernel_size):
+def test_no_step_depends_on_a_later_one(unordered, kernel_size):
     module = build(unordered=unordered, kernel_size=kernel_size)
     x = inputs()
     out = module(x)
@@ -137,7 +129,7 @@ def test_no_step_sees_a_later_one(unordered, kernel_size):
 
 
 @UNORDERED
-def test_a_longer_sequence_does_not_change_its_beginning(unordered):
+def test_appended_steps_do_not_change_earlier_outputs(unordered):
     module = build(unordered=unordered)
     x = inputs().detach()
     torch.testing.assert_close(module(x)[:17], module(x[:17]))
@@ -156,8 +148,8 @@ def test_every_parameter_gets_a_gradient(share_levels, unordered, kernel_size):
 
 @SHARED
 @UNORDERED
-def test_where_there_is_but_one_block_every_parameter_still_has_a_gradient(share_levels, unordered):
-    # Its second level reads nothing: the gradient is zero there, but data-parallel training must find one.
+def test_with_one_block_every_parameter_has_a_gradient(share_levels, unordered):
+    # The second level reads nothing: its gradients are zero, but data-parallel training needs them.
     module = build(share_levels=share_levels, unordered=unordered)
     module(inputs(steps=3)).square().sum().backward()
     assert all(parameter.grad is not None for parameter in module.parameters())
@@ -180,7 +172,7 @@ def test_half_precision_stays_near_fp32(unordered, dtype, bound):
     assert set(kept.values()) == {dtype}
 
 
-def test_dropout_is_for_training_alone():
+def test_dropout_is_only_for_training():
     module, undropped = build(dropout=0.5), build()
     x = inputs().detach()
     assert (module(x) - undropped(x)).abs().max() > 1e-3
@@ -195,6 +187,6 @@ def test_dropout_is_for_training_alone():
     ],
     ids=["block-size", "unordered-blocks"],
 )
-def test_what_cannot_work_is_named(options, message):
+def test_invalid_options_are_refused(options, message):
     with pytest.raises(ValueError, match=message):
         build(**options)

@@ -6,6 +6,7 @@ import torch
 
 from fairseq_luna.modules.block_pyramid import WithinBlockAttention
 from fairseq_luna.ops.block_pyramid import block_means, cut_to_shrink
+from numeric import mixed_padding, sequences
 
 SIZE, HEADS, STEPS = 16, 4, 30
 
@@ -16,31 +17,22 @@ def build(dtype=torch.float64, seed=0, **options):
 
 
 def inputs(steps=STEPS, batch=3, dtype=torch.float64):
-    generator = torch.Generator().manual_seed(1)
-    return torch.randn(steps, batch, SIZE, generator=generator, dtype=torch.float64).to(dtype).requires_grad_()
+    return sequences((steps, batch, SIZE), dtype=dtype)[0]
 
 
 def no_padding(steps=STEPS, batch=3):
     return torch.zeros(batch, steps, dtype=torch.bool)
 
 
-def mixed_padding():
-    """Left, right, and scattered."""
-    mask = no_padding()
-    mask[0, :13] = mask[1, -5:] = True
-    mask[2] = torch.rand(STEPS, generator=torch.Generator().manual_seed(2)) < 0.4
-    return mask
-
-
 def bounds(length, block_size):
-    """Where equal blocks begin and end: position p of n is in block floor(p m / n)."""
+    """Start and end of each equal block: position p of n is in block floor(p m / n)."""
     count = math.ceil(length / block_size)
     starts = [math.ceil(i * length / count) for i in range(count + 1)]
     return list(pairwise(starts))
 
 
 def by_loops(module, x, mask, block_size):
-    """Each sentence's attention ``(n, C)`` and its blocks' means ``(m, C)``, a block and a head at a time."""
+    """For each sentence the attention ``(n, C)`` and the block means ``(m, C)``, by loops over blocks and heads."""
     results = []
     for row in range(mask.shape[0]):
         own = x[~mask[row], row]
@@ -60,7 +52,7 @@ def by_loops(module, x, mask, block_size):
 @pytest.mark.parametrize("padded", [False, True], ids=["whole", "padded"])
 def test_equals_loops_over_sentences_and_blocks(block_size, padded):
     module, x = build(), inputs()
-    mask = mixed_padding() if padded else no_padding()
+    mask = mixed_padding(STEPS) if padded else no_padding()
     blocks = cut_to_shrink(mask, block_size)
     out = module(x, blocks=blocks)
     means, means_mask = block_means(out, blocks)
@@ -77,7 +69,7 @@ def test_equals_loops_over_sentences_and_blocks(block_size, padded):
 
 @pytest.mark.parametrize("block_size", [2, 3, 8])
 def test_lengths_shrink_by_the_block_size(block_size):
-    mask = mixed_padding()
+    mask = mixed_padding(STEPS)
     lengths, steps = (~mask).sum(1), STEPS
     x = inputs().detach()
     while steps > 1:
@@ -91,14 +83,14 @@ def test_lengths_shrink_by_the_block_size(block_size):
         assert (~mask).sum(1).equal(lengths)
 
 
-def test_one_vector_stays_itself():
+def test_one_step_is_unchanged():
     x = inputs(steps=1)
     means, mask = block_means(x, cut_to_shrink(no_padding(steps=1), 4))
     torch.testing.assert_close(means, x)
     assert not mask.any()
 
 
-def test_a_sentence_of_padding_alone_is_one_zero():
+def test_a_sentence_of_padding_has_one_block_of_zeros():
     blocks = cut_to_shrink(~no_padding(), 4)
     x = inputs()
     assert torch.isfinite(build()(x, blocks=blocks)).all()
@@ -109,12 +101,12 @@ def test_a_sentence_of_padding_alone_is_one_zero():
 
 def test_every_parameter_gets_a_gradient():
     module, x = build(), inputs()
-    (module(x, blocks=cut_to_shrink(mixed_padding(), 4)) * torch.randn(x.shape, dtype=x.dtype)).sum().backward()
+    (module(x, blocks=cut_to_shrink(mixed_padding(STEPS), 4)) * torch.randn(x.shape, dtype=x.dtype)).sum().backward()
     for name, parameter in module.named_parameters():
         assert parameter.grad is not None and parameter.grad.abs().max() > 0, name
 
 
-def test_dropout_is_for_training_alone():
+def test_dropout_is_only_for_training():
     module, undropped, blocks = build(dropout=0.5), build(), cut_to_shrink(no_padding(), 4)
     x = inputs().detach()
     assert (module(x, blocks=blocks) - undropped(x, blocks=blocks)).abs().max() > 1e-3

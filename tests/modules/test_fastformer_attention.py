@@ -5,12 +5,13 @@ from fairseq_luna.modules.fastformer_attention import FastformerAttention
 from fairseq_luna.modules.fastformer_projections import COMBINE_CHOICES, RESIDUAL_CHOICES, SHARE_CHOICES
 from fairseq_luna.modules.heads import merge_heads
 from fairseq_luna.ops.fastformer_attention import naive
+from numeric import scattered_padding, sequences
 from support import golden
 
 COMBINE = pytest.mark.parametrize("combine", COMBINE_CHOICES)
 RESIDUAL = pytest.mark.parametrize("residual", RESIDUAL_CHOICES)
 SHARE = pytest.mark.parametrize("share", SHARE_CHOICES)
-# The authors' names for our parameters; their scores have a bias too, which a softmax over time takes out again.
+# The authors' names of our parameters. Their scores also have a bias, which a softmax over time cancels.
 AUTHORS_NAMES = {
     "q_proj": "query",
     "k_proj": "key",
@@ -26,15 +27,7 @@ def build(size=16, heads=4, dtype=torch.float64, seed=0, **options):
 
 
 def inputs(steps=40, batch=2, size=16, dtype=torch.float64):
-    generator = torch.Generator().manual_seed(1)
-    x = torch.randn(steps, batch, size, generator=generator, dtype=torch.float64)
-    return x.to(dtype).requires_grad_()
-
-
-def scattered_padding(batch, steps):
-    mask = torch.rand(batch, steps, generator=torch.Generator().manual_seed(2)) < 0.3
-    mask[0, :4] = True
-    return mask
+    return sequences((steps, batch, size), dtype=dtype)[0]
 
 
 def load_authors_parameters(module, state_dict):
@@ -73,7 +66,7 @@ def test_equals_the_naive_form(combine, residual, share, padded):
 
 
 @COMBINE
-def test_padding_changes_nothing_wherever_it_stands(combine):
+def test_padding_has_no_effect_at_any_position(combine):
     module = build(combine=combine)
     x, mask = inputs(), scattered_padding(2, 40)
     out = module(x, padding_mask=mask)
@@ -84,13 +77,13 @@ def test_padding_changes_nothing_wherever_it_stands(combine):
 
 @COMBINE
 @RESIDUAL
-def test_a_sentence_of_nothing_but_padding_is_finite(combine, residual):
+def test_a_sentence_of_padding_is_finite(combine, residual):
     module = build(combine=combine, residual=residual)
     x = inputs()
     out = module(x, padding_mask=torch.tensor([[False], [True]]).expand(2, 40))
     (gradient,) = torch.autograd.grad(out.square().sum(), x)
     assert torch.isfinite(out).all() and torch.isfinite(gradient).all()
-    if combine == "product":  # both global vectors are zero: only bias and residual are left
+    if combine == "product":  # both global vectors are zero: only bias and residual remain
         residual_row = module.queries_keys_values(x)[0] if residual == "query" else torch.zeros(2, 4, 40, 4)
         torch.testing.assert_close(out[:, 1], module.out_proj.bias + merge_heads(residual_row.double())[:, 1])
 
@@ -122,8 +115,8 @@ def test_the_parameters_of_each_choice():
 
 def test_only_the_convolution_sees_the_order_of_the_steps():
     x, order = inputs(), torch.randperm(40, generator=torch.Generator().manual_seed(3))
-    orderless, module = build(), build(kernel_size=3)
-    torch.testing.assert_close(orderless(x[order]), orderless(x)[order])
+    without, module = build(), build(kernel_size=3)
+    torch.testing.assert_close(without(x[order]), without(x)[order])
     assert (module(x[order]) - module(x)[order]).abs().max() > 0.1
 
 
@@ -137,7 +130,7 @@ def test_the_convolution_comes_before_the_attention():
     torch.testing.assert_close(module(x, padding_mask=mask)[:33, 1:], alone)
 
 
-def test_dropout_drops_in_training_only():
+def test_dropout_is_only_for_training():
     module = build(dropout=0.5)
     x = inputs()
     assert not module(x).equal(module(x))
@@ -172,6 +165,6 @@ def test_half_precision_stays_near_fp32(combine, dtype, bound):
         ({"heads": 0}, r"--\*-attention-heads 0: must be 1 or more"),
     ],
 )
-def test_what_cannot_work_is_named(options, message):
+def test_invalid_options_are_refused(options, message):
     with pytest.raises(ValueError, match=message):
         build(**options)

@@ -8,6 +8,7 @@ from fairseq_luna.modules.fastformer_causal_attention import FastformerCausalAtt
 from fairseq_luna.modules.fastformer_projections import COMBINE_CHOICES, RESIDUAL_CHOICES, SHARE_CHOICES
 from fairseq_luna.modules.heads import merge_heads
 from fairseq_luna.ops.fastformer_attention import naive
+from numeric import scattered_padding, sequences
 
 CHOICES = [
     dict(zip(("combine", "residual", "share"), chosen, strict=True))
@@ -24,15 +25,7 @@ def build(size=16, heads=4, dtype=torch.float64, seed=0, **options):
 
 
 def inputs(steps=40, batch=2, size=16, dtype=torch.float64):
-    generator = torch.Generator().manual_seed(1)
-    x = torch.randn(steps, batch, size, generator=generator, dtype=torch.float64)
-    return x.to(dtype).requires_grad_()
-
-
-def scattered_padding(batch, steps):
-    mask = torch.rand(batch, steps, generator=torch.Generator().manual_seed(2)) < 0.3
-    mask[0, :4] = True
-    return mask
+    return sequences((steps, batch, size), dtype=dtype)[0]
 
 
 @ALL
@@ -54,13 +47,13 @@ def test_equals_the_naive_form(options, padded):
 
 
 @ALL
-def test_generation_equals_the_whole_pass_and_follows_the_beam(options):
+def test_generation_equals_the_full_pass_and_follows_the_beam(options):
     module = build(**options)
     x, mask = inputs().detach(), scattered_padding(2, 40)
     expected = module(x, padding_mask=mask)
     state, order = {}, torch.tensor([0, 1])
     for t in range(40):
-        if t in (1, 17):  # the beams change places, and later one of them is doubled
+        if t in (1, 17):  # beams are swapped, and later one is doubled
             chosen = torch.tensor([1, 0]) if t == 1 else torch.tensor([0, 0, 1])
             module.reorder_incremental_state(state, chosen)
             order = order[chosen]
@@ -83,13 +76,13 @@ def test_the_generation_state_does_not_grow(kernel_size):
     for t in range(40):
         module(x[t : t + 1], incremental_state=state)
         sizes.add(sum(tensor.numel() for tensor in module.load_state(state).values()))
-    # Per sentence and head, for queries and for keys: a largest score, a denominator and a mean of D.
+    # Per sentence and head, for queries and for keys: a largest score, a denominator and a mean of size D.
     # For the convolution the last K - 1 inputs of C channels.
     assert sizes == {2 * 4 * 2 * (1 + 1 + 4) + (2 * 4 * 16 if kernel_size else 0)}
 
 
 @ALL
-def test_no_step_sees_a_later_one(options):
+def test_no_step_depends_on_a_later_one(options):
     module = build(**options)
     x = inputs(steps=100)
     (seen,) = torch.autograd.grad(module(x)[60].square().sum(), x)
@@ -98,7 +91,7 @@ def test_no_step_sees_a_later_one(options):
 
 
 @COMBINE
-def test_padding_changes_nothing_wherever_it_stands(combine):
+def test_padding_has_no_effect_at_any_position(combine):
     module = build(combine=combine)
     x, mask = inputs(), scattered_padding(2, 40)
     out = module(x, padding_mask=mask)
@@ -109,7 +102,7 @@ def test_padding_changes_nothing_wherever_it_stands(combine):
 
 
 @pytest.mark.parametrize("kernel_size", [0, 1], ids=["plain", "convolution"])
-def test_loads_what_the_bidirectional_form_saves_and_equals_it_for_one_step(kernel_size):
+def test_loads_a_bidirectional_state_dict_and_equals_it_for_one_step(kernel_size):
     torch.manual_seed(7)
     other = FastformerAttention(embed_dim=16, num_heads=4, kernel_size=kernel_size).double()
     module = build(kernel_size=kernel_size)
@@ -148,7 +141,7 @@ def test_every_parameter_gets_a_gradient(options):
     assert all(p.grad is not None and p.grad.abs().max() > 1e-6 for p in module.parameters())
 
 
-def test_dropout_drops_in_training_only_and_shows_no_step_a_later_one():
+def test_dropout_is_only_for_training_and_stays_causal():
     module = build(dropout=0.5)
     x = inputs(steps=100)
     assert not module(x).equal(module(x))
@@ -158,6 +151,6 @@ def test_dropout_drops_in_training_only_and_shows_no_step_a_later_one():
     torch.testing.assert_close(module(x), build()(x))
 
 
-def test_what_cannot_work_is_named():
+def test_invalid_options_are_refused():
     with pytest.raises(ValueError, match="--fastformer-combine max: choose product, sum or concat"):
         build(combine="max")

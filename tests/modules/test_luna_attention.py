@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from fairseq_luna.modules import LunaAttention
 from fairseq_luna.modules.heads import merge_heads, split_heads
 from fairseq_luna.ops.softmax_attention.naive import softmax_attention
+from numeric import sequences
 
 TIED = pytest.mark.parametrize("tie_kv", [True, False], ids=["tied", "untied"])
 HEADS = pytest.mark.parametrize(("heads", "packed_heads"), [(4, 4), (2, 8)], ids=["H4-PH4", "H2-PH8"])
@@ -17,13 +18,11 @@ def build(size=16, heads=4, packed_heads=4, dtype=torch.float64, **options):
 
 
 def inputs(steps=5, context=9, slots=3, batch=2, size=16, dtype=torch.float64):
-    generator = torch.Generator().manual_seed(1)
-    shapes = [(steps, batch, size), (slots, batch, size), (context, batch, size)]
-    return tuple(torch.randn(s, generator=generator, dtype=torch.float64).to(dtype).requires_grad_() for s in shapes)
+    return sequences((steps, batch, size), (slots, batch, size), (context, batch, size), dtype=dtype)
 
 
 def naive(module, query, packed, context, context_padding_mask=None, packed_padding_mask=None):
-    """The equations, from the module's own projections."""
+    """The equations with the module's projections."""
 
     def attention(q, k, v, heads, mask):
         q, k, v = (split_heads(x, heads) for x in (q, k, v))
@@ -84,7 +83,7 @@ def test_equals_the_equations(tie_kv, heads, packed_heads, padded, need_weights)
     extra=st.integers(1, 10),
     tie_kv=st.booleans(),
 )
-def test_padding_of_the_context_and_of_the_slots_changes_nothing(steps, context, slots, extra, tie_kv):
+def test_padding_of_the_context_and_of_the_slots_has_no_effect(steps, context, slots, extra, tie_kv):
     module = build(tie_kv=tie_kv)
     query, packed, memory = (x.detach() for x in inputs(steps, context, slots))
     expected, expected_packed, _ = module(query, packed, memory)
@@ -167,7 +166,7 @@ def test_every_parameter_gets_a_gradient(kernel_size):
     assert all(p.grad is not None for p in module.parameters())
 
 
-def test_dropout_acts_in_training_alone():
+def test_dropout_is_only_for_training():
     module = build(dropout=0.5)
     args = inputs()
     assert (module(*args)[0] - module(*args)[0]).abs().max() > 1e-3

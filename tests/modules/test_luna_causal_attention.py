@@ -4,6 +4,7 @@ import torch
 from fairseq_luna.modules import LunaCausalAttention
 from fairseq_luna.modules.heads import merge_heads
 from fairseq_luna.ops.luna_causal_attention import naive
+from numeric import scattered_padding, sequences
 from support import golden
 
 TIED = pytest.mark.parametrize("tie_kv", [True, False], ids=["tied", "untied"])
@@ -17,15 +18,7 @@ def build(size=16, heads=4, dtype=torch.float64, seed=0, **options):
 
 
 def inputs(steps=40, slots=3, batch=2, size=16, dtype=torch.float64):
-    generator = torch.Generator().manual_seed(1)
-    shapes = [(steps, batch, size), (slots, batch, size)]
-    return tuple(torch.randn(s, generator=generator, dtype=torch.float64).to(dtype).requires_grad_() for s in shapes)
-
-
-def scattered_padding(batch, steps):
-    mask = torch.rand(batch, steps, generator=torch.Generator().manual_seed(2)) < 0.3
-    mask[0, :4] = True
-    return mask
+    return sequences((steps, batch, size), (slots, batch, size), dtype=dtype)
 
 
 @pytest.mark.parametrize("name", ["causal_tied", "causal_untied"])
@@ -89,7 +82,7 @@ def test_a_long_sequence_equals_the_naive_form_without_pack_keys(padded):
 @TIED
 @CONVOLVED
 @pytest.mark.parametrize("memory_steps", [0, 7], ids=["alone", "memory"])
-def test_generation_equals_the_whole_pass_and_follows_the_beam(tie_kv, kernel_size, memory_steps):
+def test_generation_equals_the_full_pass_and_follows_the_beam(tie_kv, kernel_size, memory_steps):
     module = build(tie_kv=tie_kv, kernel_size=kernel_size)
     query, packed = (x.detach() for x in inputs())
     mask = scattered_padding(2, 40)
@@ -101,7 +94,7 @@ def test_generation_equals_the_whole_pass_and_follows_the_beam(tie_kv, kernel_si
     expected, _ = module(query, packed, padding_mask=mask, **options)
     state, order = {}, torch.tensor([0, 1])
     for t in range(40):
-        if t in (1, 17):  # a beam drops the first sentence's copy, and later doubles the second
+        if t in (1, 17):  # beams are swapped, and later one is doubled
             chosen = torch.tensor([1, 0]) if t == 1 else torch.tensor([0, 0, 1])
             module.reorder_incremental_state(state, chosen)
             order = order[chosen]
@@ -146,7 +139,7 @@ def test_memory_is_seen_by_every_step_and_its_padding_by_none(tie_kv):
 
 @TIED
 @CONVOLVED
-def test_no_step_sees_a_later_one(tie_kv, kernel_size):
+def test_no_step_depends_on_a_later_one(tie_kv, kernel_size):
     module = build(tie_kv=tie_kv, kernel_size=kernel_size)
     query, packed = inputs(steps=100)
     out, _ = module(query, packed)

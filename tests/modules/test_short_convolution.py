@@ -3,6 +3,7 @@ import torch
 
 from fairseq_luna.modules.short_convolution import ShortConvolution
 from fairseq_luna.ops.short_convolution import naive
+from numeric import sequences
 
 
 def build(kernel_size=5, size=6):
@@ -11,8 +12,7 @@ def build(kernel_size=5, size=6):
 
 
 def inputs(steps=12, batch=2, size=6):
-    generator = torch.Generator().manual_seed(1)
-    return torch.randn(steps, batch, size, generator=generator, dtype=torch.float64).requires_grad_()
+    return sequences((steps, batch, size))[0]
 
 
 def causal(module, x):
@@ -20,7 +20,7 @@ def causal(module, x):
 
 
 def extended(x, before, after):
-    """``x`` between zeros."""
+    """``x`` with zeros on both sides."""
     return torch.cat([x.new_zeros(before, *x.shape[1:]), x, x.new_zeros(after, *x.shape[1:])])
 
 
@@ -42,14 +42,14 @@ def test_equals_the_naive_form(kernel_size):
     [(ShortConvolution.centred, [4, 5, 6, 7, 8]), (causal, [2, 3, 4, 5, 6])],
     ids=["centred", "causal"],
 )
-def test_reads_its_window_and_nothing_else(call, read):
+def test_reads_only_its_window(call, read):
     x = inputs()
     (seen,) = torch.autograd.grad(call(build(), x)[6].square().sum(), x)
     assert seen.abs().amax((1, 2)).nonzero().flatten().tolist() == read
 
 
 @pytest.mark.parametrize("left", [False, True], ids=["right", "left"])
-def test_padding_at_the_ends_changes_nothing(left):
+def test_padding_at_the_ends_has_no_effect(left):
     module, x = build(), inputs()
     real = slice(5, None) if left else slice(None, 7)
     mask = torch.ones(2, 12, dtype=torch.bool)
@@ -61,7 +61,7 @@ def test_padding_at_the_ends_changes_nothing(left):
 
 
 @pytest.mark.parametrize("parts", [[1] * 12, [7, 1, 4], [2, 10]], ids=str)
-def test_what_is_kept_continues_the_sentence(parts):
+def test_the_state_continues_the_sentence(parts):
     module, x, past = build(), inputs(), None
     outs = []
     for part in x.split(parts):
@@ -72,6 +72,6 @@ def test_what_is_kept_continues_the_sentence(parts):
 
 
 @pytest.mark.parametrize("kernel_size", [-1, 0, 4])
-def test_a_size_without_a_middle_is_refused(kernel_size):
+def test_even_and_negative_kernel_sizes_are_refused(kernel_size):
     with pytest.raises(ValueError, match=f"--some-size {kernel_size}: must be an odd number of words"):
         build(kernel_size)

@@ -1,4 +1,4 @@
-"""Under autocast, as with half precision inputs, sums over time stay in fp32."""
+"""Sums over time stay in fp32 under autocast."""
 
 from contextlib import nullcontext
 

@@ -19,7 +19,7 @@ BLOCK_SIZE = 4
 
 
 class Second:
-    """The second level's projections: matrices, and biases but for the keys, whose softmax does not see one."""
+    """Projections of the second level: matrices and biases, except for keys: a softmax cancels their bias."""
 
     def __init__(self, size, dtype=torch.float64, seed=9):
         weights = [randn(size, size, seed=seed + i, grad=False) * size**-0.5 for i in range(3)]
@@ -46,7 +46,7 @@ def exact(x):
 
 
 def inputs(shape, dtype=torch.float64, seed=0, level_one="attention"):
-    """q, k, v of random numbers, or v alone where blocks are unordered: small for sums, so that scores are not."""
+    """Random q, k, v, or only v for unordered blocks; smaller for sums, so that the scores are not large."""
     if level_one == "attention":
         return [randn(*shape, dtype=dtype, seed=seed + i) for i in range(3)]
     v = randn(*shape, seed=seed, grad=False) * (BLOCK_SIZE**-0.5 if level_one == "sum" else 1)
@@ -54,7 +54,7 @@ def inputs(shape, dtype=torch.float64, seed=0, level_one="attention"):
 
 
 def both_levels(form, level_one):
-    """The attention of ``form`` with this level one, called alike for all of them."""
+    """The attention of ``form`` with this first level, with the same arguments for every first level."""
     if level_one == "attention":
         return form.block_attention
     return functools.partial(form.unordered_block_attention, reduce=level_one)
@@ -79,7 +79,7 @@ def cut(mask, causal, random=False):
 
 
 def assert_naive_function(args, dtype, level_one, blocks, causal):
-    """Both levels' outputs and every gradient of the chunked form are those of the naive one in fp64."""
+    """Outputs and gradients of the chunked form equal those of the naive form in fp64."""
     second = Second(args[0].shape[-1], dtype)
     naive_args, naive_second = [exact(x) for x in args], second.double()
     ours = both_levels(chunked, level_one)(*args, second, blocks, causal=causal)
@@ -120,17 +120,17 @@ def test_any_shape_cut_and_padding(shape, level_one, causal, random, share, seed
 
 
 @LEVEL_ONE
-@pytest.mark.parametrize("few", [1, 3], ids=["one", "three"])
+@pytest.mark.parametrize("at_once", [1, 3], ids=["one", "three"])
 @pytest.mark.parametrize("dtype", DTYPE_IDS, ids=DTYPE_IDS.values())
-def test_recurrent_equals_naive_a_few_steps_at_a_time(dtype, few, level_one):
+def test_recurrent_equals_naive_a_few_steps_at_a_time(dtype, at_once, level_one):
     shape = (3, 2, 39, 8)
     args = inputs(shape, dtype, level_one=level_one)
     second = Second(8, dtype)
     mask = random_padding(3, 39, share=0.3)
     mask[0, :6], mask[1, :] = True, False
     state, outputs = start(level_one, args[-1]), []
-    for t in range(0, 39, few):
-        step = slice(t, t + few)
+    for t in range(0, 39, at_once):
+        step = slice(t, t + at_once)
         *out, state = steps_of(level_one)(*(x[:, :, step] for x in args), second, state, padding_mask=mask[:, step])
         outputs.append(torch.stack(out))
     expected = both_levels(naive, level_one)(*args, second, cut_by_size(mask, BLOCK_SIZE), causal=True)
@@ -142,14 +142,14 @@ def test_recurrent_equals_naive_a_few_steps_at_a_time(dtype, few, level_one):
 
 @LEVEL_ONE
 @FORM
-def test_no_step_sees_a_later_one(form, level_one):
+def test_no_step_depends_on_a_later_one(form, level_one):
     args = inputs((1, 2, 90, 4), level_one=level_one)
     blocks = cut_by_size(torch.zeros(1, 90, dtype=torch.bool), BLOCK_SIZE)
     y, z = both_levels(form, level_one)(*args, Second(4), blocks, causal=True)
     for t in (0, 3, 4, 50, 89):
         (seen,) = torch.autograd.grad((y[:, :, t].square() + z[:, :, t].square()).sum(), args[-1], retain_graph=True)
         assert not seen[:, :, t + 1 :].any()
-        # Its own block up to itself, and, through summaries, all closed blocks.
+        # Its own block up to itself, and all complete blocks through their summaries.
         assert (seen[:, :, : t + 1].abs().amax((0, 1, 3)) > 0).all()
 
 
@@ -165,7 +165,7 @@ def test_the_first_causal_block_reads_nothing_from_the_second_level(form, level_
 @LEVEL_ONE
 @CAUSAL
 @FORM
-def test_padding_changes_nothing_wherever_it_stands(form, causal, level_one):
+def test_padding_has_no_effect_at_any_position(form, causal, level_one):
     args = inputs((2, 2, 60, 4), level_one=level_one)
     mask = random_padding(2, 60, share=0.4)
     mask[0, :5] = mask[1, -9:] = True
@@ -183,7 +183,7 @@ def test_padding_changes_nothing_wherever_it_stands(form, causal, level_one):
 
 @CAUSAL
 @pytest.mark.parametrize("reduce", ["mean", "sum"])
-def test_unordered_blocks_do_not_know_the_order_of_their_steps(reduce, causal):
+def test_unordered_blocks_ignore_the_order_of_their_steps(reduce, causal):
     (v,) = inputs((2, 2, 64, 4), level_one=reduce)
     blocks = cut(torch.zeros(2, 64, dtype=torch.bool), causal)
     order = torch.argsort(blocks.block[0] + torch.rand(64, generator=torch.Generator().manual_seed(0)))
@@ -193,14 +193,14 @@ def test_unordered_blocks_do_not_know_the_order_of_their_steps(reduce, causal):
     )
     (y, z), (y_after, z_after) = attention(v), attention(v[:, :, order])
     torch.testing.assert_close(z_after, z)
-    # A causal step knows which steps of its block are before it; the last one of a block knows them all.
-    told = slice(BLOCK_SIZE - 1, None, BLOCK_SIZE) if causal else slice(None)
-    torch.testing.assert_close(y_after[:, :, told], y[:, :, told])
+    # In the causal form only the last step of a block depends on all steps of the block.
+    complete = slice(BLOCK_SIZE - 1, None, BLOCK_SIZE) if causal else slice(None)
+    torch.testing.assert_close(y_after[:, :, complete], y[:, :, complete])
 
 
 @LEVEL_ONE
 @CAUSAL
-def test_memory_holds_no_pairs_of_steps(causal, level_one):
+def test_memory_has_no_pairs_of_steps(causal, level_one):
     steps, size = 4096, 16
     args = inputs((1, 1, steps, size), torch.float32, level_one=level_one)
     blocks = cut_by_size(no_padding(args[0].shape), 16) if causal else cut_by_number(no_padding(args[0].shape), 0)
@@ -228,7 +228,7 @@ def test_dropout_drops_weights_of_both_levels_and_keeps_the_mean(form, causal):
 
 @CAUSAL
 @FORM
-def test_dropout_drops_weights_of_the_second_level_alone_where_blocks_are_unordered(form, causal):
+def test_dropout_of_unordered_blocks_drops_only_weights_of_the_second_level(form, causal):
     v = inputs((200, 2, 30, 4))[0][:1].expand(200, -1, -1, -1)
     blocks = cut(torch.zeros(200, 30, dtype=torch.bool), causal)
     torch.manual_seed(0)
@@ -294,7 +294,7 @@ def test_precision_at_50000_steps(dtype, causal, level_one):
 @LEVEL_ONE
 @CAUSAL
 @FORM
-def test_a_row_of_padding_alone_gives_zeros_and_finite_gradients(form, causal, level_one):
+def test_a_row_of_padding_is_zero_with_finite_gradients(form, causal, level_one):
     args = inputs((2, 2, 9, 4), level_one=level_one)
     mask = torch.zeros(2, 9, dtype=torch.bool)
     mask[1] = True

@@ -22,12 +22,12 @@ def whole(batch, steps):
 
 
 def used_sizes(blocks):
-    """For each sentence, the sizes of the blocks that it has."""
+    """The block sizes of each sentence."""
     return [[size for size in row if size] for row in blocks.sizes.tolist()]
 
 
 def blocks_by_reading(blocks, mask):
-    """For each sentence, the steps of each block, in order, from the index of each step."""
+    """The steps of each block of each sentence, in order, from the block index of each step."""
     rows = []
     for index, padded in zip(blocks.block.tolist(), mask.tolist(), strict=True):
         cut = {}
@@ -40,7 +40,7 @@ def blocks_by_reading(blocks, mask):
 
 @settings(max_examples=80, deadline=None)
 @given(mask=MASKS, num_blocks=NUM_BLOCKS)
-def test_equal_blocks_follow_the_formula_whatever_the_padding(mask, num_blocks):
+def test_equal_blocks_follow_the_formula_with_any_padding(mask, num_blocks):
     blocks = cut_by_number(mask, num_blocks)
     for row, padded in enumerate(mask):
         real = (~padded).nonzero().flatten().tolist()
@@ -67,7 +67,7 @@ def test_random_sizes_are_between_their_bounds_and_sum_to_the_length(mask, num_b
 
 @settings(max_examples=80, deadline=None)
 @given(mask=MASKS, size=st.integers(1, 70))
-def test_blocks_of_a_size_follow_the_formula_whatever_the_padding(mask, size):
+def test_blocks_of_a_size_follow_the_formula_with_any_padding(mask, size):
     blocks = cut_by_size(mask, size)
     for row, padded in enumerate(mask):
         real = (~padded).nonzero().flatten()
@@ -99,7 +99,7 @@ def test_steps_go_to_their_blocks_in_order_and_back(mask, num_blocks, how):
 
 @pytest.mark.parametrize("random", [False, True], ids=["equal", "random"])
 @pytest.mark.parametrize("num_blocks", [0, 1, 10])
-def test_the_cut_of_a_sentence_is_that_of_the_sentence_alone(num_blocks, random):
+def test_the_cut_of_a_sentence_does_not_depend_on_the_batch(num_blocks, random):
     lengths = [40, 1, 17]
     mask = torch.stack([torch.arange(40) < 40 - length for length in lengths])
     blocks = cut_by_number(mask, num_blocks)
@@ -115,7 +115,7 @@ def test_the_optimum_at_512():
 
 
 @pytest.mark.parametrize("length", [1, 2, 3, 10, 64, 512, 1000, 5000])
-def test_the_default_number_of_blocks_costs_no_more_than_any_other(length):
+def test_the_default_number_of_blocks_is_about_the_cheapest(length):
     best = min(length**2 / m + m**2 for m in range(1, length + 1))
     count = int(block_counts(torch.tensor(length), 0))
     assert length**2 / count + count**2 <= best * (1.03 if length > 3 else 1.25)
@@ -125,7 +125,7 @@ def test_a_short_sentence_has_no_more_blocks_than_steps():
     assert block_counts(torch.tensor([0, 1, 3, 8, 100]), 8).tolist() == [1, 1, 3, 8, 8]
 
 
-def test_random_blocks_are_drawn_anew_and_follow_the_seed():
+def test_random_blocks_differ_between_calls_and_follow_the_seed():
     mask = whole(3, 200)
     torch.manual_seed(5)
     first, second = (cut_by_number(mask, 0, random=True).sizes for _ in range(2))
@@ -138,7 +138,7 @@ def test_random_blocks_are_drawn_anew_and_follow_the_seed():
 @pytest.mark.parametrize(
     ("length", "num_blocks"), [(200, 20), (60, 6), (30, 20)], ids=["n200-m20", "n60-m6", "n30-m20"]
 )
-def test_random_sizes_are_spread_over_their_range_alike_for_all_blocks(length, num_blocks):
+def test_random_sizes_of_every_block_use_the_whole_range(length, num_blocks):
     torch.manual_seed(0)
     sizes = cut_by_number(whole(4000, length), num_blocks, random=True).sizes.double()
     mean, largest = length / num_blocks, 2 * length // num_blocks
@@ -149,7 +149,7 @@ def test_random_sizes_are_spread_over_their_range_alike_for_all_blocks(length, n
     assert sizes.std(0).max() < 1.2 * sizes.std(0).min()
 
 
-def test_a_sentence_is_cut_by_its_own_draws_alone():
+def test_random_blocks_of_a_sentence_do_not_depend_on_the_batch():
     draws = []
     for batch in (1, 5):
         torch.manual_seed(0)
@@ -157,7 +157,7 @@ def test_a_sentence_is_cut_by_its_own_draws_alone():
     assert draws[0].equal(draws[1])
 
 
-def test_random_sizes_of_a_short_sentence_are_spread_alike_beside_a_long_one():
+def test_random_sizes_have_the_same_spread_in_a_longer_batch():
     torch.manual_seed(0)
     padded = (torch.arange(300) >= 12).expand(20_000, 300)
     alone, beside = (cut_by_number(mask, 0, random=True).sizes for mask in (whole(20_000, 12), padded))
@@ -169,7 +169,7 @@ def test_random_sizes_of_a_short_sentence_are_spread_alike_beside_a_long_one():
 
 @pytest.mark.parametrize("random", [False, True], ids=["equal", "random"])
 @pytest.mark.parametrize("num_blocks", [0, 5])
-def test_the_layout_has_room_for_every_shorter_sentence_and_little_more(num_blocks, random):
+def test_the_layout_fits_every_shorter_sentence_closely(num_blocks, random):
     steps = 150
     most, capacity = layout(steps, num_blocks, random)
     mask = torch.arange(steps) >= torch.arange(1, steps + 1)[:, None]
@@ -187,7 +187,7 @@ def test_a_long_sequence_is_cut_exactly():
         assert int(blocks.sizes.max()) <= 2 * steps / blocks.sizes.shape[1]
 
 
-def test_cutting_takes_no_more_memory_than_steps_and_places():
+def test_cutting_takes_memory_linear_in_the_length():
     mask = whole(1, 4096)
     layout(4096, 0, False)
     with LargestTensor() as largest:

@@ -7,7 +7,7 @@ from numeric import DTYPE_IDS
 
 @pytest.mark.parametrize("p", [0.0, 0.1, 0.5, 1.0])
 @pytest.mark.parametrize("dtype", DTYPE_IDS, ids=DTYPE_IDS.values())
-def test_an_element_is_dropped_or_scaled_up(p, dtype):
+def test_an_element_is_dropped_or_scaled(p, dtype):
     torch.manual_seed(0)
     residual = torch.full((200, 300), 2.0, dtype=dtype)
     x = torch.ones(200, 300, dtype=dtype, requires_grad=True)
@@ -16,14 +16,14 @@ def test_an_element_is_dropped_or_scaled_up(p, dtype):
     scaled = torch.tensor(0.0 if p == 1 else 1 / (1 - p), dtype=dtype)
     kept = out != 2
     assert out[kept].eq(2 + scaled).all()
-    # Six standard deviations of a share of 60,000 draws.
+    # Within six standard deviations for 60,000 elements.
     assert abs(kept.double().mean().item() - (1 - p)) <= 6 * (p * (1 - p) / 60_000) ** 0.5
     out.sum().backward()
     assert x.grad.equal(kept * scaled)
 
 
-def test_half_precision_drops_as_seldom_as_it_is_told():
-    """Among the 256 numbers that bf16 has between 1/2 and 1 there is none that only one draw in a thousand is under."""
+def test_half_precision_drops_with_the_given_probability():
+    """Uniform numbers in bf16 are too coarse for a probability of 1/1000."""
     torch.manual_seed(0)
     x, p = torch.ones(1000, 1000, dtype=torch.bfloat16), 0.001
     dropped = add_dropped(torch.zeros_like(x), x, p).eq(0).double().mean().item()

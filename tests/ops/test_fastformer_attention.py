@@ -19,7 +19,7 @@ CAUSAL = pytest.mark.parametrize("attention", PAIRS["causal"], ids=["chunked", "
 
 
 def inputs(shape, dtype=torch.float64, seed=0):
-    """q, k, v and the weights of the two scores, of random numbers."""
+    """Random q, k, v and weights of both scores."""
     _, heads, _, size = shape
     score_shape = (heads, heads, size)
     return (
@@ -29,7 +29,7 @@ def inputs(shape, dtype=torch.float64, seed=0):
 
 
 def maps(query_weight, key_weight, combine=torch.mul):
-    """Scores from all channels of a step, and both meetings by ``combine``."""
+    """Scores from all channels of a step; ``combine`` for keys and for values."""
     return FastformerMaps(
         query_score=lambda x: torch.einsum("bhtd,ghd->bgt", x, query_weight),
         key_score=lambda x: torch.einsum("bhtd,ghd->bgt", x, key_weight),
@@ -98,7 +98,7 @@ def test_recurrent_equals_naive_one_step_at_a_time(dtype):
 
 
 @CAUSAL
-def test_no_step_sees_a_later_one(attention):
+def test_no_step_depends_on_a_later_one(attention):
     q, k, v, *weights = inputs((1, 2, 150, 4))
     u, global_query = attention(q, k, v, maps(*weights))
     for gradient in torch.autograd.grad(u[:, :, 70].square().sum(), (q, k, v), retain_graph=True):
@@ -111,7 +111,7 @@ def test_no_step_sees_a_later_one(attention):
 @pytest.mark.parametrize(
     "attention", [form for pair in PAIRS.values() for form in pair], ids=["fused", "naive", "chunked", "naive-causal"]
 )
-def test_a_padded_step_is_as_if_it_were_not_there(attention):
+def test_padded_steps_have_no_effect(attention):
     q, k, v, *weights = inputs((1, 2, 90, 4))
     mask = random_padding(1, 90, share=0.4)
     mask[0, :5] = True
@@ -123,7 +123,7 @@ def test_a_padded_step_is_as_if_it_were_not_there(attention):
 
 @PAIR
 @pytest.mark.parametrize("dtype", DTYPE_IDS, ids=DTYPE_IDS.values())
-def test_a_row_of_nothing_but_padding_is_zero_and_so_are_its_gradients(dtype, fast, specified):
+def test_output_and_gradients_are_zero_if_all_is_padding(dtype, fast, specified):
     q, k, v, *weights = inputs((2, 2, 40, 4), dtype)
     mask = torch.tensor([[False], [True]]).expand(2, 40)
     for attention in (fast, specified):
@@ -135,7 +135,7 @@ def test_a_row_of_nothing_but_padding_is_zero_and_so_are_its_gradients(dtype, fa
             assert gradient[1].abs().max() == 0
 
 
-def test_the_softmax_is_over_time_for_each_head_by_itself():
+def test_the_softmax_is_over_time_and_per_head():
     q, k, v, *weights = inputs((2, 3, 20, 4))
     scores = torch.einsum("bhtd,ghd->bgt", q, weights[0]) / 2
     for attention in (fused.fastformer_attention, naive.fastformer_attention):
@@ -158,7 +158,7 @@ def test_causal_and_bidirectional_differ_as_documented():
 
 
 @PAIR
-def test_dropout_drops_the_weights_alike_in_both_forms(fast, specified):
+def test_dropout_drops_the_same_weights_in_both_forms(fast, specified):
     q, k, v, *weights = inputs((2, 2, 60, 4))
     results = []
     for form in (fast, specified):
@@ -204,7 +204,7 @@ def test_precision_at_100000_steps(fast, dtype):
 
 @pytest.mark.parametrize("fast", [fast for fast, _ in PAIRS.values()], ids=PAIRS)
 def test_the_mean_of_100000_equal_vectors_is_that_vector(fast):
-    # All steps but the first have a weight that fp32 has to round, and that each time in the same direction.
+    # Every weight except the first is rounded in fp32, always in the same direction.
     q = torch.full((1, 1, 100_000, 2), 0.1)
     score = torch.full((1, 1, 100_000), -2.302585 * 2**0.5)
     score[:, :, 0] = 0

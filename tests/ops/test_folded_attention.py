@@ -38,7 +38,7 @@ def check(actual, expected, wanted, dtype):
     torch.testing.assert_close(actual, expected, **TOLERANCE[dtype])
     tolerance = dict(TOLERANCE[dtype])
     for ours, theirs in zip(gradients(actual, *wanted), gradients(expected, *wanted), strict=True):
-        # Half precision rounds sums over all steps: what is small beside the largest element is noise.
+        # Half precision rounds sums over all steps: differences are relative to the largest element.
         close = tolerance | {"atol": tolerance["atol"] * max(1, theirs.abs().max().item())}
         torch.testing.assert_close(ours, theirs, **close)
 
@@ -84,7 +84,7 @@ def test_any_shape_and_padding(shape, share, seed):
     check(*read, [*wanted, v], torch.float64)
 
 
-def test_dropout_drops_the_weights_of_the_specification(monkeypatch):
+def test_dropout_drops_the_same_weights_in_both_forms(monkeypatch):
     shape = (2, 3, 50, 4, 5)
     sequence, k, v = sequence_and_slots(shape, torch.float64)
     first, second = maps(shape, torch.float64)

@@ -1,4 +1,4 @@
-"""Rules for the files of an op: a specification stands apart, and every form of a function has its signature."""
+"""The files of an op: no form depends on the specification, and all have its signature."""
 
 import ast
 import importlib

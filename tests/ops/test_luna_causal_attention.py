@@ -14,14 +14,14 @@ ACTIVATIONS = ["softplus", "elu"]
 
 
 def inputs(shape, dtype=torch.float64, seed=0):
-    """q, k, v, pq, pk of random numbers."""
+    """Random q, k, v, pq, pk."""
     batch, heads, steps, size, slots = shape
     sizes = [steps, steps, steps, slots, steps]
     return tuple(randn(batch, heads, n, size, dtype=dtype, seed=seed + i) for i, n in enumerate(sizes))
 
 
 def masks(shape, seed=0, share=0.3):
-    """Padding of steps, anywhere, and of slots, the last ones; at least one slot is real."""
+    """Padding of steps at any position, and of the last slots; at least one slot is real."""
     batch, _, steps, _, slots = shape
     real_slots = torch.randint(1, slots + 1, (batch, 1), generator=torch.Generator().manual_seed(seed))
     return {
@@ -108,7 +108,7 @@ def test_recurrent_equals_naive_one_step_at_a_time(activation, dtype):
 
 
 @pytest.mark.parametrize("attention", [naive, chunked], ids=["naive", "chunked"])
-def test_no_step_sees_a_later_one(attention):
+def test_no_step_depends_on_a_later_one(attention):
     q, k, v, pq, pk = inputs((1, 2, 150, 4, 3))
     y, weights = attention.luna_causal_attention(q, k, v, pq, pk)
     for output in (y, weights):
@@ -118,7 +118,7 @@ def test_no_step_sees_a_later_one(attention):
 
 
 @pytest.mark.parametrize("attention", [naive, chunked], ids=["naive", "chunked"])
-def test_a_padded_step_is_as_if_it_were_not_there(attention):
+def test_padded_steps_have_no_effect(attention):
     q, k, v, pq, pk = inputs((1, 2, 90, 4, 3))
     mask = random_padding(1, 90, share=0.4)
     mask[0, :5] = True
@@ -128,7 +128,7 @@ def test_a_padded_step_is_as_if_it_were_not_there(attention):
     torch.testing.assert_close(actual[:, :, real], expected)
 
 
-def test_a_padded_slot_is_as_if_it_were_not_there():
+def test_padded_slots_have_no_effect():
     q, k, v, pq, pk = inputs((2, 2, 50, 4, 6))
     mask = torch.arange(6).expand(2, 6) >= 4
     expected, _ = chunked.luna_causal_attention(q, k, v, pq[:, :, :4], pk)
@@ -137,7 +137,7 @@ def test_a_padded_slot_is_as_if_it_were_not_there():
     assert weights[..., 4:].abs().max() == 0
 
 
-def test_dropout_drops_pack_and_unpack_weights_alike_in_both_forms():
+def test_dropout_drops_the_same_weights_in_both_forms():
     args = inputs((2, 2, 60, 4, 3))
     results = []
     for form in (naive, chunked):
@@ -148,7 +148,7 @@ def test_dropout_drops_pack_and_unpack_weights_alike_in_both_forms():
     assert (results[1][0] - undropped[0]).abs().max() > 0.01
 
 
-def test_memory_holds_no_state_per_step():
+def test_memory_has_no_state_per_step():
     steps, size, slots = 2048, 64, 32
     args = inputs((1, 1, steps, size, slots), torch.float32)
     with LargestTensor() as largest:
@@ -158,7 +158,7 @@ def test_memory_holds_no_state_per_step():
 
 @pytest.mark.parametrize("scale", [1e-4, 1.0, 1e4])
 @pytest.mark.parametrize("activation", ACTIVATIONS)
-def test_finite_whatever_the_scale(activation, scale):
+def test_finite_at_any_scale(activation, scale):
     args = [x.detach() * scale for x in inputs((1, 2, 300, 8, 4), torch.float32)]
     args = [x.requires_grad_() for x in args]
     y, weights = chunked.luna_causal_attention(*args, activation=activation)
@@ -180,8 +180,8 @@ def test_precision_at_100000_steps(dtype):
 
 
 @pytest.mark.parametrize("form", [naive, chunked], ids=["naive", "chunked"])
-def test_an_unknown_activation_is_named(form):
-    with pytest.raises(ValueError, match="--luna-activation relu: choose"):
+def test_an_unknown_activation_is_refused(form):
+    with pytest.raises(ValueError, match="--luna-activation relu: choose one of softplus, elu"):
         form.luna_causal_attention(*inputs((1, 1, 2, 2, 2)), activation="relu")
 
 
@@ -205,8 +205,3 @@ def test_softplus_known_values():
     weights = pack_activation("softplus")(torch.tensor([-1.0, 0.0, 1.0, 3.0], dtype=torch.float64))
     expected = torch.tensor([1.5, 2.0, 3.0, 9.0], dtype=torch.float64).log2()
     torch.testing.assert_close(weights, expected)
-
-
-def test_an_unknown_name_is_refused():
-    with pytest.raises(ValueError, match="--luna-activation gelu: choose one of softplus, elu"):
-        pack_activation("gelu")

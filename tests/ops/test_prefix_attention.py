@@ -70,7 +70,7 @@ def test_recurrent_equals_naive_one_step_at_a_time(dtype):
 
 
 @pytest.mark.parametrize("attention", [naive.prefix_attention, chunked.prefix_attention], ids=["naive", "chunked"])
-def test_no_step_sees_a_later_one(attention):
+def test_no_step_depends_on_a_later_one(attention):
     q, k, v = inputs((1, 2, 150, 4, 4))
     seen = torch.autograd.grad(attention(q, k, v)[:, :, 70].sum(), (q, k, v))
     for gradient in seen:
@@ -79,7 +79,7 @@ def test_no_step_sees_a_later_one(attention):
 
 
 @pytest.mark.parametrize("attention", [naive.prefix_attention, chunked.prefix_attention], ids=["naive", "chunked"])
-def test_a_padded_step_is_as_if_it_were_not_there(attention):
+def test_padded_steps_have_no_effect(attention):
     q, k, v = inputs((1, 2, 90, 4, 4))
     mask = random_padding(1, 90, share=0.4)
     mask[0, :5] = True
@@ -100,7 +100,7 @@ def test_before_the_first_real_step_the_output_is_zero(attention):
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=["fp32", "bf16", "fp16"])
 def test_precision_after_100000_steps(dtype):
-    # The products are largest where a plain sum would be: all of one sign, far from zero.
+    # All products are positive and far from zero, so that a sum would grow linearly.
     shape = (1, 1, 100_000, 4, 4)
     q, k, v = ((x.detach().abs() * 20).to(dtype) for x in inputs(shape, dtype))
     expected = chunked.prefix_attention(q.double(), k.double(), v.double())
@@ -132,7 +132,7 @@ def test_more_blocks_than_are_summed_at_once():
     torch.testing.assert_close(gradients(actual, q, k, v), gradients(expected, q, k, v))
 
 
-def test_memory_holds_no_state_per_step():
+def test_memory_has_no_state_per_step():
     steps, size, value_size = 2048, 64, 32
     q, k, v = inputs((1, 1, steps, size, value_size), torch.float32)
     with LargestTensor() as largest:

@@ -14,7 +14,7 @@ FORM_IDS = ["naive", "chunked"]
 
 
 def inputs(shape, dtype=torch.float64, seed=0):
-    """Scores and values of random numbers."""
+    """Random scores and values."""
     return randn(*shape[:3], dtype=dtype, seed=seed), randn(*shape, dtype=dtype, seed=seed + 1)
 
 
@@ -65,12 +65,12 @@ def test_any_shape_block_length_padding_and_spread(shape, block_length, share, s
 
 
 def clamp_of_torch_2_15(x, *, min):
-    """Without a gradient at the bound itself."""
+    """No gradient at the bound."""
     return torch.where(x > min, x, min)
 
 
 @pytest.mark.parametrize("form", [chunked.prefix_softmax, by_steps], ids=["chunked", "recurrent"])
-def test_the_first_step_has_its_gradient_with_every_torch(form, monkeypatch):
+def test_the_first_step_has_a_gradient_in_every_torch_version(form, monkeypatch):
     scores, v = inputs((1, 2, 3, 4))
     expected = gradients(naive.prefix_softmax(scores, v), scores, v)
     monkeypatch.setattr(torch.Tensor, "clamp", clamp_of_torch_2_15)
@@ -101,7 +101,7 @@ def test_the_last_step_is_the_softmax_over_all(attention):
 
 
 @pytest.mark.parametrize("attention", FORMS, ids=FORM_IDS)
-def test_no_step_sees_a_later_one(attention):
+def test_no_step_depends_on_a_later_one(attention):
     scores, v = inputs((1, 2, 150, 4))
     for gradient in torch.autograd.grad(attention(scores, v)[:, :, 70].square().sum(), (scores, v)):
         assert gradient[:, :, 71:].abs().max() == 0
@@ -109,12 +109,12 @@ def test_no_step_sees_a_later_one(attention):
 
 
 @pytest.mark.parametrize("attention", FORMS, ids=FORM_IDS)
-def test_a_padded_step_is_as_if_it_were_not_there(attention):
+def test_padded_steps_have_no_effect(attention):
     scores, v = inputs((1, 2, 90, 4))
     mask = random_padding(1, 90, share=0.4)
     mask[0, :5] = True
     real = ~mask[0]
-    # A padded score far above all others must not even set the scale.
+    # The running maximum must ignore padding too: here its scores are far above all others.
     scores = scores + 1e4 * mask[:, None]
     expected = attention(scores[:, :, real], v[:, :, real])
     torch.testing.assert_close(attention(scores, v, padding_mask=mask)[:, :, real], expected)
@@ -145,16 +145,16 @@ JUMPS = {
     "fall by 80 between blocks": lambda t: -80.0 * (t >= 32),
     "rise by 80 at each step": lambda t: 80.0 * t,
     "fall by 80 at each step": lambda t: -80.0 * t,
-    "one step stands out": lambda t: 80.0 * (t == 40),
-    "one step falls out": lambda t: -80.0 * (t == 0),
-    "to and fro": lambda t: 80.0 * (t % 7 - t % 5),
+    "one step far above": lambda t: 80.0 * (t == 40),
+    "one step far below": lambda t: -80.0 * (t == 0),
+    "up and down": lambda t: 80.0 * (t % 7 - t % 5),
 }
 
 
 @pytest.mark.parametrize("form", ["chunked", "recurrent"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=["fp32", "bf16", "fp16"])
 @pytest.mark.parametrize("jump", JUMPS.values(), ids=JUMPS)
-def test_stable_whatever_the_scores_do(jump, dtype, form):
+def test_stable_for_large_jumps_of_the_scores(jump, dtype, form):
     scores, v = (x.detach() for x in inputs((1, 2, 100, 4)))
     scores = (scores + jump(torch.arange(100))).to(dtype).requires_grad_()
     v = v.to(dtype).requires_grad_()
@@ -173,7 +173,7 @@ def test_stable_whatever_the_scores_do(jump, dtype, form):
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=["fp32", "bf16", "fp16"])
 def test_precision_after_100000_steps(dtype):
-    # Values of one sign, far from zero: a mean of them must stay a mean.
+    # All values are positive and far from zero, so that the numerator grows linearly.
     scores, v = (x.detach() for x in inputs((1, 1, 100_000, 4)))
     scores, v = scores.to(dtype), (v.abs() * 20).to(dtype)
     expected = chunked.prefix_softmax(scores.double(), v.double())
@@ -183,7 +183,7 @@ def test_precision_after_100000_steps(dtype):
 
 
 def test_a_step_is_exact_after_100000_steps():
-    # 100,000 equal values and scores stay what they are; one that outweighs them all is all that is left.
+    # An equal value does not change the mean of 100,000; a value with a far higher score replaces it.
     state = recurrent.RunningSoftmax(torch.zeros(1, 1), torch.full((1, 1), 1e5), torch.full((1, 1, 2), 0.1))
     equal = torch.full((1, 1, 1, 2), 0.1)
     _, after = recurrent.prefix_softmax_step(torch.zeros(1, 1, 1), equal, state)
@@ -193,7 +193,7 @@ def test_a_step_is_exact_after_100000_steps():
     assert out.equal(3 * equal)
 
 
-def test_memory_holds_no_weight_for_every_pair_of_steps():
+def test_memory_has_no_pairs_of_steps():
     steps, size = 4096, 64
     scores, v = inputs((1, 1, steps, size), torch.float32)
     with LargestTensor() as largest:

@@ -37,7 +37,7 @@ def test_any_shape(shape, seed):
     torch.testing.assert_close(fused.short_convolution(x, weight), naive.short_convolution(x, weight))
 
 
-def test_a_weight_alone_shifts_its_channel():
+def test_a_single_weight_shifts_its_channel():
     x, weight = torch.arange(20.0).view(10, 1, 2), torch.zeros(2, 3)
     weight[0, 2], weight[1, 0] = 1, 10
     for form in (fused, naive):

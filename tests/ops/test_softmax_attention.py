@@ -54,7 +54,7 @@ def test_any_shape_and_padding(shape, share, seed):
 
 
 @pytest.mark.parametrize("dtype", DTYPE_IDS, ids=DTYPE_IDS.values())
-def test_where_all_is_padding_the_output_is_zero_and_so_are_the_gradients(dtype):
+def test_output_and_gradients_are_zero_if_all_is_padding(dtype):
     q, k, v = inputs((2, 2, 3, 5, 4), dtype)
     mask = torch.zeros(2, 5, dtype=torch.bool)
     mask[1] = True
