@@ -1,6 +1,6 @@
 """make test-matrix: the tests on every supported Python and fairseq, with the oldest and the newest torch.
 
-Each environment also writes checkpoints (scripts/exchange_checkpoints.py), and at the end reads those of all others.
+Each environment also writes checkpoints (scripts/exchange_checkpoints.py). At the end each reads those of all others.
 """
 
 from pathlib import Path
@@ -23,7 +23,7 @@ ENVIRONMENTS = {
 
 
 def constraints(torch: str) -> Path:
-    """constraints.txt, without torch's version where another one is wanted."""
+    """Write a copy of constraints.txt, without the pin of torch if another version is asked for."""
     lines = Path("constraints.txt").read_text(encoding="utf-8").splitlines()
     kept = [line for line in lines if torch == PINNED or not line.startswith("torch")]
     OUTPUTS.mkdir(parents=True, exist_ok=True)
@@ -33,7 +33,7 @@ def constraints(torch: str) -> Path:
 
 
 def install(session: nox.Session, torch: str) -> None:
-    """As the Makefile does: what fairseq is built with comes first."""
+    """Install like the Makefile: the build requirements of fairseq first."""
     limits = ("-c", str(constraints(torch)))
     wanted = "torch" if torch == PINNED else torch
     if session.python == "3.10":
@@ -46,7 +46,7 @@ def install(session: nox.Session, torch: str) -> None:
 @nox.session
 @nox.parametrize("python,torch", list(ENVIRONMENTS.values()), ids=list(ENVIRONMENTS))
 def suite(session: nox.Session, torch: str) -> None:
-    """Run the tests, and write checkpoints for ``exchange``."""
+    """Run the tests and write checkpoints for ``exchange``."""
     install(session, torch)
     name = next(name for name, pair in ENVIRONMENTS.items() if pair == (session.python, torch))
     folder = OUTPUTS / name
@@ -59,7 +59,7 @@ def suite(session: nox.Session, torch: str) -> None:
 
 @nox.session(venv_backend="none")
 def exchange(session: nox.Session) -> None:
-    """In every environment that ``suite`` has made, read the checkpoints of all others."""
+    """Read, in every environment of ``suite``, the checkpoints of all others."""
     written = sorted(path.parent for path in OUTPUTS.glob("*/python"))
     for folder in written:
         others = [str(other) for other in written if other != folder]
