@@ -1,0 +1,78 @@
+"""README, CONTRIBUTING and docs/: short enough, naming files that exist, with code that runs."""
+
+import dataclasses
+import re
+from pathlib import Path
+
+import pytest
+from fairseq.models import MODEL_DATACLASS_REGISTRY
+
+from fairseq_luna.__main__ import registered
+from fairseq_luna.optim.fairseq_apollo import FairseqApolloConfig
+from fairseq_luna.optim.milestone_lr import MilestoneLRScheduleConfig
+
+ROOT = Path(__file__).parent.parent
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+# A path from the root of the checkout, up to the first placeholder.
+NAMED = re.compile(r"(?<![\w/.])(?:fairseq_luna|scripts|tests|examples|docs)/[\w./-]*(?![\w./-]*[<*{])")
+LINK = re.compile(r"\]\((?!https?://)([^)#]*)(?:#([^)]+))?\)")
+
+
+def words(*pages: Path) -> int:
+    return sum(len(page.read_text(encoding="utf-8").split()) for page in pages)
+
+
+def headings(page: Path) -> set[str]:
+    """The anchors that GitHub gives to a page's headings."""
+    titles = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), flags=re.M)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+def test_the_pages_are_short():
+    assert words(ROOT / "README.md") <= 1100
+    assert words(*(ROOT / "docs").glob("*.md")) <= 12000
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_file_that_a_page_names_exists(page):
+    named = {path.rstrip("./") for path in NAMED.findall(page.read_text(encoding="utf-8"))}
+    assert [path for path in sorted(named) if not (ROOT / path).exists()] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_link_leads_to_a_file_and_a_heading(page):
+    for target, anchor in LINK.findall(page.read_text(encoding="utf-8")):
+        aim = page.parent / target if target else page
+        assert aim.exists(), f"{page.name} links to {target}"
+        assert not anchor or anchor in headings(aim), f"{page.name} links to {target}#{anchor}"
+
+
+def flags(config: type) -> set[str]:
+    return {
+        "--" + field.name.replace("_", "-") for field in dataclasses.fields(config) if not field.name.startswith("_")
+    }
+
+
+def test_the_page_of_flags_has_every_flag_of_this_package():
+    families = [flags(MODEL_DATACLASS_REGISTRY[name]) for name in ("luna", "fastformer", "block")]
+    own = set.union(*families) - set.intersection(*families)
+    own |= flags(FairseqApolloConfig) | flags(MilestoneLRScheduleConfig)
+    page = (ROOT / "docs" / "flags.md").read_text(encoding="utf-8")
+    assert len(own) > 25
+    assert [flag for flag in sorted(own) if not re.search(rf"`{flag}[ `]", page)] == []
+
+
+def test_the_readme_has_every_architecture():
+    page = (ROOT / "README.md").read_text(encoding="utf-8")
+    names = registered()["architectures"]
+    assert "luna_base" in names
+    shortened = {name: "_" + name.split("_", 1)[-1] for name in names}
+    assert [name for name in names if f"`{name}`" not in page and f"`{shortened[name]}`" not in page] == []
+
+
+def test_the_code_in_the_readme_trains():
+    [code] = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), flags=re.S)
+    seeded = code.replace("import torch\n", "import torch\ntorch.manual_seed(0)\n", 1)
+    known = {}
+    exec(compile(seeded, "README.md", "exec"), known)
+    assert known["loss"] < 0.3  # the topic's own variance is 1
