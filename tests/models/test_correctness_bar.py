@@ -1,4 +1,4 @@
-"""The correctness bar for whole encoder-decoders: every family, in every way that its flags change it."""
+"""Tests of whole encoder-decoders: every family, with each of its flags."""
 
 from itertools import pairwise
 
@@ -81,7 +81,7 @@ def test_every_parameter_gets_a_gradient(flags):
 
 
 @EVERY_VARIANT
-def test_step_by_step_equals_the_whole_pass(flags):
+def test_incremental_decoding_equals_the_full_pass(flags):
     model = build_model(**flags).eval()
     source, target = sentences(7, 4, 5), sentences(60, 33, 80, seed=2)
     prefix = as_prefix(target)
@@ -94,7 +94,7 @@ def test_step_by_step_equals_the_whole_pass(flags):
 
 @EVERY_VARIANT
 @pytest.mark.parametrize("left", [False, True], ids=["right", "left"])
-def test_a_sentence_is_translated_alike_alone_and_in_a_batch(flags, left):
+def test_a_sentence_has_the_same_logits_alone_and_in_a_batch(flags, left):
     model = build_model(**flags).eval()
     lengths = (3, 9, 5)
     source, prefix = sentences(*lengths, left=left), as_prefix(sentences(4, 6, 2, seed=2))
@@ -126,8 +126,8 @@ def test_no_position_sees_a_later_target_word(flags):
     hiddens=st.booleans(),
 )
 def test_beams_may_be_reordered_doubled_and_dropped(family, order, when, hiddens):
-    # Where the number of rows stays the same, fairseq's own attention to the source takes them to be of the same
-    # sentences, as in beam search they are, and leaves its state alone.
+    # If the number of rows is unchanged, fairseq's attention to the source does not reorder its state: in beam search
+    # the rows then belong to the same sentences.
     assume(family == "luna" or len(order) != 3)
     model = build_model(family).eval()
     source, prefix = sentences(7, 4, 5), as_prefix(sentences(9, 9, 9, seed=2))
@@ -167,7 +167,7 @@ def test_sentences_of_one_word_and_of_many(family):
 
 
 @EVERY_FAMILY
-def test_dropout_and_layer_drop_act_in_training_alone(family):
+def test_dropout_and_layer_drop_act_only_in_training(family):
     rates = {"dropout": 0.2, "attention_dropout": 0.2, "activation_dropout": 0.2}
     model = build_model(family, encoder_layerdrop=0.5, decoder_layerdrop=0.5, **rates)
     source, prefix = sentences(7, 4), as_prefix(sentences(6, 3, seed=2))
@@ -229,7 +229,7 @@ def test_alignment_requested_first_at_a_later_step(flags):
 
 
 @EVERY_FAMILY
-def test_looking_ahead_is_refused(family):
+def test_full_context_alignment_is_refused(family):
     model = build_model(family)
     prefix = as_prefix(sentences(6, seed=2))
     with pytest.raises(ValueError, match="full_context_alignment"):

@@ -35,7 +35,7 @@ def test_is_registered_and_parses(arch):
     ("arch", "millions"),
     [("luna_32", 69.7), ("luna_16", 69.6), ("luna_32_untied", 77.6), ("luna_16_untied", 77.5), ("luna_base", 69.7)],
 )
-def test_parameter_counts_are_the_papers(arch, millions):
+def test_parameter_counts_equal_the_papers(arch, millions):
     model = build(40_624, arch, "--share-all-embeddings")
     count = sum(parameter.numel() for parameter in model.parameters())
     assert count / 1e6 == pytest.approx(millions, abs=0.1)

@@ -8,7 +8,7 @@ from fairseq_luna.models.luna.checkpoint_names import translate
 from support import TINY, as_prefix, build_luna, golden, sentences, translation_task
 
 
-def test_the_authors_names_are_translated_one_to_one():
+def test_the_authors_names_are_converted_one_to_one():
     state_dict = dict(golden("luna_untied_prenorm_fixed.pt")["state_dict"])
     unread = {"decoder.proj_layer_norm.weight", "decoder.proj_layer_norm.bias", "encoder.projected_positions"}
     expected = len(set(state_dict) - unread)
@@ -48,7 +48,7 @@ def test_layers_can_be_pruned_from_a_checkpoint(normalize_before):
     torch.testing.assert_close(actual, expected)
 
 
-def test_a_pruned_model_says_its_own_number_of_layers():
+def test_the_config_of_a_pruned_model_has_its_number_of_layers():
     cfg = Namespace(**{**TINY, "encoder_layers": 4, "decoder_layers": 3, "encoder_layers_to_keep": "0,2"})
     model = LunaModel.build_model(cfg, translation_task())
     assert (cfg.encoder_layers, cfg.decoder_layers) == (len(model.encoder.layers), len(model.decoder.layers)) == (2, 3)

@@ -30,7 +30,7 @@ BAD = {
 
 
 @pytest.mark.parametrize(("said", "flags"), BAD.items(), ids=[said.split()[0].strip(":-") for said in BAD])
-def test_what_cannot_work_is_refused_by_name_in_one_line(said, flags):
+def test_bad_values_are_refused_by_name_in_one_line(said, flags):
     with pytest.raises(ValueError) as refusal:
         build_luna(**flags)
     message = str(refusal.value)
@@ -39,7 +39,7 @@ def test_what_cannot_work_is_refused_by_name_in_one_line(said, flags):
     assert len(message) > len(said) + 10, "what to do is missing"
 
 
-def test_sizes_that_are_not_given_follow_others():
+def test_sizes_default_to_other_sizes():
     cfg = luna_config(Namespace(encoder_embed_dim=48, encoder_ffn_embed_dim=96, encoder_attention_heads=6))
     assert (cfg.decoder.embed_dim, cfg.decoder.ffn_embed_dim) == (48, 96)
     assert (cfg.decoder.input_dim, cfg.decoder.output_dim) == (48, 48)
@@ -47,7 +47,7 @@ def test_sizes_that_are_not_given_follow_others():
     assert cfg.decoder.projected_attention_heads == cfg.decoder.attention_heads == 8
 
 
-def test_sizes_that_are_given_are_kept():
+def test_given_sizes_are_used():
     given = {"decoder_ffn_embed_dim": 24, "decoder_output_dim": 12, "encoder_projected_attention_heads": 1}
     cfg = luna_config(Namespace(**{**TINY, **given}))
     assert (cfg.decoder.ffn_embed_dim, cfg.decoder.output_dim) == (24, 12)
@@ -66,7 +66,7 @@ def test_two_configs_share_nothing():
     assert second.encoder.embed_dim == 512
 
 
-def test_a_config_from_before_a_flag_existed_can_be_built():
+def test_an_old_config_without_a_flag_can_be_built():
     from omegaconf import OmegaConf
 
     cfg = luna_config(OmegaConf.create({"encoder_layers": 3, "_name": "luna_tiny"}))

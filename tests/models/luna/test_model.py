@@ -1,11 +1,10 @@
-"""What Luna's encoder-decoder has and the other families do not."""
+"""Features that only Luna's encoder-decoder has."""
 
 import pytest
 import torch
 from fairseq.modules import MultiheadAttention
 
 from fairseq_luna.models.luna.decoder import LunaDecoder
-from fairseq_luna.modules.word_dropout import WordDropout
 from support import PAD, as_prefix, build_luna, sentences
 
 CLOSE = {"rtol": 1e-4, "atol": 1e-5}
@@ -27,7 +26,7 @@ def test_reorder_encoder_out_moves_every_tensor_and_keeps_the_original(flags):
     assert all(x is y for x, y in zip(states, before["encoder_states"], strict=True))
 
 
-def test_a_sentence_of_padding_alone_is_finite():
+def test_a_sentence_that_is_all_padding_is_finite():
     model = build_luna().eval()
     source = sentences(40, 40)
     source[1] = PAD
@@ -60,17 +59,9 @@ def test_a_decoder_alone_is_refused():
         build_luna().decoder(as_prefix(sentences(6)))
 
 
-def test_word_dropout_acts_in_training_alone():
+def test_word_dropout_acts_only_in_training():
     model = build_luna(word_dropout=0.5)
     source, prefix = sentences(7, 4), as_prefix(sentences(6, 3, seed=2))
     assert (model(source, None, prefix)[0] - model(source, None, prefix)[0]).abs().max() > 1e-3
     model.eval()
     assert model(source, None, prefix)[0].equal(model(source, None, prefix)[0])
-
-
-def test_word_dropout_takes_whole_words():
-    torch.manual_seed(0)
-    dropped = WordDropout(0.25)(torch.ones(50, 40, 6))
-    kept = dropped[..., 0] > 0
-    assert dropped.eq(torch.where(kept, 1 / 0.75, 0.0)[..., None]).all()
-    assert 0.7 < kept.float().mean() < 0.8

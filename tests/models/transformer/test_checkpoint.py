@@ -22,7 +22,7 @@ def logits(model):
 
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("side", ["encoder", "decoder"])
-def test_layers_of_one_side_are_pruned_and_the_other_side_stays_whole(family, side):
+def test_layers_of_one_side_are_pruned_and_the_other_side_is_unchanged(family, side):
     whole = build_model(family, **{f"{side}_layers": 3}).eval()
     flags = {f"{side}_layers": 3, f"{side}_layers_to_keep": "2,0"}
     pruned = build_model(family, seed=1, **flags).eval()
@@ -59,7 +59,7 @@ def test_kept_layers_are_renumbered():
     assert pruned["encoder.other"] == 1
 
 
-# The family and flags of the checkpoint, those of the model, what is said of the first tensor, the flags to check.
+# Flags of the checkpoint and of the model, the text about the first tensor, the flags to check.
 MISFITS = {
     "dictionary": (
         {"words": 50},

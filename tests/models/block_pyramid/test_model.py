@@ -1,4 +1,4 @@
-"""The pyramid as a model: its cuts, its heads, its config."""
+"""The pyramid: branches, heads, config."""
 
 from argparse import Namespace
 
@@ -26,8 +26,8 @@ VARIANTS = {
     "prenorm": {"encoder_normalize_before": True},
     "learned-positions": {"encoder_learned_pos": True},
     "no-positions": {"no_token_positional_embeddings": True},
-    "one-cut": {"pyramid_block_sizes": "8", "activation_fn": "gelu"},
-    "mean-at-the-top": {"encoder_layers": 1},
+    "one-branch": {"pyramid_block_sizes": "8", "activation_fn": "gelu"},
+    "mean-at-the-end": {"encoder_layers": 1},
 }
 EVERY_VARIANT = pytest.mark.parametrize("flags", VARIANTS.values(), ids=VARIANTS.keys())
 CLOSE = {"rtol": 1e-4, "atol": 1e-5}
@@ -87,7 +87,7 @@ def test_equals_loops_over_texts_and_blocks(layers, left):
 
 @EVERY_VARIANT
 @pytest.mark.parametrize("left", [False, True], ids=["right", "left"])
-def test_a_text_is_classified_alike_alone_and_in_a_batch(flags, left):
+def test_a_text_has_the_same_class_alone_and_in_a_batch(flags, left):
     model = build(**flags).eval()
     texts = sentences(50, 1, 9, 33, left=left)
     together = logits(model, texts)
@@ -97,12 +97,12 @@ def test_a_text_is_classified_alike_alone_and_in_a_batch(flags, left):
 
 
 @EVERY_VARIANT
-def test_every_parameter_learns_from_a_long_text(flags):
+def test_every_parameter_has_a_gradient_from_a_long_text(flags):
     model = build(**flags)
     F.cross_entropy(logits(model, sentences(64, 60)), torch.tensor([0, 2])).backward()
     for name, parameter in model.named_parameters():
         assert parameter.grad is not None, name
-        # A softmax is the same whatever is added to all of its scores.
+        # A bias of the keys adds the same number to all scores of a softmax, which ignores it.
         if not name.endswith("k_proj.bias"):
             assert parameter.grad.abs().max() > 0, name
 
@@ -113,7 +113,7 @@ def test_every_parameter_has_a_gradient_from_a_word():
     assert [name for name, parameter in model.named_parameters() if parameter.grad is None] == []
 
 
-def test_a_cut_has_no_layer_that_would_never_shrink_anything():
+def test_a_branch_has_no_more_layers_than_the_longest_text_needs():
     def depths(**flags):
         return [len(branch.layers) for branch in build(**flags).encoder.branches]
 
@@ -123,16 +123,16 @@ def test_a_cut_has_no_layer_that_would_never_shrink_anything():
     assert depths(max_source_positions=1) == [1, 1]
 
 
-def test_word_order_matters_by_positions_alone():
+def test_word_order_matters_only_through_positions():
     texts = sentences(30, 30)
     texts[1] = texts[0]
-    texts[1, :2] = texts[0, :2].flip(0)  # in one block of either cut
-    for flags, alike in (({}, False), ({"no_token_positional_embeddings": True}, True)):
+    texts[1, :2] = texts[0, :2].flip(0)  # in one block of each branch
+    for flags, same in (({}, False), ({"no_token_positional_embeddings": True}, True)):
         first, second = logits(build(**flags).eval(), texts)
-        assert torch.allclose(first, second, atol=1e-5) == alike
+        assert torch.allclose(first, second, atol=1e-5) == same
 
 
-def test_heads_are_apart_and_without_one_there_are_features():
+def test_heads_are_separate_and_without_one_features_are_returned():
     model = build().eval()
     model.register_classification_head("other", num_classes=5, inner_dim=7)
     texts = sentences(9, 4)
@@ -149,7 +149,7 @@ def test_probabilities():
     torch.testing.assert_close(model.get_normalized_probs(output, log_probs=True).exp(), probabilities)
 
 
-def test_the_longest_text_is_the_tasks_unless_said():
+def test_the_longest_text_defaults_to_the_tasks():
     assert build().max_positions() == 64
     assert build(max_source_positions=20).max_positions() == 20
 
@@ -162,7 +162,7 @@ def test_half_precision_stays_near_fp32(dtype, bound):
     assert (out.float() - expected).abs().max() < bound * expected.abs().max()
 
 
-def test_hydra_takes_the_flags_and_the_tasks_length():
+def test_hydra_sets_the_flags_and_the_tasks_length():
     config = OmegaConf.create({"task": {"max_positions": 30}, "model": OmegaConf.structured(PyramidConfig())})
     config.model.pyramid_block_sizes = "2"
     model = MODEL_REGISTRY["block_pyramid_classifier"].build_model(config.model, translation_task())
@@ -183,6 +183,6 @@ def test_hydra_takes_the_flags_and_the_tasks_length():
         ({"max_source_positions": 0}, "--max-source-positions 0: must be 1 or more"),
     ],
 )
-def test_what_cannot_work_is_named(flags, message):
+def test_bad_values_are_refused_by_name(flags, message):
     with pytest.raises(ValueError, match=message):
         build(**flags)

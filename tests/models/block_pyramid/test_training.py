@@ -1,4 +1,4 @@
-"""The pyramid trains through fairseq's own command: which of two words occurs more often in a text of 512 words."""
+"""The pyramid, trained with fairseq-train to find which of two words occurs more often in a text of 512 words."""
 
 import random
 
@@ -10,7 +10,7 @@ from fairseq.data.dictionary import Dictionary
 
 TEXT_WORDS = 512
 OTHER_WORDS = 18
-MOST = 100  # how often either of the two words occurs
+MOST = 100  # maximum number of occurrences of each of the two words
 SIZES = (
     *("--pyramid-block-sizes=4,8", "--encoder-layers=3", "--encoder-embed-dim=16", "--encoder-ffn-embed-dim=32"),
     *("--encoder-attention-heads=2", "--dropout=0", "--encoder-normalize-before"),
@@ -25,7 +25,7 @@ def build_index(path, items, words):
 
 
 def make_data(folder, **splits):
-    """A data-bin as sentence_prediction reads it, ``splits`` saying how many texts each has."""
+    """A data-bin for sentence_prediction with the given number of texts in each split."""
     draw = random.Random(0)
     text, label = Dictionary(), Dictionary()
     for word in ("a", "b", *(f"w{number}" for number in range(OTHER_WORDS))):
@@ -43,7 +43,7 @@ def make_data(folder, **splits):
 
 
 def word_count_example(draw, dictionary):
-    """The numbers of a text's words, and "a" or "b", whichever occurs more often in it."""
+    """A text's tokens, and "a" or "b", the one that occurs more often in it."""
     a, b = draw.sample(range(MOST + 1), 2)
     words = ["a"] * a + ["b"] * b
     words += [f"w{draw.randrange(OTHER_WORDS)}" for _ in range(TEXT_WORDS - len(words))]
@@ -52,7 +52,7 @@ def word_count_example(draw, dictionary):
 
 
 def train(data, save_dir, *more):
-    """Train by fairseq-train, and return the last checkpoint and its accuracy on the validation set, in percent."""
+    """Run fairseq-train; return the path of the last checkpoint and its validation accuracy in percent."""
     run(
         "train",
         *(data, f"--user-dir={USER_DIR}", f"--save-dir={save_dir}", "--task=sentence_prediction", "--cpu"),

@@ -1,4 +1,4 @@
-"""Graphs of torch.export give the numbers of the models: encoders, and a step of the decoder with its state."""
+"""Exported graphs equal the models: encoders, and a decoder step with its state."""
 
 import io
 import re
@@ -15,7 +15,7 @@ TORCH = tuple(map(int, torch.__version__.split(".")[:2]))
 pytestmark = pytest.mark.skipif(TORCH < (2, 7), reason="torch.export of torch 2.6 takes one size of batch alone")
 
 SLOTS, HEADS = TINY["projection_length"], TINY["encoder_attention_heads"]
-# How long a source one graph takes: each has the form that its lengths are computed in.
+# Ranges of source lengths of one graph: the form of an attention depends on the length.
 SOURCES = {
     "luna-short": ("luna", {"min": SLOTS, "max": HEADS * SLOTS - 1}, (9, 4, 5), [(6, 2), (23, 7, 1, 11)]),
     "luna-long": ("luna", {"min": HEADS * SLOTS, "max": 1000}, (40, 4, 5), [(24, 2), (300, 7, 1, 11)]),
@@ -45,7 +45,7 @@ def small(family, **flags):
 
 
 def open_axes(tensors):
-    """Every axis of every tensor may have another size, where the graph allows it."""
+    """All axes of all tensors dynamic, where the graph allows it."""
     return {name: dict.fromkeys(range(tensor.dim()), Dim.AUTO) for name, tensor in tensors.items()}
 
 
@@ -55,7 +55,7 @@ def assert_same_source(actual, expected):
 
 
 @pytest.mark.parametrize("name", SOURCES)
-def test_an_encoders_graph_takes_any_batch_and_length_of_its_range(name):
+def test_an_encoders_graph_accepts_any_batch_and_any_length_in_its_range(name):
     family, lengths, example, others = SOURCES[name]
     model = small(family, **FLAGS.get(name, {}))
     axes = {0: Dim("batch"), 1: Dim("source", **lengths)}
@@ -76,10 +76,10 @@ def test_a_source_shorter_than_lunas_slots_is_padded_to_them():
 
 
 @pytest.mark.parametrize(("family", "length"), [("block", 9), ("fastformer", 513)])
-def test_some_encoders_graphs_take_any_batch_of_one_length(family, length):
+def test_some_encoders_graphs_accept_any_batch_of_one_length(family, length):
     model = small(family)
     encoder, example = EncoderForExport(model), sentences(length, 4, 5)
-    encoder(example)  # which keeps how a source of this length is laid out
+    encoder(example)  # caches the layout of sources of this length
     graph = export(encoder, (example,), dynamic_shapes=({0: Dim("batch")},), strict=False).module()
     for source in (example, sentences(length, 1), sentences(2, 3, length, 8)):
         assert_same_source(graph(source), model.encoder(source))
@@ -139,7 +139,7 @@ def test_a_graph_is_saved_and_loaded(layers):
     assert_same_source(loaded.module()(source), model.encoder(source))
 
 
-def test_a_step_of_block_attention_has_no_graph_because_blocks_close_by_the_data():
+def test_a_decoder_step_of_block_attention_cannot_be_exported():
     model = small("block")
     source, words = EncoderForExport(model)(sentences(9, 4, 5)), as_prefix(sentences(6, 6, 6, seed=2))
     step = DecoderStepForExport(model)
@@ -151,7 +151,7 @@ def test_a_step_of_block_attention_has_no_graph_because_blocks_close_by_the_data
         export(step, (words[:, :1].clone(), source, {}), strict=False)
 
 
-def test_the_wrappers_change_nothing_of_the_model():
+def test_the_wrappers_do_not_change_the_model():
     model = small("luna")
     tokens = sentences(9, 9)
     before = model.encoder(tokens)["encoder_out"][0]
@@ -161,7 +161,7 @@ def test_the_wrappers_change_nothing_of_the_model():
 
 
 def test_the_documented_code_runs():
-    page = (Path(__file__).parents[2] / "docs" / "export.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[1] / "docs" / "export.md").read_text(encoding="utf-8")
     [code] = re.findall(r"```python\n(.*?)```", page, flags=re.S)
     known = {"model": small("luna"), "tokens": sentences(9, 4, 5), "print": print}
     exec(compile(code, "docs/export.md", "exec"), known)
