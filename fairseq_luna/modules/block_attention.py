@@ -6,7 +6,8 @@ from torch import Tensor
 
 from ..ops.block_partition import cut_by_number
 from ..usage_error import UsageError
-from .block_projections import BlockProjections, mask_of
+from .block_projections import BlockProjections
+from .heads import mask_of
 
 
 class BlockAttention(BlockProjections):

@@ -7,9 +7,10 @@ from torch import Tensor
 from ..ops.block_attention import BlockState, block_attention_step, initial_state, unordered_block_attention_step
 from ..ops.block_partition import cut_by_size
 from ..usage_error import UsageError
-from .block_projections import BlockProjections, mask_of
+from .block_projections import BlockProjections
 from .dropout import dropout_probability
 from .generation_state import GenerationState, IncrementalState, ModuleState
+from .heads import mask_of
 from .short_convolution import convolved
 
 

@@ -107,11 +107,3 @@ class BlockProjections(nn.Module):
     def output(self, y: Tensor, z: Tensor) -> Tensor:
         """``out_proj([Y ; Z]) (T, B, C)`` from both levels' ``(B, H, T, D)``."""
         return self.out_proj(torch.cat([merge_heads(y), merge_heads(z)], dim=-1))
-
-
-def mask_of(x: Tensor, padding_mask: Tensor | None) -> Tensor:
-    """``padding_mask (B, T)``, or a mask without padding for ``x (T, B, C)``."""
-    if padding_mask is not None:
-        return padding_mask
-    steps, batch = x.shape[:2]
-    return x.new_zeros(batch, steps, dtype=torch.bool)

@@ -3,8 +3,8 @@
 from fairseq.modules.fairseq_dropout import FairseqDropout
 from torch import Tensor, nn
 
-from ..ops.block_partition import Blocks
-from ..ops.block_pyramid import attention_within
+from ..ops.block_attention import attention_within
+from ..ops.block_partition import Blocks, from_blocks
 from .dropout import dropout_probability
 from .heads import merge_heads, split_heads
 from .projection import Projections
@@ -33,4 +33,5 @@ class WithinBlockAttention(nn.Module):
         """Attend within the ``blocks`` of ``x (T, B, C)``: ``(T, B, C)``; undefined, but finite, at padding."""
         dropout_p = dropout_probability(self.dropout_module)
         q, k, v = (split_heads(proj(x), self.num_heads) for proj in (self.q_proj, self.k_proj, self.v_proj))
-        return self.out_proj(merge_heads(attention_within(q, k, v, blocks, dropout_p=dropout_p)))
+        y = from_blocks(attention_within(q, k, v, blocks, dropout_p=dropout_p), blocks)
+        return self.out_proj(merge_heads(y))

@@ -2,13 +2,12 @@
 
 import torch
 from fairseq.modules.fairseq_dropout import FairseqDropout
-from fairseq.modules.quant_noise import quant_noise
 from torch import Tensor, nn
 
 from ..ops.fastformer_attention import FastformerMaps
 from ..usage_error import UsageError
 from .heads import merge_heads, split_heads
-from .projection import INPUT_GAIN, Projections
+from .projection import Projections
 from .short_convolution import convolution_of
 
 COMBINE_CHOICES = ("product", "sum", "concat")
@@ -64,23 +63,16 @@ class FastformerProjections(nn.Module):
         self.residual = residual
         self.share = share
         self.dropout_module = FairseqDropout(dropout, module_name=type(self).__name__)
-
-        def new_map(inputs: int, outputs: int, bias: bool) -> nn.Module:
-            linear = nn.Linear(inputs, outputs, bias=bias)
-            nn.init.xavier_uniform_(linear.weight, gain=INPUT_GAIN)
-            return quant_noise(linear, q_noise, qn_block_size)
-
         new = Projections(size=embed_dim, bias=bias, q_noise=q_noise, qn_block_size=qn_block_size)
         self.q_proj = new.input()
         if share != "query-key-value":
             self.k_proj = new.input()
         if share == "none":
             self.v_proj = new.input()
-        self.query_score = new_map(embed_dim, num_heads, bias=False)
-        self.key_score = new_map(embed_dim, num_heads, bias=False)
-        concat = combine == "concat"
-        self.query_key_proj = new_map(2 * embed_dim, embed_dim, bias=bias) if concat else None
-        self.key_value_proj = new_map(2 * embed_dim, embed_dim, bias=bias) if concat else None
+        self.query_score = new.input(outputs=num_heads, bias=False)
+        self.key_score = new.input(outputs=num_heads, bias=False)
+        self.query_key_proj = new.input(inputs=2) if combine == "concat" else None
+        self.key_value_proj = new.input(inputs=2) if combine == "concat" else None
         self.out_proj = new.output()
         self.convolution = convolution_of(kernel_size, embed_dim=embed_dim, flag="--fastformer-kernel-size")
 

@@ -1,5 +1,6 @@
-"""Conversion between fairseq's time-first layout and the layout of the ops."""
+"""Conversion from fairseq's time-first layout to the layout of the ops, and back."""
 
+import torch
 from torch import Tensor
 
 
@@ -13,3 +14,11 @@ def merge_heads(x: Tensor) -> Tensor:
     """``(B, H, T, D)`` to ``(T, B, H D)``."""
     batch, heads, steps, size = x.shape
     return x.permute(2, 0, 1, 3).reshape(steps, batch, heads * size)
+
+
+def mask_of(x: Tensor, padding_mask: Tensor | None) -> Tensor:
+    """``padding_mask (B, T)``, or a mask without padding for ``x (T, B, C)``."""
+    if padding_mask is not None:
+        return padding_mask
+    steps, batch = x.shape[:2]
+    return x.new_zeros(batch, steps, dtype=torch.bool)

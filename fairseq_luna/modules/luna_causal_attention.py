@@ -15,7 +15,7 @@ from ..ops.luna_causal_attention import (
 )
 from .dropout import dropout_probability
 from .generation_state import GenerationState, IncrementalState, ModuleState
-from .heads import merge_heads, split_heads
+from .heads import mask_of, merge_heads, split_heads
 from .projection import Projections, affine_of
 from .short_convolution import convolution_of, convolved
 
@@ -198,8 +198,4 @@ def joined_padding(
     """The padding mask of memory and query concatenated: ``(B, S + T)``, or None if neither is padded."""
     if memory_padding_mask is None and padding_mask is None:
         return None
-    masks = []
-    for x, mask in ((memory, memory_padding_mask), (query, padding_mask)):
-        steps, batch = x.shape[:2]
-        masks.append(mask if mask is not None else x.new_zeros(batch, steps, dtype=torch.bool))
-    return torch.cat(masks, dim=1)
+    return torch.cat([mask_of(memory, memory_padding_mask), mask_of(query, padding_mask)], dim=1)

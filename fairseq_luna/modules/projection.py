@@ -26,9 +26,13 @@ class Projections:
     q_noise: float
     qn_block_size: int
 
-    def input(self) -> nn.Module:
-        """A map for queries, keys or values: Xavier uniform, gain 1/sqrt(2)."""
-        linear = nn.Linear(self.size, self.size, bias=self.bias)
+    def input(self, *, inputs: int = 1, outputs: int | None = None, bias: bool | None = None) -> nn.Module:
+        """A map for queries, keys or values, of ``inputs`` concatenated vectors: Xavier uniform, gain 1/sqrt(2).
+
+        ``outputs`` and ``bias`` replace ``size`` and ``bias`` of all maps.
+        """
+        bias = self.bias if bias is None else bias
+        linear = nn.Linear(inputs * self.size, outputs or self.size, bias=bias)
         nn.init.xavier_uniform_(linear.weight, gain=INPUT_GAIN)
         return quant_noise(linear, self.q_noise, self.qn_block_size)
 

@@ -70,6 +70,22 @@ def cut_by_size(padding_mask: Tensor, block_size: int) -> Blocks:
     return blocks_of(torch.minimum(full, lengths), padding_mask, min(block_size, steps))
 
 
+def cut_to_shrink(padding_mask: Tensor, block_size: int) -> Blocks:
+    """Cut n real steps into ``ceil(n / block_size)`` equal blocks of at most ``block_size`` steps.
+
+    With equal blocks no short last block weighs as much as a full one in the means of the next layers.
+
+    Args:
+        padding_mask: ``(B, T)`` bool, True = padding, anywhere.
+        block_size: 1 or more.
+    """
+    steps = padding_mask.shape[1]
+    lengths = (~padding_mask).sum(1)
+    counts = ((lengths + block_size - 1) // block_size).clamp(min=1)
+    ends = equal_ends(lengths, counts, max(1, -(-steps // block_size)))
+    return blocks_of(ends, padding_mask, min(block_size, steps))
+
+
 @lru_cache(maxsize=4096)
 def layout(steps: int, num_blocks: int, random: bool) -> tuple[int, int]:
     """The largest number of blocks and the largest block of any sentence of at most ``steps`` steps."""
@@ -149,6 +165,21 @@ def reduce_blocks(x: Tensor, blocks: Blocks, reduce: str = "mean") -> Tensor:
     if reduce == "mean":
         summed = summed / blocks.sizes.clamp(min=1).view(-1, 1, 1)
     return summed.to(x.dtype)
+
+
+def block_means(x: Tensor, blocks: Blocks) -> tuple[Tensor, Tensor]:
+    """The mean of each block.
+
+    Args:
+        x: ``(T, B, C)``.
+        blocks: at most M per sentence; padding is in none.
+
+    Returns:
+        ``(M, B, C)`` in the dtype of ``x``, summed in fp32 if it is half precision, and the padding mask ``(B, M)``,
+        True = no such block in this sentence. A sentence without real steps has one block, which is zero.
+    """
+    means = reduce_blocks(to_blocks(x.transpose(0, 1)[:, None], blocks), blocks)
+    return means.view(*blocks.sizes.shape, -1).transpose(0, 1), empty_blocks(blocks)
 
 
 def empty_places(blocks: Blocks) -> Tensor:

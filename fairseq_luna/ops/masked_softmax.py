@@ -5,15 +5,9 @@ from torch import Tensor
 
 
 def masked_softmax(scores: Tensor, padded: Tensor | None, *, dim: int) -> Tensor:
-    """Softmax over ``dim`` with weight 0 for padding.
+    """Softmax over ``dim`` with weight 0 for padding; if all is padding, weights and gradients are 0.
 
-    Args:
-        scores: any shape.
-        padded: bool, broadcastable to ``scores``, True = padding; None = no padding.
-        dim: the axis of the softmax.
-
-    Returns:
-        The weights, as ``scores``. If all entries are padding, weights and gradients are 0.
+    ``padded`` is bool, broadcastable to ``scores``, True = padding; None = no padding.
     """
     if padded is None:
         return scores.softmax(dim)

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from fairseq_luna.modules.block_pyramid import WithinBlockAttention
-from fairseq_luna.ops.block_pyramid import block_means, cut_to_shrink
+from fairseq_luna.ops.block_partition import block_means, cut_to_shrink
 from numeric import mixed_padding, sequences
 
 SIZE, HEADS, STEPS = 16, 4, 30

@@ -8,7 +8,6 @@ from torch.utils._pytree import tree_leaves
 
 from fairseq_luna.ops import (
     block_attention,
-    block_pyramid,
     dtypes,
     fastformer_attention,
     folded_attention,
@@ -17,7 +16,7 @@ from fairseq_luna.ops import (
     prefix_softmax,
     softmax_attention,
 )
-from fairseq_luna.ops.block_partition import cut_by_number, cut_by_size
+from fairseq_luna.ops.block_partition import block_means, cut_by_number, cut_by_size
 from numeric import gradients, randn
 
 STEPS, SLOTS, SIZE = 300, 4, 8
@@ -79,7 +78,7 @@ SUMS = {
     "fastformer-step": lambda dtype: fastformer_attention.fastformer_causal_attention_step(
         *qkv(dtype), MAPS, fastformer_attention.initial_state(sequence(dtype, 0))
     ),
-    "block-means": lambda dtype: block_pyramid.block_means(randn(STEPS, 2, SIZE, dtype=dtype), blocks()),
+    "block-means": lambda dtype: block_means(randn(STEPS, 2, SIZE, dtype=dtype), blocks()),
 }
 ATTENTIONS = {
     **SUMS,

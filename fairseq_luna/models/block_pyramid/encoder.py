@@ -9,7 +9,7 @@ from fairseq.modules import FairseqDropout, LayerNorm, PositionalEmbedding
 from torch import Tensor, nn
 
 from ...modules.block_pyramid import WithinBlockAttention
-from ...ops.block_pyramid import block_means, cut_to_shrink
+from ...ops.block_partition import block_means, cut_to_shrink
 from ...ops.dtypes import accumulation_dtype
 from ..transformer.layers import ResidualLayer
 from .config import depth

@@ -1,10 +1,11 @@
 """Two-level self-attention: among the steps of a block, and among the summaries of the blocks."""
 
-from .chunked import block_attention, unordered_block_attention
+from .chunked import attention_within, block_attention, unordered_block_attention
 from .recurrent import BlockState, block_attention_step, initial_state, unordered_block_attention_step
 
 __all__ = [
     "BlockState",
+    "attention_within",
     "block_attention",
     "block_attention_step",
     "initial_state",

@@ -20,28 +20,17 @@ def block_attention(
     causal: bool = False,
     dropout_p: float = 0.0,
 ) -> tuple[Tensor, Tensor]:
-    """Two-level attention; specified by :func:`.naive.block_attention`.
-
-    With M blocks of at most S steps it takes O(T S + M^2) time and memory.
+    """Two-level attention in O(T S + M^2) time and memory, with M blocks of at most S steps.
 
     Args:
         q, k, v: ``(B, H, T, D)``.
-        project: from summaries ``(B, H, M, D)`` to their queries, keys and values.
-        blocks: the block of each step; padding is in none.
-        causal: steps do not see later ones.
-        dropout_p: dropout probability of the weights of both levels.
+        project, blocks, causal, dropout_p: as in :func:`.naive.block_attention`.
 
     Returns:
         Y and Z, each ``(B, H, T, D)`` in the dtype of ``q``; zero at padding.
     """
-    q, k, v = (to_blocks(x, blocks) for x in (q, k, v))
-    padded = empty_places(blocks).flatten(0, 1)
-    if causal:
-        # Blocks are filled from their first place on: no real step has an empty place before it.
-        y = F.scaled_dot_product_attention(q, k, v, is_causal=True, dropout_p=dropout_p)
-    else:
-        y, _ = softmax_attention(q, k, v, padding_mask=padded, dropout_p=dropout_p)
-    y = y.masked_fill(padded[:, None, :, None], 0)
+    y = attention_within(q, k, v, blocks, causal=causal, dropout_p=dropout_p)
+    y = y.masked_fill(empty_places(blocks).flatten(0, 1)[:, None, :, None], 0)
     return from_blocks(y, blocks), attention_among(reduce_blocks(y, blocks), project, blocks, causal, dropout_p)
 
 
@@ -54,15 +43,11 @@ def unordered_block_attention(
     causal: bool = False,
     dropout_p: float = 0.0,
 ) -> tuple[Tensor, Tensor]:
-    """Two-level attention with unordered blocks; specified by :func:`.naive.unordered_block_attention`.
+    """Two-level attention with unordered blocks, in O(T + M^2) time and memory.
 
     Args:
         v: ``(B, H, T, D)``.
-        project: from summaries ``(B, H, M, D)`` to their queries, keys and values.
-        blocks: the block of each step; padding is in none.
-        reduce: "mean" or "sum".
-        causal: steps do not see later ones.
-        dropout_p: dropout probability of the weights of the second level.
+        project, blocks, reduce, causal, dropout_p: as in :func:`.naive.unordered_block_attention`.
 
     Returns:
         Y and Z, each ``(B, H, T, D)`` in the dtype of ``v``; zero at padding.
@@ -77,6 +62,17 @@ def unordered_block_attention(
     else:
         y = summaries[:, :, None].expand_as(values)
     return from_blocks(y, blocks), attention_among(summaries, project, blocks, causal, dropout_p)
+
+
+def attention_within(
+    q: Tensor, k: Tensor, v: Tensor, blocks: Blocks, *, causal: bool = False, dropout_p: float = 0.0
+) -> Tensor:
+    """Softmax attention ``(B M, H, S, D)`` of every step to the steps of its block; undefined in empty places."""
+    q, k, v = (to_blocks(x, blocks) for x in (q, k, v))
+    if causal:
+        # Blocks are filled from their first place on: no real step has an empty place before it.
+        return F.scaled_dot_product_attention(q, k, v, is_causal=True, dropout_p=dropout_p)
+    return softmax_attention(q, k, v, padding_mask=empty_places(blocks).flatten(0, 1), dropout_p=dropout_p)[0]
 
 
 def attention_among(summaries: Tensor, project: Projection, blocks: Blocks, causal: bool, dropout_p: float) -> Tensor:

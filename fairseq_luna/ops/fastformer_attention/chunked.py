@@ -15,15 +15,11 @@ def fastformer_causal_attention(
     padding_mask: Tensor | None = None,
     dropout_p: float = 0.0,
 ) -> tuple[Tensor, Tensor]:
-    """Fastformer's causal attention; specified by :func:`.naive.fastformer_causal_attention`.
-
-    Time and memory are linear in T.
+    """Fastformer's causal attention, linear in T in time and memory.
 
     Args:
         q, k, v: ``(B, H, T, D)``.
-        maps: w_q, w_k, combine_key and combine_value.
-        padding_mask: ``(B, T)`` bool, True = padding.
-        dropout_p: dropout probability of each step in the means.
+        maps, padding_mask, dropout_p: as in :func:`.naive.fastformer_causal_attention`.
 
     Returns:
         ``u (B, H, T, D)`` and the global queries ``(B, H, T, D)``, in the dtype of ``q``.

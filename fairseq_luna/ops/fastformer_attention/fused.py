@@ -20,13 +20,11 @@ def fastformer_attention(
     padding_mask: Tensor | None = None,
     dropout_p: float = 0.0,
 ) -> tuple[Tensor, Tensor]:
-    """Fastformer's bidirectional attention; specified by :func:`.naive.fastformer_attention`.
+    """Fastformer's bidirectional attention.
 
     Args:
         q, k, v: ``(B, H, T, D)``.
-        maps: w_q, w_k, combine_key and combine_value.
-        padding_mask: ``(B, T)`` bool, True = padding.
-        dropout_p: dropout probability of the attention weights of queries and keys.
+        maps, padding_mask, dropout_p: as in :func:`.naive.fastformer_attention`.
 
     Returns:
         ``u (B, H, T, D)`` and the global query ``(B, H, 1, D)``, in the dtype of ``q``.

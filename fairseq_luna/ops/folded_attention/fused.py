@@ -34,14 +34,12 @@ def pack(
     padding_mask: Tensor | None = None,
     dropout_p: float = 0.0,
 ) -> Tensor:
-    """Attend from the slots to a sequence; specified by :func:`.naive.pack`.
+    """Attend from the slots to a sequence.
 
     Args:
         q: ``(B, H, L, D)``.
         context: ``(B, T, C)``.
-        key, value: the maps from ``context`` to keys and values.
-        padding_mask: ``(B, T)`` bool, True = padding.
-        dropout_p: dropout probability of the weights.
+        key, value, padding_mask, dropout_p: as in :func:`.naive.pack`.
 
     Returns:
         ``(B, H, L, D)`` in the dtype of ``q``.
@@ -68,15 +66,12 @@ def unpack(
     padding_mask: Tensor | None = None,
     dropout_p: float = 0.0,
 ) -> Tensor:
-    """Attend from a sequence to the slots; specified by :func:`.naive.unpack`.
+    """Attend from a sequence to the slots, output map included.
 
     Args:
         x: ``(B, T, C)``.
         k, v: ``(B, H, L, D)``.
-        query: the map from ``x`` to queries.
-        out: the map of the concatenated heads.
-        padding_mask: ``(B, L)`` bool, True = padding.
-        dropout_p: dropout probability of the weights.
+        query, out, padding_mask, dropout_p: as in :func:`.naive.unpack`.
 
     Returns:
         ``(B, T, C)`` in the dtype of ``x``.

@@ -19,18 +19,12 @@ def luna_causal_attention(
     packed_padding_mask: Tensor | None = None,
     dropout_p: float = 0.0,
 ) -> tuple[Tensor, Tensor]:
-    """Luna's causal attention; specified by :func:`.naive.luna_causal_attention`.
-
-    Time and memory are linear in T: there is a D x L state per block of steps, not per step.
+    """Luna's causal attention, linear in T in time and memory: a D x L state per block of steps, not per step.
 
     Args:
-        q, k, v: ``(B, H, T, D)`` queries, keys and values of the sequence.
-        pq: ``(B, H, L, D)`` queries of the packed slots.
-        pk: ``(B, H, T, D)`` keys of the sequence for the pack attention.
-        activation: a key of :data:`.shared.PACK_ACTIVATIONS`.
-        padding_mask: ``(B, T)`` bool, True = padding.
-        packed_padding_mask: ``(B, L)`` bool, True = padding.
-        dropout_p: dropout probability of the pack weights and the unpack weights.
+        q, k, v, pk: ``(B, H, T, D)``.
+        pq: ``(B, H, L, D)``.
+        activation, padding_mask, packed_padding_mask, dropout_p: as in :func:`.naive.luna_causal_attention`.
 
     Returns:
         ``y (B, H, T, D)`` and the unpack weights ``(B, H, T, L)`` before dropout, in the dtype of ``q``.

@@ -41,9 +41,6 @@ def luna_causal_attention(
     Returns:
         ``y (B, H, T, D)`` and the unpack weights ``U (B, H, T, L)`` before dropout, in the dtype of ``q``. Sums are
         in fp32 if ``q`` is half precision.
-
-    Raises:
-        ValueError: if ``activation`` is unknown.
     """
     batch, heads, _, size = q.shape
     slots = pq.shape[2]

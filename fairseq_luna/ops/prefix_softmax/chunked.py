@@ -19,7 +19,7 @@ def prefix_softmax(
     Args:
         scores: ``(B, H, T)``; may have a wider dtype than ``v``.
         v: ``(B, H, T, D)``.
-        padding_mask: ``(B, T)`` bool, True = padding; None = no padding.
+        padding_mask: ``(B, T)`` bool, True = padding.
         block_length: C, at least 2; None chooses it by shape. It affects cost, not the result.
 
     Returns:
