@@ -17,4 +17,6 @@ def full_precision(x: Tensor) -> AbstractContextManager[object]:
     """A context in which autocast is off on the device of ``x``: products of fp32 tensors stay fp32."""
     device = x.device.type
     # Entered only if needed: torch.export records every autocast context in its graph.
-    return torch.autocast(device, enabled=False) if torch.is_autocast_enabled(device) else nullcontext()
+    if torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device):
+        return torch.autocast(device, enabled=False)
+    return nullcontext()

@@ -141,6 +141,7 @@ def test_long_sums_of_equal_steps_are_exact_under_fp16(steps):
 
 def test_the_context_is_entered_only_under_autocast():
     x = torch.zeros(1)
-    assert isinstance(dtypes.full_precision(x), nullcontext)
+    for device in ("cpu", "meta"):
+        assert isinstance(dtypes.full_precision(x.to(device)), nullcontext)
     with torch.autocast("cpu", torch.bfloat16), dtypes.full_precision(x):
         assert not torch.is_autocast_enabled("cpu")
