@@ -77,6 +77,6 @@ def check_source_attention(nested: Any) -> None:
         )
     if nested.no_cross_attention and not nested.cross_self_attention:
         raise UsageError(
-            "--no-cross-attention: without --cross-self-attention nothing reads the encoder's output; give both or"
-            " neither"
+            "--no-cross-attention: without --cross-self-attention nothing reads the last feed-forward network of the"
+            " encoder; give both or neither"
         )

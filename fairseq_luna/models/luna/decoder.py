@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from ...modules.generation_state import IncrementalState
 from ...modules.word_dropout import WordDropout
 from ...usage_error import UsageError
-from ..transformer.decoder import NO_LAYER, CausalDecoder
+from ..transformer.decoder import CausalDecoder
 from ..transformer.layers import wrap_layer
 from .encoder import EncoderOut
 from .layers import LunaDecoderLayer
@@ -72,7 +72,8 @@ class LunaDecoder(CausalDecoder):
 
         x, padding_mask = self.embed(prev_output_tokens, incremental_state)
         needs_packed = self.layers[0].needs_packed(incremental_state, need_weights=False) or (
-            aligned != NO_LAYER and self.layers[aligned].needs_packed(incremental_state, need_weights=True)
+            aligned in range(self.num_layers)
+            and self.layers[aligned].needs_packed(incremental_state, need_weights=True)
         )
         packed = encoder_out["packed_out"][0] if needs_packed else None
         encoder_mask, packed_mask = self.source_masks(encoder_out)
