@@ -1,1 +1,1 @@
-"""From published archives to a fairseq data-bin: what the prepare_* scripts share, one idea per file."""
+"""From published archives to a fairseq data-bin: the steps of the prepare_* commands."""

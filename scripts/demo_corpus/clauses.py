@@ -1,4 +1,4 @@
-"""Clauses, and the orders in which the two languages can say them."""
+"""Clauses, and their word orders in both languages."""
 
 from dataclasses import dataclass
 
@@ -13,11 +13,11 @@ NO_WORD = Pair("", "")
 
 @dataclass(frozen=True)
 class Complements:
-    """What goes with a verb, in the order of a clause.
+    """The complements of a verb, in the order of a clause.
 
     English: ``en_objects``, the verb's particle, ``en_after``, time.
     German: ``de_persons`` (pronouns and datives), time, ``de_way`` (company, place), ``de_objects``, nicht,
-    ``de_aim`` (what a preposition ties to the verb). With ``kein`` the object is denied, and "nicht" unsaid.
+    ``de_aim`` (with the verb's preposition). With ``kein`` the object is negated, without "nicht".
     """
 
     en_objects: str = ""
@@ -47,7 +47,7 @@ class Clause:
         return _join(rest.en_objects, self.predicate.en_particle, rest.en_after, time)
 
     def german_middle(self, with_time: bool = True) -> str:
-        """Everything from behind the finite verb (or a subordinate subject) to the closing words."""
+        """Everything between the finite verb (or a subordinate subject) and the closing words."""
         rest = self.complements
         time = self.time.de if with_time and self.time else ""
         nicht = "nicht" if self.negated and not rest.kein else ""
@@ -58,11 +58,11 @@ class Clause:
         return _join(self.subject.en_subject, verb, self.english_rest(with_time))
 
     def german_last(self) -> str:
-        """The verb at the end, without the subject: the order of every subordinate clause."""
+        """The verb at the end, without the subject: the order of subordinate clauses."""
         return _join(self.german_middle(), self.predicate.german_last())
 
     def german_second(self, *before: str, between: str = "", with_time: bool = True) -> str:
-        """The finite verb after ``before``: the order of every main clause."""
+        """The finite verb after ``before``: the order of main clauses."""
         closing = _join(self.predicate.de_prefix, self.predicate.de_closing)
         return _join(*before, self.predicate.de_finite, between, self.german_middle(with_time), closing)
 
@@ -76,9 +76,9 @@ def statement(clause: Clause) -> Pair:
 
 
 def with_time_first(clause: Clause) -> Pair:
-    """The German subject goes behind the verb; ``clause.time`` must be there."""
+    """The German subject is after the verb; ``clause.time`` must not be None."""
     if clause.time is None:
-        raise ValueError("a clause without a time has none to put first")
+        raise ValueError("the clause has no time")
     return Pair(
         f"{clause.time.en} {clause.english(with_time=False)}",
         clause.german_second(clause.time.de, between=clause.de_subject, with_time=False),
@@ -86,12 +86,12 @@ def with_time_first(clause: Clause) -> Pair:
 
 
 def after_subordinate(clause: Clause) -> Pair:
-    """A main clause whose first place is taken by a subordinate clause."""
+    """A main clause after a subordinate clause."""
     return Pair(clause.english(), clause.german_second(between=clause.de_subject))
 
 
 def question(clause: Clause, word: Pair = NO_WORD) -> Pair:
-    """Yes or no, or with a question word in front."""
+    """A yes-no question, or one with a question word."""
     predicate = clause.predicate
     denied = "not" if clause.negated else ""
     english = (word.en, predicate.en_helper, clause.subject.en_subject, denied, predicate.en_base)
@@ -102,7 +102,7 @@ def question(clause: Clause, word: Pair = NO_WORD) -> Pair:
 
 
 def subordinate(conjunction: Pair, clause: Clause) -> Pair:
-    """The German verb goes to the end."""
+    """The German verb is at the end."""
     return Pair(
         f"{conjunction.en} {clause.english()}",
         _join(conjunction.de, clause.de_subject, clause.german_last()),
@@ -110,7 +110,7 @@ def subordinate(conjunction: Pair, clause: Clause) -> Pair:
 
 
 def relative_subject(pronoun: Pair, clause: Clause) -> Pair:
-    """The pronoun stands for the clause's subject: "who lives here"."""
+    """The pronoun is the clause's subject: "who lives here"."""
     verb = clause.predicate.english_statement(clause.negated)
     return Pair(
         _join(pronoun.en, verb, clause.english_rest()),
@@ -119,7 +119,7 @@ def relative_subject(pronoun: Pair, clause: Clause) -> Pair:
 
 
 def infinitive(verb: Verb, complements: Complements) -> Pair:
-    """What somebody tries or forgets to do: "to buy a book", "ein Buch zu kaufen"."""
+    """An infinitive clause: "to buy a book", "ein Buch zu kaufen"."""
     rest = complements
     return Pair(
         _join("to", verb.english_infinitive(), rest.en_objects, verb.en_particle, rest.en_after),

@@ -1,4 +1,4 @@
-"""Drawing the corpus: so many different sentences, split so that no sentence of one part is in another."""
+"""Drawing the corpus: distinct sentences, split so that no sentence is in two parts."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -37,7 +37,7 @@ _PATTERNS: tuple[tuple[Callable[[Random], Pair], int], ...] = (
 
 
 def draw(seed: int = SEED) -> Iterator[Pair]:
-    """Endless different sentence pairs: neither an English nor a German sentence comes twice."""
+    """An endless stream of sentence pairs; no English or German sentence is repeated."""
     rng = Random(seed)
     patterns = [pattern for pattern, _ in _PATTERNS]
     weights = [weight for _, weight in _PATTERNS]
@@ -60,7 +60,7 @@ def splits(sizes: dict[str, int] | None = None, seed: int = SEED) -> dict[str, l
 
 
 def write(folder: Path, sizes: dict[str, int] | None = None, seed: int = SEED) -> None:
-    """Write ``train.en``, ``train.de`` and so on, one sentence a line, the same bytes on every machine."""
+    """Write ``train.en``, ``train.de`` and so on, one sentence per line, with the same bytes on every machine."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, pairs in splits(sizes, seed).items():
         for language in Pair._fields:

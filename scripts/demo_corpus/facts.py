@@ -16,7 +16,7 @@ _DEAR = nouns.MACHINES + nouns.FURNITURE
 
 
 def thing_and_price(rng: Random) -> tuple[Phrase, Pair]:
-    """Small prices in digits, with the decimal sign of the language; round ones in words."""
+    """Small prices in digits, with the language's decimal sign; round ones in words."""
     if rng.random() < 0.6:
         euros, cents = rng.randint(1, 99), rng.choice((0, 20, 25, 45, 50, 75, 90, 95, 99))
         price = Pair(f"{euros}.{cents:02d} euros", f"{euros},{cents:02d} Euro")
@@ -53,7 +53,7 @@ def pays(rng: Random) -> Pair:
 
 
 def timetable(rng: Random) -> Pair:
-    """Trains and ships that leave or arrive."""
+    """Vehicles that leave or arrive."""
     vehicle, city = rng.choice(nouns.VEHICLES), rng.choice(lexicon.CITIES)
     leaves = rng.random() < 0.5
     verb, way = (lexicon.LEAVE, Pair("to", "nach")) if leaves else (lexicon.ARRIVE, Pair("from", "aus"))
@@ -66,7 +66,7 @@ def timetable(rng: Random) -> Pair:
 
 
 def event(rng: Random) -> Pair:
-    """What begins or ends when; the day comes first in German, the clock first in English."""
+    """An event that begins or ends; German has the day before the clock time, English after it."""
     what = random_phrases.definite_thing(rng, nouns.EVENTS, describe=0.0)
     clock = times.at_clock(rng)
     day = rng.choice((times.on_date, times.on_weekday))(rng)
@@ -106,7 +106,7 @@ def age(rng: Random) -> Pair:
 
 
 def there_are(rng: Random) -> Pair:
-    """English names the place last, German first."""
+    """The place is last in English, first in German."""
     kinds = rng.choice((nouns.PERSONS, nouns.FURNITURE, nouns.READABLES))
     number = rng.randint(2, 999)
     things = noun_phrase("", rng.choice(kinds), plural=True, number=number)

@@ -1,24 +1,16 @@
-"""The verbs with what they can take, places and ways of travelling."""
+"""The verbs and their objects, places and means of travel."""
 
 from . import nouns
 from .nouns import Case, Noun
-from .pair import Pair
+from .pair import Pair, pairs
 from .verbs import Verb, verb
 
 
-def _verbs(*rows: str) -> tuple[Verb, ...]:
-    return tuple(verb(row) for row in rows)
+def _verbs(rows: str) -> tuple[Verb, ...]:
+    return tuple(map(verb, rows.split("; ")))
 
 
-def _pairs(*rows: str) -> tuple[Pair, ...]:
-    pairs = []
-    for row in rows:
-        en, de = row.split(" | ")
-        pairs.append(Pair(en, de))
-    return tuple(pairs)
-
-
-# A verb beside the kinds of things that can be its accusative object.
+# A verb, and the things that can be its accusative object.
 WITH_THING: tuple[tuple[Verb, tuple[Noun, ...]], ...] = (
     (verb("buy/bought/bought | kaufen"), nouns.THINGS + nouns.FURNITURE),
     (verb("sell/sold/sold | verkaufen verkauft"), nouns.THINGS + nouns.FURNITURE),
@@ -36,51 +28,29 @@ WITH_THING: tuple[tuple[Verb, tuple[Noun, ...]], ...] = (
     (verb("bring/brought/brought ... along | mit-bringen gebracht"), nouns.THINGS),
 )
 WITH_PERSON = _verbs(
-    "visit | besuchen besucht",
-    "call | an-rufen gerufen",
-    "invite | ein-laden lädst/lädt geladen",
-    "ask | fragen",
-    "see/saw/seen | sehen siehst/sieht gesehen",
-    "pick/picked/picked ... up | ab-holen",
+    "visit | besuchen besucht; call | an-rufen gerufen; invite | ein-laden lädst/lädt geladen; ask | fragen; "
+    "see/saw/seen | sehen siehst/sieht gesehen; pick/picked/picked ... up | ab-holen"
 )
-WITH_DATIVE = _verbs(
-    "help | helfen hilfst/hilft geholfen",
-    "thank | danken",
-    "answer | antworten",
-)
+WITH_DATIVE = _verbs("help | helfen hilfst/hilft geholfen; thank | danken; answer | antworten")
 ASK = verb("ask | fragen")
-KNOW_PERSON = _verbs(
-    "know/knew/known | kennen gekannt",
-    "see/saw/seen | sehen siehst/sieht gesehen",
-    "love | lieben",
-)
+KNOW_PERSON = _verbs("know/knew/known | kennen gekannt; see/saw/seen | sehen siehst/sieht gesehen; love | lieben")
 GIVING = _verbs(
-    "give/gave/given | geben gibst/gibt gegeben",
-    "show/showed/shown | zeigen",
-    "send/sent/sent | schicken",
-    "sell/sold/sold | verkaufen verkauft",
+    "give/gave/given | geben gibst/gibt gegeben; show/showed/shown | zeigen; send/sent/sent | schicken; "
+    "sell/sold/sold | verkaufen verkauft"
 )
 WAIT = verb("wait for | warten")
-# The English preposition is the verb's rest; the German one comes with its case.
+# The English preposition is part of the verb; the German one has its case.
 WITH_PREPOSITION: tuple[tuple[Verb, str, Case], ...] = (
     (WAIT, "auf", Case.ACCUSATIVE),
     (verb("think/thought/thought of | denken gedacht"), "an", Case.ACCUSATIVE),
     (verb("talk to | sprechen sprichst/spricht gesprochen"), "mit", Case.DATIVE),
 )
 WITHOUT_OBJECT = _verbs(
-    "get/got/got up | auf-stehen gestanden +sein",
-    "arrive | an-kommen gekommen +sein",
-    "come/came/come back | zurück-kommen gekommen +sein",
+    "get/got/got up | auf-stehen gestanden +sein; arrive | an-kommen gekommen +sein; "
+    "come/came/come back | zurück-kommen gekommen +sein"
 )
-STAYING = _verbs(
-    "work | arbeiten",
-    "sleep/slept/slept | schlafen schläfst/schläft geschlafen",
-    "dance | tanzen",
-)
-GOING = _verbs(
-    "go/went/gone | gehen gegangen +sein",
-    "run/ran/run | laufen läufst/läuft gelaufen +sein",
-)
+STAYING = _verbs("work | arbeiten; sleep/slept/slept | schlafen schläfst/schläft geschlafen; dance | tanzen")
+GOING = _verbs("go/went/gone | gehen gegangen +sein; run/ran/run | laufen läufst/läuft gelaufen +sein")
 TRAVEL = verb("travel/travelled/travelled | fahren fährst/fährt gefahren +sein")
 PUT = verb("put/put/put | stellen")
 LEAVE = verb("leave/left/left | ab-fahren fährst/fährt gefahren +sein")
@@ -91,67 +61,34 @@ COST = verb("cost/cost/cost | kosten")
 BEAR = verb("bear/bore/born | gebären gebierst/gebiert geboren")
 PAY = verb("pay/paid/paid | bezahlen bezahlt")
 
-# English "tries to" and what follows, with the verbs that take zu and an infinitive.
+# Verbs with "to", zu and an infinitive.
 WITH_ZU = _verbs(
-    "try | versuchen versucht",
-    "hope | hoffen",
-    "promise | versprechen versprichst/verspricht versprochen",
-    "forget/forgot/forgotten | vergessen vergisst/vergisst vergessen",
-    "begin/began/begun | an-fangen fängst/fängt gefangen",
+    "try | versuchen versucht; hope | hoffen; promise | versprechen versprichst/verspricht versprochen; "
+    "forget/forgot/forgotten | vergessen vergisst/vergisst vergessen; "
+    "begin/began/begun | an-fangen fängst/fängt gefangen"
 )
 # Verbs of knowing and saying, before "that".
 WITH_THAT = _verbs(
-    "know/knew/known | wissen weißt/weiß gewusst",
-    "say/said/said | sagen",
-    "think/thought/thought | denken gedacht",
-    "hope | hoffen",
+    "know/knew/known | wissen weißt/weiß gewusst; say/said/said | sagen; think/thought/thought | denken gedacht; "
+    "hope | hoffen"
 )
 
-WHERE = _pairs(
-    "in the city | in der Stadt",
-    "in the supermarket | im Supermarkt",
-    "at the station | am Bahnhof",
-    "at school | in der Schule",
-    "at home | zu Hause",
-    "in the garden | im Garten",
-    "in the library | in der Bibliothek",
-    "at the market | auf dem Markt",
-    "in Berlin | in Berlin",
-    "in Vienna | in Wien",
+WHERE = pairs(
+    "in the city | in der Stadt; in the supermarket | im Supermarkt; at the station | am Bahnhof; "
+    "at school | in der Schule; at home | zu Hause; in the garden | im Garten; in the library | in der Bibliothek; "
+    "at the market | auf dem Markt; in Berlin | in Berlin; in Vienna | in Wien"
 )
-WHERE_TO = _pairs(
-    "to the city | in die Stadt",
-    "to the supermarket | in den Supermarkt",
-    "to the station | zum Bahnhof",
-    "to school | zur Schule",
-    "home | nach Hause",
-    "into the garden | in den Garten",
-    "to the library | in die Bibliothek",
-    "to the market | auf den Markt",
+WHERE_TO = pairs(
+    "to the city | in die Stadt; to the supermarket | in den Supermarkt; to the station | zum Bahnhof; "
+    "to school | zur Schule; home | nach Hause; into the garden | in den Garten; to the library | in die Bibliothek; "
+    "to the market | auf den Markt"
 )
-CITIES = _pairs(
-    "Berlin | Berlin",
-    "Hamburg | Hamburg",
-    "London | London",
-    "Vienna | Wien",
-    "Munich | München",
-)
-BY = _pairs(
-    "by bus | mit dem Bus",
-    "by train | mit dem Zug",
-    "by bicycle | mit dem Fahrrad",
-    "by car | mit dem Auto",
-)
+CITIES = pairs("Berlin | Berlin; Hamburg | Hamburg; London | London; Vienna | Wien; Munich | München")
+BY = pairs("by bus | mit dem Bus; by train | mit dem Zug; by bicycle | mit dem Fahrrad; by car | mit dem Auto")
 COMPANY: tuple[tuple[Pair, Case], ...] = (
     (Pair("with", "mit"), Case.DATIVE),
     (Pair("without", "ohne"), Case.ACCUSATIVE),
     (Pair("for", "für"), Case.ACCUSATIVE),
 )
-# Where furniture is named: dative for being there, accusative for going there.
-BESIDE = _pairs(
-    "on | auf",
-    "under | unter",
-    "behind | hinter",
-    "next to | neben",
-    "in front of | vor",
-)
+# With furniture: dative for a place, accusative for a direction.
+BESIDE = pairs("on | auf; under | unter; behind | hinter; next to | neben; in front of | vor")

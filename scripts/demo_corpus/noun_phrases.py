@@ -1,4 +1,4 @@
-"""Articles, adjectives and nouns put together, and the personal pronouns."""
+"""Noun phrases of articles, adjectives and nouns, and the personal pronouns."""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -8,7 +8,7 @@ from .number_words import english, german
 
 
 class Person(Enum):
-    """What a finite verb agrees with; the second person plural is left out, because English hides it."""
+    """The person of a finite verb; without the second person plural, which is ambiguous in English."""
 
     I = "ich"  # noqa: E741
     YOU = "du"
@@ -19,7 +19,7 @@ class Person(Enum):
 
 @dataclass(frozen=True)
 class Phrase:
-    """A noun phrase, pronoun or name; a denied clause says "nicht" only of a ``definite`` one."""
+    """A noun phrase, pronoun or name; only a ``definite`` one can be negated by "nicht"."""
 
     en_subject: str
     en_object: str
@@ -31,7 +31,7 @@ class Phrase:
 
 @dataclass(frozen=True)
 class Adjective:
-    """``stem`` differs from ``de`` where the ending swallows a vowel: teuer, teure."""
+    """``stem`` differs from ``de`` if an ending removes a vowel: teuer, teure."""
 
     en: str
     de: str
@@ -40,10 +40,10 @@ class Adjective:
     de_more: str
 
 
-def _adjectives(*rows: str) -> tuple[Adjective, ...]:
-    """Rows of "english comparative | german comparative stem", the stem only where it differs."""
+def _adjectives(rows: str) -> tuple[Adjective, ...]:
+    """Read "english comparative | german comparative stem; ..."; the stem is given only if it differs."""
     adjectives = []
-    for row in rows:
+    for row in rows.split("; "):
         en_side, de_side = row.split("|")
         en, en_more = en_side.strip().split(" ", 1)
         de, de_more, *stem = de_side.split()
@@ -52,28 +52,16 @@ def _adjectives(*rows: str) -> tuple[Adjective, ...]:
 
 
 FOR_THINGS = _adjectives(
-    "new newer | neu neuer",
-    "old older | alt älter",
-    "small smaller | klein kleiner",
-    "big bigger | groß größer",
-    "expensive more expensive | teuer teurer teur",
-    "cheap cheaper | billig billiger",
+    "new newer | neu neuer; old older | alt älter; small smaller | klein kleiner; big bigger | groß größer; "
+    "expensive more expensive | teuer teurer teur; cheap cheaper | billig billiger"
 )
-COLOURS = _adjectives(
-    "red redder | rot röter",
-    "green greener | grün grüner",
-    "black blacker | schwarz schwärzer",
-)
+COLOURS = _adjectives("red redder | rot röter; green greener | grün grüner; black blacker | schwarz schwärzer")
 FOR_PERSONS = _adjectives(
-    "old older | alt älter",
-    "young younger | jung jünger",
-    "friendly friendlier | freundlich freundlicher",
-    "tall taller | groß größer",
-    "clever cleverer | klug klüger",
-    "sad sadder | traurig trauriger",
+    "old older | alt älter; young younger | jung jünger; friendly friendlier | freundlich freundlicher; "
+    "tall taller | groß größer; clever cleverer | klug klüger; sad sadder | traurig trauriger"
 )
 
-# Endings of der, and of every word declined like it (dieser), without the article's own vowels.
+# The definite article, and the endings of words that are declined like it (dieser).
 _DER = {
     Gender.MASCULINE: {Case.NOMINATIVE: "der", Case.ACCUSATIVE: "den", Case.DATIVE: "dem"},
     Gender.FEMININE: {Case.NOMINATIVE: "die", Case.ACCUSATIVE: "die", Case.DATIVE: "der"},
@@ -132,7 +120,7 @@ def _german(determiner: str, noun: Noun, adjective: Adjective | None, plural: bo
 
 
 def _ein_ending(gender: Gender, case: Case, plural: bool) -> str:
-    """ein, kein and the possessives are declined like der, but bare where der is der or das as a subject."""
+    """The ending of ein, kein and possessives: that of der, but none in the masculine and neuter nominative."""
     bare = case is Case.NOMINATIVE or (case is Case.ACCUSATIVE and gender is Gender.NEUTER)
     if bare and not plural and gender is not Gender.FEMININE:
         return ""
@@ -140,7 +128,7 @@ def _ein_ending(gender: Gender, case: Case, plural: bool) -> str:
 
 
 def _adjective_ending(determiner: str, gender: Gender, case: Case, plural: bool) -> str:
-    """Strong where no determiner has shown the case, weak otherwise."""
+    """Strong if no determiner shows the case, weak otherwise."""
     strong = _STRONG[der(gender, case, plural)]
     shown = determiner in ("the", "this") or (determiner != "" and _ein_ending(gender, case, plural) != "")
     if not shown:

@@ -18,7 +18,7 @@ class Case(Enum):
 
 @dataclass(frozen=True)
 class Noun:
-    """A weak noun (der Student, den Studenten) has its plural's form everywhere but in the nominative."""
+    """A weak noun (der Student, den Studenten) has its ``weak_form`` in all cases but the nominative."""
 
     en: str
     de: str
@@ -47,10 +47,10 @@ def _english_plural(noun: str) -> str:
     return noun + "s"
 
 
-def _nouns(*rows: str) -> tuple[Noun, ...]:
-    """Rows of "english/plural | German gender plural weak form", where the English plural may be left out."""
+def _nouns(rows: str) -> tuple[Noun, ...]:
+    """Read "english/plural | German gender plural weak form; ..."; English plural and weak form are optional."""
     nouns = []
-    for row in rows:
+    for row in rows.split("; "):
         english, german = (side.strip() for side in row.split("|"))
         en, _, en_plural = english.partition("/")
         de, gender, de_plural, *weak_form = german.split()
@@ -59,68 +59,19 @@ def _nouns(*rows: str) -> tuple[Noun, ...]:
 
 
 PERSONS = _nouns(
-    "teacher | Lehrer m Lehrer",
-    "doctor | Arzt m Ärzte",
-    "woman/women | Frau f Frauen",
-    "man/men | Mann m Männer",
-    "child/children | Kind n Kinder",
-    "girl | Mädchen n Mädchen",
-    "boy | Junge m Jungen Jungen",
-    "neighbour | Nachbar m Nachbarn Nachbarn",
-    "student | Student m Studenten Studenten",
-    "friend | Freund m Freunde",
-    "sister | Schwester f Schwestern",
-    "daughter | Tochter f Töchter",
+    "teacher | Lehrer m Lehrer; doctor | Arzt m Ärzte; woman/women | Frau f Frauen; man/men | Mann m Männer; "
+    "child/children | Kind n Kinder; girl | Mädchen n Mädchen; boy | Junge m Jungen Jungen; "
+    "neighbour | Nachbar m Nachbarn Nachbarn; student | Student m Studenten Studenten; friend | Freund m Freunde; "
+    "sister | Schwester f Schwestern; daughter | Tochter f Töchter"
 )
-READABLES = _nouns(
-    "book | Buch n Bücher",
-    "letter | Brief m Briefe",
-    "newspaper | Zeitung f Zeitungen",
-)
-FOODS = _nouns(
-    "apple | Apfel m Äpfel",
-    "cake | Kuchen m Kuchen",
-    "egg | Ei n Eier",
-)
-MACHINES = _nouns(
-    "car | Auto n Autos",
-    "bicycle | Fahrrad n Fahrräder",
-    "clock | Uhr f Uhren",
-    "lamp | Lampe f Lampen",
-)
-GOODS = _nouns(
-    "key | Schlüssel m Schlüssel",
-    "jacket | Jacke f Jacken",
-    "dress | Kleid n Kleider",
-    "bag | Tasche f Taschen",
-)
-FURNITURE = _nouns(
-    "table | Tisch m Tische",
-    "chair | Stuhl m Stühle",
-    "bed | Bett n Betten",
-    "cupboard | Schrank m Schränke",
-)
-# What can be put somewhere and then stands there.
-STANDING = _nouns(
-    "lamp | Lampe f Lampen",
-    "bag | Tasche f Taschen",
-    "bottle | Flasche f Flaschen",
-    "glass | Glas n Gläser",
-)
-OPENINGS = _nouns(
-    "door | Tür f Türen",
-    "window | Fenster n Fenster",
-    "box | Kiste f Kisten",
-    "cupboard | Schrank m Schränke",
-)
-EVENTS = _nouns(
-    "meeting | Sitzung f Sitzungen",
-    "concert | Konzert n Konzerte",
-    "party | Feier f Feiern",
-)
-VEHICLES = _nouns(
-    "train | Zug m Züge",
-    "bus | Bus m Busse",
-    "ship | Schiff n Schiffe",
-)
+READABLES = _nouns("book | Buch n Bücher; letter | Brief m Briefe; newspaper | Zeitung f Zeitungen")
+FOODS = _nouns("apple | Apfel m Äpfel; cake | Kuchen m Kuchen; egg | Ei n Eier")
+MACHINES = _nouns("car | Auto n Autos; bicycle | Fahrrad n Fahrräder; clock | Uhr f Uhren; lamp | Lampe f Lampen")
+GOODS = _nouns("key | Schlüssel m Schlüssel; jacket | Jacke f Jacken; dress | Kleid n Kleider; bag | Tasche f Taschen")
+FURNITURE = _nouns("table | Tisch m Tische; chair | Stuhl m Stühle; bed | Bett n Betten; cupboard | Schrank m Schränke")
+# Things that can be put somewhere.
+STANDING = _nouns("lamp | Lampe f Lampen; bag | Tasche f Taschen; bottle | Flasche f Flaschen; glass | Glas n Gläser")
+OPENINGS = _nouns("door | Tür f Türen; window | Fenster n Fenster; box | Kiste f Kisten; cupboard | Schrank m Schränke")
+EVENTS = _nouns("meeting | Sitzung f Sitzungen; concert | Konzert n Konzerte; party | Feier f Feiern")
+VEHICLES = _nouns("train | Zug m Züge; bus | Bus m Busse; ship | Schiff n Schiffe")
 THINGS = READABLES + FOODS + MACHINES + GOODS

@@ -41,7 +41,7 @@ def english(number: int) -> str:
 
 
 def german(number: int) -> str:
-    """``0 <= number <= 999``, as one counts: "dreihundertfünfundvierzig", "eins"."""
+    """``0 <= number <= 999``, as in counting: "dreihundertfünfundvierzig", "eins"."""
     _check(number)
     hundreds, rest = divmod(number, 100)
     words = f"{_german_unit(hundreds)}hundert" if hundreds else ""
@@ -87,5 +87,5 @@ def _german_below_hundred(number: int) -> str:
 
 
 def _german_unit(number: int) -> str:
-    """A digit in front of another word: "eins" loses its s there."""
+    """A digit before another word, where "eins" becomes "ein"."""
     return "ein" if number == 1 else _DE_SMALL[number]

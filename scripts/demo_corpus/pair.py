@@ -8,8 +8,13 @@ class Pair(NamedTuple):
     de: str
 
 
+def pairs(rows: str) -> tuple[Pair, ...]:
+    """Read "English | German; English | German"."""
+    return tuple(Pair(*row.split(" | ")) for row in rows.split("; "))
+
+
 def sentence(en: str, de: str, mark: str = ".") -> Pair:
-    """Capital letter in front, mark at the end."""
+    """Capitalised, with a mark at the end."""
     return Pair(_capital(en) + mark, _capital(de) + mark)
 
 

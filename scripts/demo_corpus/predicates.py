@@ -1,4 +1,4 @@
-"""What a subject does or is: the verb group of a clause in both languages."""
+"""The verb group of a clause in both languages."""
 
 from dataclasses import dataclass
 
@@ -6,7 +6,7 @@ from .noun_phrases import Person
 from .pair import Pair
 from .verbs import SEIN, WAR, WERDEN, WITH_INFINITIVE, WURDE, Tense, Verb, third_person
 
-# Verbs that English needs no "do" for.
+# Verbs without "do" in English.
 _EN_MODALS = {
     Tense.FUTURE: "will",
     Tense.CAN: "can",
@@ -18,9 +18,9 @@ _EN_MODALS = {
 
 @dataclass(frozen=True)
 class Predicate:
-    """English is "plain", or helper and base when asked or denied; German is a finite verb and what closes.
+    """English: the plain form, or helper and base in questions and negations. German: a finite verb and closing words.
 
-    A helper without a plain form (will, can, is) is said in every clause.
+    A helper without a plain form (will, can, is) is in every clause.
     """
 
     en_plain: str
@@ -76,7 +76,7 @@ def passive(verb: Verb, told: bool, person: Person) -> Predicate:
 
 
 def being(what: Pair, told: bool, person: Person) -> Predicate:
-    """An adjective or a place with "to be"; it closes the German clause as a participle would."""
+    """An adjective or a place with "to be"; it is at the end of the German clause, like a participle."""
     return Predicate("", _be(told, person), what.en, (WAR if told else SEIN)[person], "", what.de)
 
 

@@ -1,4 +1,4 @@
-"""Random clauses, with one function for each thing that a verb can ask for."""
+"""Random clauses, with one function for each kind of complement."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -28,7 +28,7 @@ def random_clause(
     timed: float = 0.0,
     adjunct: float = 0.0,
 ) -> Clause:
-    """``deny``, ``timed`` and ``adjunct`` are the chances of a negation, a time and a place or company."""
+    """``deny``, ``timed`` and ``adjunct`` are the probabilities of a negation, a time, and a place or company."""
     subject = subject or random_phrases.subject(rng)
     tense = rng.choice(tenses)
     # English "must not" would be German "darf nicht".
@@ -48,12 +48,12 @@ def random_time(rng: Random, tense: Tense) -> Pair:
 
 
 def shown_tense(verb: Verb, tense: Tense) -> Tense:
-    """Verbs such as "put" do not show their past in English, and take another telling tense instead."""
+    """Verbs such as "put" have the same form in the English past, and take another past tense."""
     return Tense.HAD_TO if tense is Tense.PAST and verb.en_past == verb.en else tense
 
 
 def random_action(rng: Random, subject: Phrase, negated: bool = False) -> Action:
-    """A verb with what it needs; ``subject`` is the one who acts and ``negated`` allows "kein"."""
+    """A verb with its complements; ``negated`` allows "kein"."""
     return rng.choices(_KINDS, weights=_WEIGHTS)[0](rng, subject, negated)
 
 
@@ -130,17 +130,17 @@ def _putting(rng: Random, subject: Phrase, negated: bool) -> Action:
 
 
 def place_at_furniture(rng: Random, case: Case) -> Pair:
-    """Dative for where something is, accusative for where it is put."""
+    """Dative for a place, accusative for a direction."""
     furniture = random_phrases.definite_thing(rng, nouns.FURNITURE)
     beside = rng.choice(lexicon.BESIDE)
     return Pair(f"{beside.en} {furniture.en_object}", f"{beside.de} {furniture.de[case]}")
 
 
 def _with_adjunct(rng: Random, complements: Complements) -> Complements:
-    """Company, or a place where none is said yet."""
+    """Add company, or a place if there is none."""
     if rng.random() < 0.5 or complements.en_after:
         company = random_phrases.person(rng)
-        # One buys or repairs for somebody, but goes home with or without.
+        # "for" needs an object.
         preposition, case = rng.choice(lexicon.COMPANY if complements.de_objects else lexicon.COMPANY[:2])
         adjunct = Pair(f"{preposition.en} {company.en_object}", f"{preposition.de} {company.de[case]}")
     else:

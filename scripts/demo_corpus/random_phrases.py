@@ -1,4 +1,4 @@
-"""Random noun phrases of the kinds that clauses ask for."""
+"""Random noun phrases for clauses."""
 
 from collections.abc import Sequence
 from random import Random
@@ -18,7 +18,7 @@ from .noun_phrases import (
 )
 from .nouns import Noun
 
-# English leaves open whether "we called us" means ourselves, so the first persons never meet each other.
+# "We called us" is ambiguous in English, so first persons are never subject and object of one clause.
 _FIRST_PERSONS = (Person.I, Person.WE)
 
 
@@ -37,7 +37,7 @@ def person(rng: Random, definite: bool = False) -> Phrase:
 
 
 def person_object(rng: Random, of: Phrase, definite: bool) -> Phrase:
-    """Somebody other than the subject ``of``; ``definite`` where the verb is denied with "nicht"."""
+    """A person other than the subject ``of``; ``definite`` if the verb is negated with "nicht"."""
     if rng.random() < 0.35:
         return rng.choice([pronoun for pronoun in PRONOUNS if _can_meet(of, pronoun)])
     if rng.random() < 0.1:
@@ -54,7 +54,7 @@ def adjectives_for(rng: Random) -> tuple[Adjective, ...]:
 
 
 def denied_thing(rng: Random, kinds: Sequence[Noun]) -> Phrase:
-    """The object of a denied verb: "not ... a book" is "kein Buch"."""
+    """The object of a negated verb: "not ... a book" is "kein Buch"."""
     noun, plural = rng.choice(kinds), rng.random() < 0.2
     adjective = rng.choice(FOR_THINGS) if rng.random() < 0.3 else None
     english = noun_phrase("" if plural else "a", noun, adjective=adjective, plural=plural)

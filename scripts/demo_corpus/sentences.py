@@ -1,4 +1,4 @@
-"""The sentence patterns about people and what they do, each a function of a random source."""
+"""The sentence patterns about people and actions, each a function of a random generator."""
 
 from random import Random
 
@@ -31,7 +31,7 @@ from .verbs import Tense
 _QUESTION_WORDS = (Pair("when", "wann"), Pair("why", "warum"), Pair("where", "wo"))
 _REASONS = (Pair("because", "weil"), Pair("although", "obwohl"))
 _MOMENTS = (Pair("before", "bevor"), Pair("while", "während"))
-# "if" looks ahead and "when" back, so that each has one German word.
+# "if" is present and "when" past, so that each has one German word.
 _IF = Pair("if", "wenn")
 _WHEN = Pair("when", "als")
 _WHETHER = Pair("whether", "ob")
@@ -53,7 +53,7 @@ def asked(rng: Random) -> Pair:
 
 
 def _two_clauses(rng: Random) -> tuple[Clause, Pair]:
-    """A main clause and a subordinate clause of the same time."""
+    """A main clause and a subordinate clause of the same tense."""
     told = rng.random() < 0.5
     tenses = TOLD_TENSES if told else PRESENT_TENSES
     conjunction = rng.choice((*_REASONS, *_MOMENTS, _WHEN if told else _IF))

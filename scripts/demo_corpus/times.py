@@ -1,67 +1,32 @@
-"""Clock times, dates and the other adverbials of time, grouped by the tenses that they go with."""
+"""Clock times, dates and other adverbials of time, grouped by tense."""
 
 from random import Random
 
 from .number_words import english, english_ordinal, german, german_ordinal
-from .pair import Pair
+from .pair import Pair, pairs
 
-WEEKDAYS = (
-    Pair("Monday", "Montag"),
-    Pair("Tuesday", "Dienstag"),
-    Pair("Wednesday", "Mittwoch"),
-    Pair("Thursday", "Donnerstag"),
-    Pair("Friday", "Freitag"),
-    Pair("Saturday", "Samstag"),
-    Pair("Sunday", "Sonntag"),
+WEEKDAYS = pairs(
+    "Monday | Montag; Tuesday | Dienstag; Wednesday | Mittwoch; Thursday | Donnerstag; Friday | Freitag; "
+    "Saturday | Samstag; Sunday | Sonntag"
 )
-MONTHS = (
-    Pair("January", "Januar"),
-    Pair("February", "Februar"),
-    Pair("March", "März"),
-    Pair("April", "April"),
-    Pair("May", "Mai"),
-    Pair("June", "Juni"),
-    Pair("July", "Juli"),
-    Pair("August", "August"),
-    Pair("September", "September"),
-    Pair("October", "Oktober"),
-    Pair("November", "November"),
-    Pair("December", "Dezember"),
+MONTHS = pairs(
+    "January | Januar; February | Februar; March | März; April | April; May | Mai; June | Juni; July | Juli; "
+    "August | August; September | September; October | Oktober; November | November; December | Dezember"
 )
-_PARTS_OF_DAY = (
-    Pair("morning", "Morgen"),
-    Pair("afternoon", "Nachmittag"),
-    Pair("evening", "Abend"),
+_PARTS_OF_DAY = pairs("morning | Morgen; afternoon | Nachmittag; evening | Abend")
+_HABITS = pairs(
+    "every day | jeden Tag; every week | jede Woche; every year | jedes Jahr; today | heute; sometimes | manchmal"
 )
-_HABITS = (
-    Pair("every day", "jeden Tag"),
-    Pair("every week", "jede Woche"),
-    Pair("every year", "jedes Jahr"),
-    Pair("today", "heute"),
-    Pair("sometimes", "manchmal"),
+_PAST = pairs(
+    "yesterday | gestern; last week | letzte Woche; last month | letzten Monat; last year | letztes Jahr; "
+    "yesterday evening | gestern Abend"
 )
-_PAST = (
-    Pair("yesterday", "gestern"),
-    Pair("last week", "letzte Woche"),
-    Pair("last month", "letzten Monat"),
-    Pair("last year", "letztes Jahr"),
-    Pair("yesterday evening", "gestern Abend"),
+_FUTURE = pairs(
+    "tomorrow | morgen; next week | nächste Woche; next month | nächsten Monat; next year | nächstes Jahr; "
+    "tomorrow evening | morgen Abend; soon | bald"
 )
-_FUTURE = (
-    Pair("tomorrow", "morgen"),
-    Pair("next week", "nächste Woche"),
-    Pair("next month", "nächsten Monat"),
-    Pair("next year", "nächstes Jahr"),
-    Pair("tomorrow evening", "morgen Abend"),
-    Pair("soon", "bald"),
-)
-# English and German units, the German ones in the dative plural that "vor" and "in" ask for.
-_UNITS = (
-    Pair("days", "Tagen"),
-    Pair("weeks", "Wochen"),
-    Pair("months", "Monaten"),
-    Pair("years", "Jahren"),
-)
+# Units of time; the German ones in the dative plural, after "vor" and "in".
+_UNITS = pairs("days | Tagen; weeks | Wochen; months | Monaten; years | Jahren")
 
 
 def clock(hour: int, minute: int) -> Pair:
@@ -81,12 +46,12 @@ def clock(hour: int, minute: int) -> Pair:
 
 
 def clock_in_digits(hour: int, minute: int) -> Pair:
-    """A time as a timetable gives it."""
+    """A time as in a timetable."""
     return Pair(f"{hour}:{minute:02d}", f"{hour}.{minute:02d} Uhr")
 
 
 def date(day: int, month: int, ending: str) -> Pair:
-    """``month`` from 0; the German ordinal takes the ending, and its article is the caller's."""
+    """``month`` from 0; the German ordinal has ``ending``, and no article."""
     en_month, de_month = MONTHS[month]
     return Pair(
         f"the {english_ordinal(day)} of {en_month}",
@@ -95,12 +60,12 @@ def date(day: int, month: int, ending: str) -> Pair:
 
 
 def days_in(month: int) -> int:
-    """February has 28 days here; no year is known."""
+    """February has 28 days, because no year is known."""
     return 28 if month == 1 else 30 if month in (3, 5, 8, 10) else 31
 
 
 def random_clock(rng: Random) -> Pair:
-    # 25 and 35 minutes past are counted from the half hour in German, and 5 and 20 suffice.
+    # Without 25 and 35 minutes past, which German counts from the half hour.
     return clock(rng.randint(1, 12), rng.choice((0, 5, 10, 15, 20, 30, 40, 45, 50, 55)))
 
 

@@ -1,4 +1,4 @@
-"""Verbs of both languages: their finite forms and the words that close a German clause."""
+"""Verbs of both languages: finite forms, infinitives and participles."""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -7,7 +7,7 @@ from .noun_phrases import Person
 
 
 class Tense(Enum):
-    """English past is told in the German perfect; a modal's past stays one word in both."""
+    """English past tense is German perfect; the past of a modal is one word in both languages."""
 
     PRESENT = "present"
     PAST = "past"
@@ -22,7 +22,7 @@ class Tense(Enum):
 
     @property
     def told(self) -> bool:
-        """Whether it speaks of what is over."""
+        """Whether it is a past tense."""
         return self in (Tense.PAST, Tense.COULD, Tense.HAD_TO, Tense.WANTED)
 
 
@@ -35,7 +35,7 @@ SEIN = _forms("bin bist ist sind sind")
 WAR = _forms("war warst war waren waren")
 WERDEN = _forms("werde wirst wird werden werden")
 WURDE = _forms("wurde wurdest wurde wurden wurden")
-# What stands before an infinitive, which then goes to the end of the clause.
+# Finite verbs with an infinitive, which is at the end of the clause.
 WITH_INFINITIVE = {
     Tense.FUTURE: WERDEN,
     Tense.CAN: _forms("kann kannst kann können können"),
@@ -88,7 +88,7 @@ class Verb:
 def verb(row: str) -> Verb:
     """Read "base/past/participle rest ... particle | prefix-infinitive du/er participle +sein".
 
-    Everything that is regular may be left out of a row.
+    Regular forms may be left out.
     """
     english, german = (side.strip() for side in row.split("|"))
     en_words, _, en_particle = english.partition(" ... ")
@@ -130,7 +130,7 @@ def _stem(infinitive: str) -> str:
 
 
 def _e(stem: str) -> str:
-    """The vowel that makes wartet and findet speakable."""
+    """The vowel of wartet and findet."""
     return "e" if stem.endswith(("d", "t")) else ""
 
 

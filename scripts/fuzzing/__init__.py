@@ -1,1 +1,1 @@
-"""Random configurations: what is drawn, what each must do or say, and what became of them."""
+"""Drawing configurations of fairseq-train, and trying them; see fuzz.py."""

@@ -1,4 +1,4 @@
-"""How a configuration is drawn: mostly of values that can be used, now and then with one that cannot."""
+"""Drawing configurations: most have only valid values, some have one invalid value."""
 
 from typing import NamedTuple
 
@@ -7,27 +7,24 @@ from hypothesis import strategies as st
 from fuzzing import flags
 from fuzzing.flags import Table
 
-# In tenths of all configurations.
+# Tenths of all configurations.
 _WITH_A_BAD_VALUE, _IN_HALF_PRECISION = 3, 1
 _MOST_FLAGS = 14
 
-# Small enough that a configuration trains in some hundredths of a second; what is drawn stands behind these.
+# A configuration of these sizes trains in a few hundredths of a second; drawn flags come later.
 _SIZES = ("--encoder-embed-dim=8", "--encoder-ffn-embed-dim=8", "--encoder-layers=1", "--encoder-attention-heads=2")
 _DECODER_SIZES = ("--decoder-layers=1", "--decoder-attention-heads=2")
 
 
 class Flag(NamedTuple):
-    """One flag as it is typed, and whether nothing can make it usable."""
+    """One flag as it is typed, and whether its value is invalid whatever the other flags are."""
 
     text: str
     is_bad: bool = False
 
 
 class Configuration(NamedTuple):
-    """Parts that every training has, and the flags that were drawn beside them.
-
-    ``joined``: source and target have the same dictionary.
-    """
+    """The parts of a training, and its drawn flags; ``joined`` is whether source and target share a dictionary."""
 
     arch: str
     optimizer: str
@@ -38,11 +35,11 @@ class Configuration(NamedTuple):
 
     @property
     def is_bad(self) -> bool:
-        """Whether this must be refused."""
+        """Whether the configuration must be refused."""
         return any(flag.is_bad for flag in self.flags)
 
     def arguments(self) -> list[str]:
-        """Those of fairseq-train; names in braces are of files."""
+        """The arguments of fairseq-train; names in braces stand for files."""
         task = ("--task=translation", "--source-lang=a", "--target-lang=b", *_DECODER_SIZES)
         if self.arch == flags.PYRAMID:
             task = ("--task=sentence_prediction", "--num-classes=3", "--max-positions=32")
@@ -59,7 +56,7 @@ class Configuration(NamedTuple):
 
 @st.composite
 def configurations(draw: st.DrawFn) -> Configuration:
-    """Any configuration; it is shrunk by leaving flags out."""
+    """Any configuration."""
     arch = draw(st.sampled_from([*flags.TRANSFORMERS, flags.PYRAMID]))
     optimizer = draw(st.sampled_from(list(flags.OPTIMIZERS)))
     scheduler = draw(st.sampled_from(list(flags.SCHEDULERS)))
@@ -88,7 +85,7 @@ def _bad(parts: Table) -> list[Flag]:
 
 
 def _criteria(arch: str, names: list[str]) -> list[str]:
-    """What trains most often first; the last one may not fit."""
+    """Mostly criteria that fit; the last one may not."""
     if arch == flags.PYRAMID:
         return ["sentence_prediction"]
     if "--adaptive-softmax-cutoff" in names:
@@ -97,5 +94,5 @@ def _criteria(arch: str, names: list[str]) -> list[str]:
 
 
 def _tenths(share: int) -> st.SearchStrategy[bool]:
-    """True in so many tenths of the draws; shrinks to False."""
+    """True in ``share`` tenths of the draws; shrinks to False."""
     return st.integers(0, 9).map(lambda drawn: drawn >= 10 - share)

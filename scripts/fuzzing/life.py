@@ -1,4 +1,4 @@
-"""What a configuration goes through: a model is built, trained for a step, saved, loaded, compared, and translates."""
+"""The steps of a configuration: the model is built, trained for a step, saved, loaded, compared, and translates."""
 
 import math
 import re
@@ -16,12 +16,12 @@ from torch import Tensor
 from fuzzing.sentences import Batch, make_batch, make_task
 
 _LONGEST_TRANSLATION = 4
-# Step by step against all at once, as a share of the largest score; half precisions have three and two digits.
+# Incremental decoding against one forward pass, relative to the largest score.
 _CLOSE = {torch.float32: 1e-3, torch.float16: 0.05, torch.bfloat16: 0.5}
 
 
 class Broken(Exception):
-    """A property that every accepted configuration has does not hold; the message says which."""
+    """A property of every accepted configuration does not hold; the message says which."""
 
 
 class Trained(NamedTuple):
@@ -33,11 +33,10 @@ class Trained(NamedTuple):
 
 
 def train(cfg: DictConfig, *, joined: bool) -> Trained:
-    """Build a model as ``cfg`` says and make one update: what cannot be used must be refused here.
+    """Build the model of ``cfg`` and make one update; invalid configurations must be refused here.
 
     Raises:
-        Broken: the loss, or a gradient that should be there, is not there or not finite.
-        Exception: whatever fairseq or this package raises.
+        Broken: the loss is not finite, or an expected gradient is missing or not finite.
     """
     torch.manual_seed(1)
     metrics.reset()
@@ -55,11 +54,10 @@ def train(cfg: DictConfig, *, joined: bool) -> Trained:
 
 
 def use(trained: Trained, folder: Path, *, joined: bool) -> None:
-    """Save the model, load it as fairseq-generate does, compare both, and translate: nothing may be refused here.
+    """Save the model, load it as fairseq-generate does, compare both, and translate; every error is a failure.
 
     Raises:
-        Broken: the loaded model is another one, or what it translates has other scores than it gives.
-        Exception: whatever fairseq or this package raises.
+        Broken: the loaded model differs, or a translation's scores are not those of a forward pass.
     """
     model, batch = trained.trainer.model, trained.batch
     task = make_task(trained.cfg.task, joined=joined)
@@ -81,11 +79,11 @@ def check_gradients(cfg: DictConfig, model: Any) -> None:
 
 
 def explained(cfg: DictConfig) -> list[str]:
-    """Patterns of the weights that this training need not reach."""
-    patterns = [r"decoder\.adaptive_softmax\.tail\."]  # no target word in that band
+    """Patterns of the weights that may have no gradient."""
+    patterns = [r"decoder\.adaptive_softmax\.tail\."]  # no target word may be in that band
     if getattr(cfg.model, "encoder_layerdrop", 0) > 0:
         patterns.append(r"encoder\.layers\.")
-    if getattr(cfg.model, "decoder_layerdrop", 0) > 0:  # with every layer of the decoder nobody may read the encoder
+    if getattr(cfg.model, "decoder_layerdrop", 0) > 0:  # without decoder layers the encoder is unused
         patterns += [r"decoder\.layers\.", r"encoder\."]
     if getattr(cfg.model, "no_cross_attention", False):
         patterns.append(r"encoder\.")
@@ -97,7 +95,7 @@ def _is_finite(gradient: Tensor | None) -> bool:
 
 
 def saved_and_loaded(trainer: Trainer, path: Path, task: Any) -> Any:
-    """The model as fairseq-generate loads it, in the precision in which it was trained."""
+    """The model as fairseq-generate loads it, in the dtype of its training."""
     trainer.consolidate_optimizer()
     trainer.save_checkpoint(str(path), {"train_iterator": {"epoch": 1}})
     [loaded], _, _ = checkpoint_utils.load_model_ensemble_and_task([str(path)], task=task, strict=True)
@@ -114,7 +112,7 @@ def outputs(model: Any, batch: Batch) -> Tensor:
 
 
 def translate(cfg: DictConfig, task: Any, model: Any, batch: Batch) -> None:
-    """Search with a beam of two; each translation must have the scores that the model gives to it as a whole."""
+    """Beam search; each translation must have the scores of one forward pass over it."""
     cfg.generation.beam, cfg.generation.nbest = 2, 2
     cfg.generation.max_len_b = _LONGEST_TRANSLATION
     model.prepare_for_inference_(cfg)

@@ -1,7 +1,7 @@
-"""A command line to fairseq's config, without composing all of it by hydra anew.
+"""Parsing a command line to fairseq's config, faster than fairseq.
 
-fairseq composes the config from its command line in a quarter of a second, many times what such a training takes.
-Here that is done once for each choice of parts; the values are then set by hydra's own function.
+fairseq composes the config with hydra, which takes a quarter of a second, longer than the training. Here it is composed
+once for each choice of parts; the values are then set by hydra's own function.
 """
 
 import copy
@@ -19,16 +19,16 @@ from omegaconf import DictConfig
 
 _compose = utils.compose
 
-# What was composed for a choice of parts, and the values it was composed with.
+# For each choice of parts, the composed config and the overrides it was composed with.
 _composed: dict[tuple[str, ...], tuple[frozenset[str], DictConfig]] = {}
 
 
 def parse(arguments: Sequence[str], *, quickly: bool = True) -> DictConfig:
-    """What fairseq-train makes of ``arguments``; its errors, and SystemExit where argparse refuses them."""
+    """The config of fairseq-train for ``arguments``; raises its errors, and SystemExit if argparse refuses them."""
     given = options.parse_args_and_arch(options.get_training_parser(), input_args=list(arguments))
     with _quick_composing() if quickly else nullcontext():
         cfg = convert_namespace_to_omegaconf(given)
-    if cfg.common.bf16:  # as fairseq-train does with this package, on its way to the trainer
+    if cfg.common.bf16:  # as this package's patch does in fairseq-train
         cfg.common.tpu = False
     return cfg
 
@@ -48,7 +48,7 @@ def _quick_compose(config_name: str, overrides: Sequence[str], **options: Any) -
         _composed[parts] = frozenset(overrides), _compose(config_name, overrides=list(overrides), **options)
     set_before, composed = _composed[parts]
     composed = copy.deepcopy(composed)
-    # Every call names every value, so that those which differ are all that must be set.
+    # Every call names all values, so that only the differing ones need to be set.
     ConfigLoaderImpl._apply_overrides_to_config([_parsed(one) for one in overrides if one not in set_before], composed)
     return composed
 

@@ -1,4 +1,4 @@
-"""What became of many configurations, in lines."""
+"""A report on the outcomes of many configurations."""
 
 from collections import Counter
 
@@ -7,7 +7,7 @@ from fuzzing.outcomes import FAILED, REFUSED, TRAINED, Outcome, outcome
 
 
 class Report:
-    """Counts outcomes, and keeps one example of each failure, the one with the fewest flags."""
+    """Counts outcomes, and keeps the example with the fewest flags of each failure."""
 
     def __init__(self) -> None:
         self.kinds: Counter[str] = Counter()
@@ -20,7 +20,7 @@ class Report:
         return self.kinds.total()
 
     def add(self, configuration: Configuration, seen: Outcome) -> bool:
-        """Count it; True if it is the first failure of its group."""
+        """Count an outcome; True if it is the first failure of its group."""
         self.kinds[seen.kind] += 1
         if seen.kind == REFUSED:
             self.refusals[seen.group] += 1
@@ -36,16 +36,20 @@ class Report:
         return ", ".join(f"{self.kinds[kind]} {kind}" for kind in (TRAINED, REFUSED, FAILED))
 
     def lines(self) -> list[str]:
-        """The counts, the refusals by their lines, and of each failure its shortest example and its traceback."""
+        """The refusals by their messages, each failure with its shortest example and its traceback, and the counts."""
         lines = [f"{count:6} refused: {line}" for line, count in self.refusals.most_common()]
         for group, count in self.failures.most_common():
             configuration, seen = self.smallest[group]
-            lines += [f"{count:6} failed: {seen.line}", f"       such as {shortened(configuration, group)}", seen.trace]
+            lines += [
+                f"{count:6} failed: {seen.line}",
+                f"       for example {shortened(configuration, group)}",
+                seen.trace,
+            ]
         return [*lines, self.counts()]
 
 
 def shortened(configuration: Configuration, group: str) -> Configuration:
-    """``configuration`` without the flags that its failure, which is of ``group``, does not need."""
+    """``configuration`` without the flags that its failure, of ``group``, does not need."""
     for flag in configuration.flags:
         fewer = configuration._replace(flags=tuple(other for other in configuration.flags if other is not flag))
         if outcome(fewer).group == group:

@@ -1,4 +1,4 @@
-"""A dictionary, a task and a batch in memory: what fairseq would read from a data-bin."""
+"""A dictionary, a task and a batch in memory, in place of a data-bin."""
 
 from typing import Any
 
@@ -9,6 +9,8 @@ from fairseq.tasks.sentence_prediction import SentencePredictionTask
 from fairseq.tasks.translation import TranslationTask
 from torch import Tensor
 
+from shared.dictionaries import joint_dictionary
+
 SOURCE_WORDS, TARGET_WORDS = 24, 28
 _SOURCE_LENGTHS, _TARGET_LENGTHS = (7, 3, 1), (4, 8, 2)
 _CLASSES = 3
@@ -17,7 +19,7 @@ Batch = dict[str, Any]
 
 
 def make_task(cfg: Any, *, joined: bool) -> FairseqTask:
-    """The task of ``cfg``, whose two dictionaries are the same if ``joined``."""
+    """The task of ``cfg``; its two dictionaries are equal if ``joined``."""
     source = _dictionary(SOURCE_WORDS)
     if cfg._name == "sentence_prediction":
         return SentencePredictionTask(cfg, source, _dictionary(_CLASSES))
@@ -25,7 +27,7 @@ def make_task(cfg: Any, *, joined: bool) -> FairseqTask:
 
 
 def make_batch(task: Any, model: Any) -> Batch:
-    """Three sentences, no longer than ``model`` can take: fairseq leaves longer ones out."""
+    """Three sentences, no longer than ``model.max_positions()``: fairseq leaves longer ones out."""
     longest = model.max_positions()
     source = _sentences(task.source_dictionary, _SOURCE_LENGTHS, longest[0] if isinstance(longest, tuple) else longest)
     if isinstance(task, SentencePredictionTask):
@@ -41,10 +43,7 @@ def make_batch(task: Any, model: Any) -> Batch:
 
 
 def _dictionary(words: int) -> Dictionary:
-    made = Dictionary()
-    for number in range(words):
-        made.add_symbol(f"w{number}", n=100)
-    return made
+    return joint_dictionary(words + 4)
 
 
 def _sentences(dictionary: Dictionary, lengths: tuple[int, ...], longest: int) -> list[Tensor]:

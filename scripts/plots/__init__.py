@@ -1,1 +1,1 @@
-"""What plot_attention.py and plot_curves.py are made of."""
+"""The attention maps of plot_attention.py and the curves of plot_curves.py."""

@@ -1,20 +1,19 @@
-"""The config that fairseq's own commands make of a recipe, taken just before they would train."""
+"""The config of a recipe, taken from fairseq's own commands just before they would train."""
 
 import contextlib
-import logging
 import os
 import shlex
 import subprocess
 import sys
 from argparse import Namespace
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
 from fairseq import utils
 from fairseq.distributed import utils as distributed_utils
-from fairseq_cli import hydra_train, train
+from fairseq_cli import train
 from omegaconf import DictConfig
 
 from shared.command import CommandError
@@ -49,21 +48,15 @@ def script_command(script: Path, environment: Mapping[str, str], arguments: Sequ
 
 def command_settings(command: Sequence[str]) -> DictConfig:
     """The config that fairseq-train parses from ``PYTHON -m fairseq_cli.train DATA FLAGS...``."""
-    return _settings(train.cli_main, command[2:])
+    return parsed(train.cli_main, command[2:])
 
 
-def yaml_settings(config: Path, overrides: Sequence[str] = ()) -> DictConfig:
-    """The config that fairseq-hydra-train composes from the YAML file ``config`` and ``overrides``."""
-    arguments = [f"--config-dir={config.parent.resolve()}", f"--config-name={config.stem}", *overrides]
-    return _settings(hydra_train.cli_main, ["fairseq-hydra-train", *arguments])
-
-
-def _settings(cli_main: Any, argv: Sequence[str]) -> DictConfig:
-    # Both commands pass the parsed config to this one function.
+def parsed(cli_main: Any, argv: Sequence[str]) -> DictConfig:
+    """The config that a training command of fairseq's parses from ``argv``."""
+    # All of them pass it to this one function.
     taken: list[DictConfig] = []
     try:
         with (
-            _logging_restored(),
             patch.object(distributed_utils, "call_main", lambda cfg, main, **more: taken.append(cfg)),
             patch.object(sys, "argv", list(argv)),
             contextlib.redirect_stdout(sys.stderr),
@@ -72,15 +65,3 @@ def _settings(cli_main: Any, argv: Sequence[str]) -> DictConfig:
     except SystemExit as refusal:
         raise CommandError(f"fairseq refused: {shlex.join(argv)}") from refusal
     return taken[0]
-
-
-@contextlib.contextmanager
-def _logging_restored() -> Iterator[None]:
-    """Undo what hydra does to the root logger."""
-    root = logging.getLogger()
-    handlers, level = root.handlers[:], root.level
-    try:
-        yield
-    finally:
-        root.handlers[:] = handlers
-        root.setLevel(level)

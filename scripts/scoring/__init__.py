@@ -1,1 +1,1 @@
-"""From what fairseq-generate wrote to scores against the untouched reference."""
+"""Reading fairseq-generate's output and scoring it."""

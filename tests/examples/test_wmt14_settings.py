@@ -1,16 +1,18 @@
 """Every WMT14 row gives the paper's model and training, from train.sh and from fairseq-hydra-train."""
 
+import logging
 import re
 
 import pytest
 from fairseq.optim import lr_scheduler
+from fairseq_cli import hydra_train
 from omegaconf import OmegaConf
 
 import dry_run
 import yaml_flags
 from examples.wmt14_runs import ROWS, TRAIN
 from recipes.model import build, plain_settings, write_dictionaries
-from recipes.settings import USER_DIR, command_settings, script_command, yaml_settings
+from recipes.settings import USER_DIR, command_settings, parsed, script_command
 from shared.command import CommandError
 
 # hydra announces future strictness for every config.
@@ -18,6 +20,18 @@ pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 
 PAPER = OmegaConf.load(ROWS / "paper.yaml")
 IN_THE_TABLE = [row for row in PAPER.rows if PAPER.rows[row]]
+
+
+def yaml_settings(row, *overrides):
+    """The config that fairseq-hydra-train composes."""
+    arguments = (f"--config-dir={ROWS / 'config'}", f"--config-name={row}", f"common.user_dir={USER_DIR}", *overrides)
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    try:
+        return parsed(hydra_train.cli_main, ("fairseq-hydra-train", *arguments))
+    finally:  # hydra configures the root logger
+        root.handlers[:] = handlers
+        root.setLevel(level)
 
 
 @pytest.fixture(scope="module")
@@ -41,8 +55,7 @@ def test_the_readme_has_the_papers_and_the_counted_numbers(recipes, row):
 @pytest.mark.parametrize("row", PAPER.rows)
 def test_hydra_composes_the_same_settings(recipes, row, tmp_path):
     write_dictionaries(tmp_path, PAPER.vocabulary, ("en", "de"))
-    overrides = [f"task.data={tmp_path}", f"common.user_dir={USER_DIR}"]
-    cfg = yaml_settings(ROWS / "config" / f"{row}.yaml", overrides)
+    cfg = yaml_settings(row, f"task.data={tmp_path}")
     hydra, script = plain_settings(cfg, build(cfg).model), dict(recipes[row].settings)
     assert len(script) > 200
     for settings in (hydra, script):
@@ -112,8 +125,7 @@ def test_the_authors_clipping_is_an_option(tmp_path):
     assert cfg.optimization.clip_norm == 0.1
 
     overrides = ("optimizer.apollo_clip_mode=each", "optimization.clip_norm=0.1", f"task.data={tmp_path}")
-    config = ROWS / "config" / "luna_32_softplus_untied.yaml"
-    cfg = yaml_settings(config, (*overrides, f"common.user_dir={USER_DIR}"))
+    cfg = yaml_settings("luna_32_softplus_untied", *overrides)
     assert build(cfg).optimizer.clips_each
 
 
