@@ -1,4 +1,4 @@
-# Everything runs in .venv, which the first target that needs it creates. PYTHON chooses the interpreter.
+# All targets run in .venv, which is created when it is needed. PYTHON chooses the interpreter.
 PYTHON ?= python3
 ARCH ?= luna_tiny
 DEMO_FLAGS ?=
@@ -15,13 +15,13 @@ demo: .venv/installed
 test: .venv/installed
 	$(BIN)/python -m pytest -x -q
 
-# The tests on each Python and torch that pyproject.toml allows; noxfile.py says which. MATRIX_FLAGS='-s suite(python-3.12)'
-# chooses one. Some gigabytes of torch are downloaded for the others than constraints.txt's.
+# The tests with each Python and torch of noxfile.py, which downloads several gigabytes. MATRIX_FLAGS='-s suite(python-3.12)'
+# chooses one of them.
 test-matrix: .venv/installed
 	$(PIP) install --quiet -c constraints.txt nox
 	$(BIN)/nox $(MATRIX_FLAGS)
 
-# Changes the code of ops/ and optim/ in thousands of ways, one at a time, and sees whether a test fails. An hour or two.
+# Mutation tests of ops/ and optim/: an hour or two.
 mutants: .venv/installed
 	$(PIP) install --quiet -c constraints.txt mutmut
 	OMP_NUM_THREADS=1 $(BIN)/mutmut run
@@ -40,17 +40,16 @@ bench: .venv/installed
 	$(BENCH) train --quick --memory --source-length 64 --json outputs/benchmark/memory.json --png outputs/benchmark/memory.png
 	$(BENCH) generate --quick --json outputs/benchmark/generate.json --png outputs/benchmark/generate.png
 	$(BENCH) optimizer --quick --json outputs/benchmark/optimizer.json
+	$(BENCH) imports --quick --json outputs/benchmark/imports.json
 
-# Known faults of the versions that the tests ran with; docs/reliability.md says what each means here. --strict: a
-# version that could not be looked up is a failure, not a pass.
+# Known vulnerabilities of the tested versions; docs/reliability.md explains them. --strict: a failed look-up is a failure.
 audit: .venv/installed
 	$(PIP) install --quiet -c constraints.txt pip-audit
 	$(BIN)/pip-audit --requirement constraints.txt --no-deps --disable-pip --strict --desc off
 
-# fairseq-fixed is built from source on most Pythons, against torch: with torch and the build's other needs
-# installed first, pip builds it with those, where its own build environment would download a second torch.
-# Python 3.10's fairseq needs omegaconf 2.0.6, whose metadata pip refuses from 24.1 on; and a build environment without
-# torch, because where it finds torch it builds extensions whose sources its archive lacks.
+# On most Pythons fairseq-fixed is built from source. Without --no-build-isolation its build would download a second torch.
+# For Python 3.10, fairseq needs omegaconf 2.0.6, whose metadata pip >= 24.1 refuses, and an isolated build: with torch it
+# would build extensions whose sources its archive lacks.
 .venv/installed: setup.py pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
 	$(PIP) install --quiet 'pip<24.1; python_version < "3.11"'

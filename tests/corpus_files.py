@@ -1,4 +1,4 @@
-"""Files as corpora are published in, made small: parallel text, test sets in SGML, tars, and a server of them."""
+"""Small files in the formats of published corpora: parallel text, test sets in SGML, tars, and a server of them."""
 
 import gzip
 import html
@@ -17,7 +17,7 @@ _GERMAN = "der alte Lehrer liest ein neues Buch und mein Bruder sieht drei klein
 
 
 def pairs(count: int, seed: int = 1) -> list[tuple[str, str]]:
-    """Sentences of the same length on both sides, with a capital and a full stop."""
+    """Pairs of sentences of equal length, with a capital and a full stop."""
     chance = random.Random(seed)
     found = []
     for _ in range(count):
@@ -41,7 +41,7 @@ def write_pairs(folder: Path, stem: str, of: list[tuple[str, str]], gzipped: boo
 
 
 def sgml(sentences: Iterable[str], kind: str = "srcset") -> bytes:
-    """As WMT wrote them, every other one over two lines."""
+    """A test set of WMT's, every other sentence on two lines."""
     segments = []
     for number, sentence in enumerate(sentences, 1):
         written = html.escape(sentence, quote=False)
@@ -63,7 +63,7 @@ def tar(members: dict[str, bytes]) -> bytes:
 
 @dataclass
 class Server:
-    """What it serves, how badly, and which ranges it was asked for."""
+    """The files of a server, its faults, and the requested ranges."""
 
     address: str
     files: dict[str, bytes] = field(default_factory=dict)
@@ -74,7 +74,7 @@ class Server:
 
 @contextmanager
 def serving() -> Iterator[Server]:
-    """A server on this machine, which knows ranges and can break off."""
+    """A local server that supports ranges and can close the connection early."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:

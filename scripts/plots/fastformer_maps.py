@@ -1,4 +1,4 @@
-"""Fastformer's two softmaxes over time, of which each step's global query and global key are the means."""
+"""Fastformer's two softmaxes over time, the weights of the global query and the global key."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,7 +13,7 @@ from fairseq_luna.ops.fastformer_attention.shared import scaled_score
 
 
 class FastformerWeights(NamedTuple):
-    """Of one sentence: ``(H, 1, T)``, or ``(H, T, T)`` where the attention is causal, a row for each step."""
+    """The weights of one sentence: ``(H, 1, T)``, or ``(H, T, T)`` with a row for each step if causal."""
 
     query: Tensor
     key: Tensor
@@ -21,10 +21,9 @@ class FastformerWeights(NamedTuple):
 
 @contextmanager
 def recorded(module: FastformerProjections) -> Iterator[list[FastformerWeights]]:
-    """The weights of the forward passes that ``module`` makes meanwhile, of the first sentence of each.
+    """Record the weights of the first sentence of each forward pass of ``module``.
 
-    The modules keep only the means; the weights are formed anew here from the module's own scores
-    (docs/fastformer.md).
+    The modules compute only weighted means; the weights are computed here from their scores (docs/fastformer.md).
     """
     seen: list[FastformerWeights] = []
 
@@ -47,5 +46,5 @@ def recorded(module: FastformerProjections) -> Iterator[list[FastformerWeights]]
 
 
 def shares(score: Tensor, seen: Tensor) -> Tensor:
-    """Softmax of ``score (B, H, T)`` over what each row of ``seen (R, T)`` has: ``(B, H, R, T)``, 0 elsewhere."""
+    """Softmax of ``score (B, H, T)`` over the True steps of each row of ``seen (R, T)``: ``(B, H, R, T)``, else 0."""
     return score[:, :, None].masked_fill(~seen, -torch.inf).softmax(-1).nan_to_num(0.0)

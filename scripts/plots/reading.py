@@ -1,4 +1,4 @@
-"""The model of a checkpoint, and a sentence pair in its words."""
+"""Loading the model of a checkpoint, and encoding a sentence pair for it."""
 
 import sys
 from argparse import Namespace
@@ -51,12 +51,12 @@ def sentence_pair(model: Any, task: Any, source: str, target: str | None, pieces
     """A sentence and its translation as tensors, with a word for every token.
 
     Args:
-        source, target: pieces with spaces between them, or text where there is a model for it; without ``target``
-            the model's own translation stands in its place.
+        source, target: pieces between spaces, or text if there is a SentencePiece model; without ``target`` the model
+            translates.
         pieces: a SentencePiece model.
 
     Raises:
-        CommandError: a sentence is empty, too long or not in the dictionary's pieces.
+        CommandError: a sentence is empty, too long, or mostly not in the dictionary.
     """
     source_words = _words("--source", source, pieces)
     tokens = _tokens("--source", source_words, task.source_dictionary, model.encoder.max_positions())
@@ -103,14 +103,16 @@ def _tokens(flag: str, words: list[str], dictionary: Any, longest: int) -> torch
     if unknown:
         print(f"{flag}: not in the dictionary, and read as unknown: {' '.join(unknown)}", file=sys.stderr)
     if len(line) > longest:
-        raise CommandError(f"{flag}: {len(line)} tokens, and the model reads {longest}; give a shorter sentence")
+        raise CommandError(
+            f"{flag}: {len(line)} tokens, but the model reads at most {longest}; give a shorter sentence"
+        )
     return line[None]
 
 
 def _translation(model: Any, task: Any, source: torch.Tensor) -> torch.Tensor:
-    """The best of fairseq's beam search: ``(1, T)``, ending in EOS.
+    """The best hypothesis of fairseq's beam search: ``(1, T)``, ending in EOS.
 
-    Its flags are the defaults, but that no model may babble on for 200 words, which no picture could show.
+    The length is limited to twice the source's plus 10: the default is up to 200 tokens, too many for a picture.
     """
     flags = GenerationConfig(max_len_a=2, max_len_b=10)
     generator = task.build_generator([model], Namespace(**vars(flags)))

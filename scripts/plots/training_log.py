@@ -1,4 +1,4 @@
-"""What fairseq-train logs with --log-format json: losses and BLEU at each logged update."""
+"""Reading the JSON log of fairseq-train: losses and BLEU at each logged update."""
 
 import json
 from pathlib import Path
@@ -8,45 +8,38 @@ from shared.command import CommandError
 
 
 class Series(NamedTuple):
-    """One value over the training; updates rise."""
+    """One value over the training; updates are ascending."""
 
     updates: list[int]
     values: list[float]
 
 
 class _Line(NamedTuple):
-    prefix: str  # "" during an epoch, "train_" of a whole epoch, "valid_" or the subset's name of a validation
+    prefix: str  # "" during an epoch, "train_" for a whole epoch, "valid_" or the subset's name for a validation
     update: int
     values: dict[str, float]
 
 
 def read(log: Path) -> dict[str, Series]:
-    """Every number of a log by its name: "loss" is the training's, "valid_loss", "valid_bleu" a validation's.
+    """Every number of a log by its name: "loss" is the training's, "valid_loss" and "valid_bleu" are a validation's.
 
-    Lines that are no JSON are skipped, such as the configuration, and a last one that is cut off. fairseq writes
-    some lines more than once: they count once. A run that was stopped and went on from an older checkpoint repeats
-    updates; what was logged later holds, and everything that the stopped run logged from there on is left out.
+    Lines that are not JSON, such as the configuration or an incomplete last line, are skipped; repeated lines count
+    once. A run that resumes from an older checkpoint repeats updates; its values replace everything that the stopped
+    run logged from there on.
 
     Args:
-        log: --log-file's file, or what fairseq-train printed.
+        log: the file of --log-file, or the output of fairseq-train.
 
     Raises:
-        CommandError: the file cannot be read, or no line of it is fairseq's JSON.
+        CommandError: no line is fairseq's JSON.
+        OSError: the file cannot be read.
     """
-    if not log.is_file():
-        raise CommandError(f"{log}: there is no such file")
     lines: list[_Line] = []
-    try:
-        with log.open(encoding="utf-8", errors="replace") as text:
-            for line in text:
-                parsed = _parse(line)
-                if parsed is None:
-                    continue
-                while lines and lines[-1].update > parsed.update:
-                    lines.pop()
-                lines.append(parsed)
-    except OSError as error:
-        raise CommandError(f"{log}: {error.strerror or error}") from error
+    with log.open(encoding="utf-8", errors="replace") as text:
+        for parsed in filter(None, map(_parse, text)):
+            while lines and lines[-1].update > parsed.update:
+                lines.pop()
+            lines.append(parsed)
     if not lines:
         raise CommandError(
             f"{log}: no JSON lines of fairseq-train's; train with --log-format json --log-file FILE and give that FILE"
@@ -59,11 +52,11 @@ def read(log: Path) -> dict[str, Series]:
 
 
 def smoothed(series: Series, share: float) -> Series:
-    """The running mean of ``series`` in which each point counts ``share`` times as much as the one after it.
+    """The running mean of ``series``, in which each point has ``share`` times the weight of the next one.
 
     Args:
-        series: without gaps of meaning: points are taken one after the other, whatever the updates between them.
-        share: at least 0 (as logged) and less than 1.
+        series: its points are equally spaced, whatever their updates.
+        share: at least 0 (unchanged) and less than 1.
     """
     values: list[float] = []
     total = weight = 0.0
@@ -74,8 +67,8 @@ def smoothed(series: Series, share: float) -> Series:
 
 
 def _parse(line: str) -> _Line | None:
-    """What one line says; None where it is not fairseq's, or cut off."""
-    # A captured output has the time and the logger's name before it; a line that a kill cut off, perhaps, too.
+    """The values of one line; None if it is not fairseq's or incomplete."""
+    # Printed lines have the time and the logger's name first, and perhaps an incomplete line of a killed run.
     start = line.rfind("{")
     if start < 0:
         return None
@@ -95,7 +88,7 @@ def _parse(line: str) -> _Line | None:
 
 
 def _number(value: object) -> float | None:
-    """fairseq writes most numbers as strings, and some values are none."""
+    """fairseq writes most numbers as strings; some values are not numbers."""
     try:
         return float(value)  # type: ignore[arg-type]
     except (TypeError, ValueError):

@@ -83,7 +83,7 @@ def test_bad_values_end_in_one_line(prepared, script, arguments, environment, sa
 @pytest.mark.slow
 def test_from_training_to_scores(prepared, tmp_path):
     place = {"DATA": prepared / "bin", "SAVE_DIR": prepared / "run", "folder": tmp_path}
-    # Only whole epochs leave a checkpoint to average.
+    # Only complete epochs save a checkpoint to average.
     epochs = ("--max-update=100", "--max-epoch=2")
     trained = shell(MULTI30K / "train.sh", "luna_tied_apollo", *SMALL, *SHORT, *epochs, **place)
     assert trained.returncode == 0, trained.stderr

@@ -29,7 +29,7 @@ def commands(result):
     return [shlex.split(line) for line in result.stdout.splitlines()]
 
 
-def test_what_it_runs(prepared):
+def test_it_averages_translates_and_scores(prepared):
     average, translate, measure = commands(
         shell(SCORE, ROW, "--cpu", DATA=prepared.data, SAVE_DIR=prepared.run, DRY_RUN=1)
     )
@@ -50,7 +50,7 @@ def test_what_it_runs(prepared):
     ]
 
 
-def test_tokenised_data_are_scored_as_such(prepared):
+def test_tokenised_data_are_scored_as_tokens(prepared):
     tokenised = prepared.reference.with_name("test.tok.de")
     tokenised.touch()
     *_, measure = commands(shell(SCORE, ROW, DATA=prepared.data, SAVE_DIR=prepared.run, DRY_RUN=1))
@@ -81,7 +81,7 @@ def test_an_unknown_row_is_refused(prepared):
 
 
 @pytest.mark.slow
-def test_scores_what_was_trained(prepared, tmp_path):
+def test_a_trained_row_is_scored(prepared, tmp_path):
     place = {"DATA": prepared.data, "SAVE_DIR": prepared.run, "folder": tmp_path}
     trained = shell(TRAIN, ROW, *SMALL, *SHORT, **place, GPUS=1)
     assert trained.returncode == 0, trained.stderr

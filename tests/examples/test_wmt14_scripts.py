@@ -66,7 +66,7 @@ def test_an_unknown_row_is_refused_with_the_rows(row):
     assert line.endswith(" transformer_base_apollo")
 
 
-def test_what_is_given_comes_last_and_whole(data):
+def test_given_flags_come_last_and_unchanged(data):
     result = shell(TRAIN, ROW, "--bf16", "--user-flag", "a b's", DATA=data, DRY_RUN=1, SAVE_DIR="with a space", GPUS=2)
     command = shlex.split(result.stdout)
     assert command[:4] == [sys.executable, "-m", "fairseq_cli.train", str(data)]
@@ -116,7 +116,7 @@ def test_torchrun_without_a_script_is_refused():
     assert "there is no script nothing.sh" in refusal(shell(LAUNCH / "torchrun.sh", "nothing.sh"))
 
 
-def test_slurms_dry_run_takes_the_numbers_of_its_head(data):
+def test_slurms_dry_run_uses_its_own_options(data):
     result = shell(LAUNCH / "slurm.sbatch", str(TRAIN), ROW, DATA=data, DRY_RUN=1)
     assert result.returncode == 0, result.stderr
     lines = result.stdout.splitlines()
@@ -161,7 +161,7 @@ def test_a_yaml_trains(data, tmp_path):
             *(sys.executable, "-m", "fairseq_cli.hydra_train", "--config-dir", str(ROWS / "config")),
             *("--config-name", "fastformer_base", *overrides, f"checkpoint.save_dir={tmp_path}"),
         ],
-        cwd=REPOSITORY,  # where user_dir, fairseq_luna, is found
+        cwd=REPOSITORY,  # user_dir is relative
         check=True,
         capture_output=True,
         timeout=300,
@@ -182,7 +182,7 @@ def test_slurm_trains_two_nodes_together(data, tmp_path, free_port):
     tools = tmp_path / "slurm"
     tools.mkdir()
     write_tool(tools / "scontrol", 'echo localhost; echo "$3" >&2')
-    # Takes the options off, and starts the command once for each of two nodes.
+    # Removes the options and starts the command for each of two nodes.
     write_tool(
         tools / "srun",
         'while [ "$1" != bash ]; do shift; done',

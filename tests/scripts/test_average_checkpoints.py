@@ -1,4 +1,4 @@
-"""The mean of checkpoints that were really trained, what it is refused for, and that nothing in a file is run."""
+"""The mean of trained checkpoints, its refusals, and that no code in a file is run."""
 
 import re
 import weakref
@@ -20,7 +20,7 @@ from shared.command import CommandError
 _TRANSFORMER = (
     *("--arch=transformer", "--encoder-layers=1", "--decoder-layers=1", "--encoder-embed-dim=16"),
     *("--encoder-ffn-embed-dim=16", "--encoder-attention-heads=2", "--decoder-attention-heads=2"),
-    # fairseq 0.12.2 cannot translate a batch of several lengths without it under this torch.
+    # Without it fairseq 0.12.2 cannot translate a batch of several lengths with this torch.
     "--encoder-normalize-before",
     "--share-all-embeddings",
 )
@@ -56,7 +56,7 @@ def read(path: Path) -> dict[str, Any]:
 
 
 def rewritten(path: Path, target: Path, change: Callable[[dict[str, Any]], object]) -> Path:
-    """A copy of a checkpoint with something changed in it."""
+    """A changed copy of a checkpoint."""
     state = read(path)
     change(state)
     torch.save(state, target)
@@ -75,7 +75,7 @@ def assert_is_mean(model: dict[str, Tensor], paths: list[Path]) -> None:
     expected = expected_mean(paths)
     assert list(model) == list(expected)
     for name, weight in model.items():
-        # fairseq 0.12.2 has copies of weights that are never initialised, and may be anything.
+        # fairseq 0.12.2 has copies of weights that are never initialised.
         torch.testing.assert_close(weight, expected[name], rtol=1.2e-7, atol=0, equal_nan=True)
 
 
@@ -104,7 +104,7 @@ def test_the_mean_of_a_trained_family_translates(
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=["fp16", "bf16"])
-def test_half_precision_stays_and_is_summed_in_more(dtype: torch.dtype, three: list[Path], tmp_path: Path) -> None:
+def test_half_precision_is_kept_and_summed_in_fp32(dtype: torch.dtype, three: list[Path], tmp_path: Path) -> None:
     def halve(state: dict[str, Any]) -> None:
         state["model"] = {name: weight.to(dtype) for name, weight in state["model"].items()}
         # 2048 + 1 is 2048 in fp16, and 60000 + 60000 is infinite.
@@ -126,7 +126,7 @@ def test_tied_weights_stay_one_tensor(three: list[Path], tmp_path: Path) -> None
     assert len({read(output)["model"][name].data_ptr() for name in names}) == 1
 
 
-def test_counters_are_those_of_the_last(three: list[Path], tmp_path: Path) -> None:
+def test_counters_are_the_last_checkpoints(three: list[Path], tmp_path: Path) -> None:
     def count(updates: int) -> Callable[[dict[str, Any]], None]:
         return lambda state: state["model"].update(seen=torch.tensor(updates), mask=torch.tensor([updates > 2]))
 
@@ -136,9 +136,7 @@ def test_counters_are_those_of_the_last(three: list[Path], tmp_path: Path) -> No
     assert averaged["mask"].equal(torch.tensor([True]))
 
 
-def test_only_one_of_the_models_is_in_memory_beside_the_sums(
-    three: list[Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_one_model_at_a_time_is_in_memory_besides_the_sums(three: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
     loaded: list[weakref.ref[Tensor]] = []
     alive: list[int] = []
     load = mean.load
@@ -155,7 +153,7 @@ def test_only_one_of_the_models_is_in_memory_beside_the_sums(
     assert len(loaded) > 6
 
 
-def test_the_last_are_the_last_by_number(tmp_path: Path) -> None:
+def test_the_last_checkpoints_have_the_highest_numbers(tmp_path: Path) -> None:
     for name in ("1", "2", "9", "10", "11", "_best", "_last", "_2_900", "_10_1000", "_9_8000", "_3_10000", "11-shard0"):
         (tmp_path / f"checkpoint{name}.pt").touch()
     assert [path.name for path in last(tmp_path, 3)] == ["checkpoint9.pt", "checkpoint10.pt", "checkpoint11.pt"]
@@ -164,7 +162,7 @@ def test_the_last_are_the_last_by_number(tmp_path: Path) -> None:
 
 
 def refusal(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
-    """The one line with which the script ends."""
+    """The one line of the refusal."""
     capsys.readouterr()
     assert average_checkpoints.main([str(argument) for argument in arguments]) == 2
     shown = capsys.readouterr()
@@ -173,7 +171,9 @@ def refusal(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
     return shown.err.removesuffix("\n").removeprefix("average_checkpoints.py: ")
 
 
-def test_too_few_are_counted(three: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_too_few_checkpoints_are_refused_with_their_number(
+    three: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     folder, output = three[0].parent, ("--output", tmp_path / "mean.pt")
     assert refusal(capsys, "--last", 4, folder, "--by-updates", *output) == (
         f"--last 4: {folder} has 3 update checkpoints (checkpoint_E_U.pt)"
@@ -215,7 +215,7 @@ _NAME = "decoder.layers.0.fc1.bias"
     ],
     ids=["missing", "added", "shape", "dtype", "arch", "heads", "untied"],
 )
-def test_another_model_is_refused_by_its_first_difference(
+def test_a_different_model_is_refused_with_the_first_difference(
     change: Callable[[dict[str, Any]], object],
     said: str,
     three: list[Path],
@@ -229,7 +229,7 @@ def test_another_model_is_refused_by_its_first_difference(
     assert not output.exists()
 
 
-def test_other_dropout_is_no_other_model(three: list[Path], tmp_path: Path) -> None:
+def test_another_dropout_is_accepted(three: list[Path], tmp_path: Path) -> None:
     other = rewritten(three[1], tmp_path / "other.pt", lambda state: state["cfg"]["model"].update(dropout=0.9))
     assert_is_mean(average([three[0], other])["model"], [three[0], other])
 
@@ -271,15 +271,15 @@ def test_a_broken_file_is_named(
 @pytest.mark.parametrize(
     "content", [[1, 2], {"model": {}}, {"model": {}, "optimizer_history": [{}], "extra_state": {}}]
 )
-def test_a_file_without_a_model_is_no_checkpoint(
-    content: object, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_file_without_a_model_is_refused(content: object, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "other.pt"
     torch.save(content, file)
     assert refusal(capsys, file, "--output", tmp_path / "mean.pt").startswith(str(file))
 
 
-def test_no_file_is_overwritten_unasked(three: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_file_is_overwritten_without_force(
+    three: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     before = three[1].read_bytes()
     assert "that is one of the checkpoints" in refusal(capsys, *three, "--output", three[1], "--force")
     assert three[1].read_bytes() == before
@@ -298,7 +298,7 @@ def test_no_file_is_overwritten_unasked(three: list[Path], tmp_path: Path, capsy
     assert "there is no folder" in refusal(capsys, *three, "--output", tmp_path / "none" / "mean.pt")
 
 
-def test_what_cannot_be_written_leaves_nothing(
+def test_a_failed_write_leaves_no_file(
     three: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def full(state: object, file: Path) -> None:

@@ -1,4 +1,4 @@
-"""The benchmark: what each subcommand writes, what it refuses, and that it times no wrong function."""
+"""The results of each benchmark, its refusals, and that no wrong function is measured."""
 
 import importlib.util
 import json
@@ -39,7 +39,7 @@ FIELDS = {
 
 
 def measured(folder: Path, *arguments: str) -> dict[str, Any]:
-    """The JSON that a run writes."""
+    """The JSON of a run."""
     target = folder / "measured.json"
     assert benchmark.main([*arguments, "--rounds=2", "--json", str(target)]) == 0
     return json.loads(target.read_text())
@@ -73,7 +73,7 @@ def test_every_system_has_a_row_with_all_fields(
     assert [(row.get("length"), row["system"]) for row in rows] == [(n, name) for n in lengths for name in systems]
     for row in rows:
         assert row.keys() >= FIELDS[arguments[0]]
-        assert {goal["goal"] for goal in row.get("goals", [])} <= {"state at T / at T/2 <= 1"}  # of any size
+        assert {goal["goal"] for goal in row.get("goals", [])} <= {"state at T / at T/2 <= 1"}  # applies to any size
         assert 0 < row["ms_q1"] <= row["ms"] <= row["ms_q3"]
         assert 0 < row["cpu_ms_q1"] <= row["cpu_ms"] <= row["cpu_ms_q3"]
         assert (row["system"] != row["reference"]) or row["ratio"] == 1
@@ -87,7 +87,7 @@ def test_every_system_has_a_row_with_all_fields(
 
 
 @pytest.mark.parametrize("command", ["train --shapes=7x3", "generate --lengths 8 --beam=2 --sentences=2"])
-def test_a_variant_is_measured_where_it_is_named(command: str, tmp_path: Path, monkeypatch) -> None:
+def test_a_variant_is_measured_if_it_is_named(command: str, tmp_path: Path, monkeypatch) -> None:
     named = ("--systems", "transformer", "luna-softmax-source")
     rows = measured(tmp_path, *command.split(), *named, "--no-peak", *TINY)["rows"]
     assert [row["system"] for row in rows] == list(named[1:])
@@ -118,7 +118,7 @@ def test_time_is_drawn_against_length(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize("name", ["transformer", "luna", "fastformer", "block"])
-def test_what_is_generated_is_watched(name: str) -> None:
+def test_generation_is_recorded(name: str) -> None:
     args = Namespace(device="cpu", dtype="float32", lengths=[24], source_length=5, sentences=2, beam=3, sizes=SIZES)
     generation = generate.Generation(name, args)
     generation.step(24)()
@@ -168,7 +168,7 @@ def test_the_tensors_have_all_parameters(total: int, tensors: int) -> None:
 
 @pytest.mark.parametrize("name", ["luna-chunked", "luna-cumulative-sum", "fastformer", "block", "softmax"])
 @pytest.mark.parametrize("wrong", ["output", "gradient", "nan"])
-def test_no_speed_is_printed_of_another_function(name, wrong, tmp_path, monkeypatch, capsys) -> None:
+def test_a_wrong_function_is_not_measured(name, wrong, tmp_path, monkeypatch, capsys) -> None:
     attention = ATTENTIONS[name]
 
     def form(**inputs: torch.Tensor) -> torch.Tensor:
@@ -177,7 +177,7 @@ def test_no_speed_is_printed_of_another_function(name, wrong, tmp_path, monkeypa
             return out * 1.01
         if wrong == "nan":
             return out * torch.nan
-        nothing = inputs["k"] - inputs["k"].detach()  # but for its gradient
+        nothing = inputs["k"] - inputs["k"].detach()  # only changes the gradient
         return out + 0.01 * F.pad(nothing, (0, out.shape[-1] - nothing.shape[-1]))
 
     monkeypatch.setitem(ATTENTIONS, name, attention._replace(form=form))
@@ -194,7 +194,7 @@ def test_no_speed_is_printed_of_another_function(name, wrong, tmp_path, monkeypa
     assert target.read_text() == "earlier numbers"
 
 
-def test_every_form_is_the_function_of_its_naive_form_in_half_precision() -> None:
+def test_every_form_equals_its_naive_form_in_half_precision() -> None:
     args = Namespace(device="cpu", dtype="bfloat16", batch=2, heads=2, head_size=16, slots=4, systems=list(ATTENTIONS))
     op.check_outputs(args)
 
@@ -243,19 +243,19 @@ def test_bad_flags_are_refused_in_one_line(words: str, tmp_path: Path, monkeypat
     ],
     ids=FIELDS,
 )
-def test_all_is_measured_on_cuda_too(arguments, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_everything_is_measured_on_cuda(arguments, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     content = measured(tmp_path, *arguments, "--device=cuda")
     assert content["environment"]["device"] == torch.cuda.get_device_name()
     assert all(row.keys() >= FIELDS[arguments[0]] and row["peak_mib"] >= 0 for row in content["rows"])
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a device here")
-def test_a_device_that_is_not_there_is_refused_in_one_line(monkeypatch, capsys) -> None:
+def test_a_missing_device_is_refused_in_one_line(monkeypatch, capsys) -> None:
     assert benchmark.main(["op", "--device", "cuda"]) == 2
     assert capsys.readouterr().err.startswith("benchmark.py: --device cuda: torch ")
 
 
-def test_what_was_measured_before_an_interruption_is_kept(tmp_path: Path, monkeypatch) -> None:
+def test_measurements_before_an_interruption_are_kept(tmp_path: Path, monkeypatch) -> None:
     def interrupted(args: Namespace) -> Any:
         yield from [row for _, row in zip(range(3), op.rows(args), strict=False)]
         raise KeyboardInterrupt
@@ -267,7 +267,7 @@ def test_what_was_measured_before_an_interruption_is_kept(tmp_path: Path, monkey
     assert (len(content["rows"]), content["finished"]) == (3, False)
 
 
-def test_lack_of_memory_is_one_line_and_loses_nothing(tmp_path: Path, monkeypatch, capsys) -> None:
+def test_out_of_memory_is_one_line_and_keeps_earlier_measurements(tmp_path: Path, monkeypatch, capsys) -> None:
     def too_large(args: Namespace) -> Any:
         yield next(op.rows(args))
         torch.empty(2**60)
@@ -281,7 +281,7 @@ def test_lack_of_memory_is_one_line_and_loses_nothing(tmp_path: Path, monkeypatc
 
 
 @pytest.mark.parametrize("command", benchmark.COMMANDS)
-def test_quick_takes_less_unless_told_otherwise(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_quick_changes_only_defaults(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def parsed(*flags: str) -> Namespace:
         return benchmark.parse([command, *flags])
 

@@ -1,4 +1,4 @@
-"""What is wanted of which numbers, and when it is met."""
+"""Which numbers have goals, and when these are met."""
 
 from argparse import Namespace
 from typing import Any
@@ -49,7 +49,7 @@ def test_memory_grows_as_the_length_does(power: float, met: bool) -> None:
     assert (goal["goal"], goal["met"]) == ("growth <= 1.05", met)
 
 
-def test_growth_is_not_said_of_what_was_not_measured() -> None:
+def test_growth_needs_measured_peaks() -> None:
     peaks = [train.Peak(length, 0.5 * length) for length in (1000, 2000, 4000)]
     assert train.growth(peaks[:1]) == {}
     assert train.growth(peaks[:2]) == {"kib_per_token": 512}
@@ -87,7 +87,7 @@ def test_apollo() -> None:
     assert goals.of_optimizer(row, changed(LARGE_APOLLO, tensors=100)) == []
 
 
-def test_they_are_said_and_counted() -> None:
+def test_goals_are_printed_and_counted() -> None:
     rows = [
         {"goals": [goals.at_most("ratio", 0.456789, 0.5), goals.at_least("times as fast", 2, 2.2)]},
         {"goals": [goals.at_most("peak MiB", None, 4096)]},

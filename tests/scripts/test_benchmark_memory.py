@@ -1,4 +1,4 @@
-"""The peak of a step in a process of its own."""
+"""The peak memory of a step in a fresh process."""
 
 import functools
 import operator
@@ -12,12 +12,12 @@ MIB = 2**20
 
 
 def peak_of_writing(size: int) -> float | None:
-    """Of a step that fills ``size`` bytes."""
+    """A step that fills ``size`` bytes."""
     return memory.peak_mib(functools.partial, operator.mul, b"x", size, device="cpu", threads=1)
 
 
 def prepared_with(held: int, size: int) -> functools.partial[bytes]:
-    """Of a step that fills ``size`` bytes while ``held`` more are there, and as many have just been freed."""
+    """A step that fills ``size`` bytes while ``held`` more are allocated and as many were just freed."""
     freed = b"y" * held
     del freed
     return functools.partial(lambda kept, size: b"x" * size, b"z" * held, size)
@@ -42,10 +42,10 @@ def test_the_peak_on_cuda_is_what_the_step_allocates() -> None:
     assert memory.peak_mib(prepare, 2**50, device="cuda", threads=1) is None
 
 
-def test_what_does_not_fit_has_no_peak() -> None:
+def test_a_step_that_does_not_fit_has_no_peak() -> None:
     assert peak_of_writing(2**50) is None
 
 
-def test_another_error_is_not_taken_for_lack_of_memory() -> None:
+def test_another_error_is_not_reported_as_out_of_memory() -> None:
     with pytest.raises(ZeroDivisionError):
         memory.peak_mib(functools.partial, operator.truediv, 1, 0, device="cpu", threads=1)

@@ -10,7 +10,7 @@ from benchmarks.timing import Seconds
 
 
 class Clock:
-    """A machine on which other work makes everything slower, by the number of the step that is taken."""
+    """A machine on which other work slows each step, depending on its number."""
 
     def __init__(self, seconds: dict[str, float], slowness: Callable[[int], float]) -> None:
         self.seconds = seconds
@@ -27,14 +27,14 @@ class Clock:
         return Seconds(slowness * own, own)
 
 
-def test_a_round_takes_every_system_once_and_every_second_goes_backwards() -> None:
+def test_a_round_runs_every_system_once_and_every_second_is_reversed() -> None:
     clock = Clock({"a": 1, "b": 2, "c": 3}, slowness=lambda number: 10**number)
     taken = timing.in_turn(clock.steps(), rounds=3, seconds=clock.stopwatch)
     assert clock.order == ["a", "b", "c", "c", "b", "a", "a", "b", "c"]
     assert [wall for wall, _ in taken["a"]] == [1, 10**5, 10**6]
 
 
-def test_warm_up_takes_every_system_unmeasured() -> None:
+def test_warm_up_runs_every_system_unmeasured() -> None:
     clock = Clock({"a": 1, "b": 2}, slowness=lambda _: 1)
     timing.warm_up(clock.steps(), 3)
     assert clock.order == ["a", "b"] * 3
@@ -53,14 +53,14 @@ def test_a_machine_that_slows_down_steadily_does_not_favour_the_first() -> None:
     assert rows["c"]["ratio"] == pytest.approx(1, abs=0.03)  # one order alone: 1.21
 
 
-def test_other_work_shows_in_the_wall_clock_alone() -> None:
+def test_other_work_changes_only_the_wall_clock() -> None:
     clock = Clock({"a": 3, "b": 2}, slowness=lambda number: 1 if number == 0 else 7)
     row = timing.compared(timing.in_turn(clock.steps(), rounds=1, seconds=clock.stopwatch), "b")["a"]
     assert (row["ms"], row["cpu_ms"], row["cpu_ratio"]) == (3000, 3000, 1.5)
     assert row["ratio"] == pytest.approx(3 / 14)
 
 
-def test_sleeping_takes_no_time_of_the_processor() -> None:
+def test_sleeping_takes_no_cpu_time() -> None:
     taken = timing.stopwatch("cpu")(lambda: time.sleep(0.2))
     assert taken.wall >= 0.2
     assert taken.cpu < 0.1

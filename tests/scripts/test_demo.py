@@ -1,4 +1,4 @@
-"""The runner: what it refuses, what it reuses, and one short demo from nothing to a score."""
+"""The demo's refusals, what it reuses, and a short run from nothing to a score."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""The corpus: the same bytes everywhere, nothing shared between its parts, known sentences in both languages."""
+"""The corpus: the same bytes everywhere, disjoint parts, known sentences in both languages."""
 
 import hashlib
 from itertools import islice
@@ -52,7 +52,7 @@ def test_sizes(parts: dict[str, list[Pair]]) -> None:
 
 
 @pytest.mark.parametrize("language", Pair._fields)
-def test_no_sentence_comes_twice(parts: dict[str, list[Pair]], language: str) -> None:
+def test_no_sentence_is_repeated(parts: dict[str, list[Pair]], language: str) -> None:
     everything = [getattr(pair, language) for pairs in parts.values() for pair in pairs]
     assert len(set(everything)) == len(everything)
 
@@ -70,7 +70,7 @@ def test_a_grammar_with_two_translations_is_refused(monkeypatch: pytest.MonkeyPa
         list(islice(corpus.draw(), 2))
 
 
-def test_sentences_are_whole(parts: dict[str, list[Pair]]) -> None:
+def test_sentences_have_a_capital_and_a_mark(parts: dict[str, list[Pair]]) -> None:
     for pair in parts["train"]:
         for text in pair:
             assert text[0].isupper() and text[-1] in ".?" and "  " not in text, pair
@@ -123,7 +123,7 @@ def test_a_separable_verb(
     assert because == (f"because the teacher {english} on Monday", f"weil der Lehrer {last}")
 
 
-def test_a_time_in_front_turns_subject_and_verb() -> None:
+def test_a_leading_time_inverts_subject_and_verb() -> None:
     clause = Clause(TEACHER, active(BUY, Tense.PRESENT, Person.SINGULAR), A_BOOK, MONDAY)
     assert with_time_first(clause) == (
         "on Monday the teacher buys a book",
@@ -131,7 +131,7 @@ def test_a_time_in_front_turns_subject_and_verb() -> None:
     )
 
 
-def test_a_denied_indefinite_object_has_kein() -> None:
+def test_a_negated_indefinite_object_has_kein() -> None:
     clause = Clause(TEACHER, active(BUY, Tense.PAST, Person.SINGULAR), NO_BOOK, None, negated=True)
     assert statement(clause) == ("the teacher did not buy a book", "der Lehrer hat kein Buch gekauft")
 
@@ -145,7 +145,7 @@ def test_questions() -> None:
     )
 
 
-def test_motion_has_sein_and_nicht_stands_before_the_aim() -> None:
+def test_motion_has_sein_and_nicht_is_before_the_destination() -> None:
     clause = Clause(PRONOUNS[0], active(lexicon.TRAVEL, Tense.PAST, Person.I), TO_BERLIN, MONDAY, True)
     assert statement(clause) == (
         "I did not travel to Berlin on Monday",

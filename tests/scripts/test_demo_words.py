@@ -31,7 +31,7 @@ def test_cardinals(number: int, english: str, german: str) -> None:
     assert number_words.german(number) == german
 
 
-def test_every_number_has_a_word_of_its_own() -> None:
+def test_number_words_are_distinct() -> None:
     for words in (number_words.english, number_words.german):
         assert len({words(number) for number in range(1000)}) == 1000
 

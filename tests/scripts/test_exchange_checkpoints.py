@@ -1,4 +1,4 @@
-"""A checkpoint that says something else elsewhere is found; one that says the same is read and trained on."""
+"""Different translations are found; with equal ones the training resumes."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from shared.command import CommandError
 WRITTEN = {"H-0": (-0.5, "w1 w2"), "H-1": (-1.25, "w3")}
 
 
-def test_rounding_is_no_difference():
+def test_rounding_is_accepted():
     exchange_checkpoints.compare(WRITTEN, {"H-0": (-0.501, "w1 w2"), "H-1": (-1.249, "w3")}, "luna_tiny")
 
 
@@ -26,13 +26,13 @@ def test_a_difference_is_named(here, said):
         exchange_checkpoints.compare(WRITTEN, here, "luna_tiny")
 
 
-def test_nothing_translated_is_a_difference():
+def test_no_translations_are_a_difference():
     with pytest.raises(CommandError, match="0 sentences"):
         exchange_checkpoints.compare({}, {}, "luna_tiny")
 
 
 @pytest.mark.slow
-def test_what_was_written_is_read_and_trained_on(tmp_path, monkeypatch, capsys):
+def test_a_written_checkpoint_is_read_and_its_training_resumed(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(exchange_checkpoints, "ARCHITECTURES", ("luna_tiny",))
     exchange_checkpoints.write(tmp_path)
     exchange_checkpoints.read(tmp_path)

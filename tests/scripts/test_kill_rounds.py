@@ -1,4 +1,4 @@
-"""A training is killed, resumed and found to be as it was; and a difference, if there were one, would be found."""
+"""A killed and resumed training equals the uninterrupted one; differences are found."""
 
 import random
 import subprocess
@@ -29,13 +29,13 @@ def reference(**losses):
     return Reference({}, small_training.logged(text), 1.0)
 
 
-def test_a_start_that_goes_on_as_it_should_is_accepted():
+def test_a_correct_resume_is_accepted():
     text = RECORD.format(update=4, loss="2.5").replace('"7"', '"8"')  # the speed may differ
     kill_rounds.check_start(Start(False, "", text), 3, reference(u3="3", u4="2.5"))
 
 
 @pytest.mark.parametrize(("update", "loss", "said"), [(4, "2.6", "train_inner 4"), (5, "2.5", "resumed with update 5")])
-def test_another_loss_or_a_skipped_update_is_found(update, loss, said):
+def test_a_different_loss_or_a_skipped_update_is_found(update, loss, said):
     start = Start(False, "", RECORD.format(update=update, loss=loss))
     with pytest.raises(CommandError, match=said):
         kill_rounds.check_start(start, 3, reference(u4="2.5", u5="2.5"))
@@ -50,7 +50,7 @@ def test_a_damaged_last_checkpoint_is_found(tmp_path):
 
 
 @pytest.mark.parametrize("before", [0, 27, small_training.MAX_UPDATE])
-def test_kills_are_spread_over_what_is_left_to_do(before):
+def test_kills_are_spread_over_the_remaining_updates(before):
     draw = random.Random(1)
     drawn = [moments.draw_moment(draw, before, 0.5) for _ in range(1000)]
     left = set(range(before + 1, small_training.MAX_UPDATE + 1)) or {small_training.MAX_UPDATE}
@@ -68,12 +68,12 @@ def test_kills_are_spread_over_what_is_left_to_do(before):
         (set(), "", "starting"),
     ],
 )
-def test_the_place_of_a_kill_is_read_from_what_it_left(left_behind, log, where):
+def test_the_place_of_a_kill_is_found(left_behind, log, where):
     files = {(name, 1) for name in left_behind}
     assert moments.place(files, log.format(update=4, loss="2.5") if log else "") == where
 
 
-def test_half_a_line_of_a_killed_process_is_left_out():
+def test_an_incomplete_line_of_a_killed_process_is_skipped():
     text = RECORD.format(update=4, loss="2.5") + RECORD.format(update=5, loss="2.5")[:-20]
     assert list(small_training.logged(text)) == [("train_inner", "4")]
 

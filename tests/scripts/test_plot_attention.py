@@ -1,4 +1,4 @@
-"""plot_attention.py on a trained checkpoint: what it draws, and what it refuses in one line."""
+"""plot_attention.py with a trained checkpoint: its pictures and its refusals in one line."""
 
 from pathlib import Path
 from types import SimpleNamespace
@@ -45,7 +45,7 @@ def test_a_picture_has_the_words_at_its_axes(maps: list[AttentionMap]) -> None:
     assert (through.images[0].norm.vmin, through.images[0].norm.vmax) == (0, float(maps[2].weights.max()))
 
 
-def test_heads_that_are_not_there_and_too_many_panels_are_named(maps: list[AttentionMap]) -> None:
+def test_missing_heads_and_too_many_panels_are_refused(maps: list[AttentionMap]) -> None:
     with pytest.raises(CommandError, match=r"--heads 2: cross pack has 2, counted from 0"):
         attention_picture.chosen_heads(maps, [0, 2])
     assert attention_picture.chosen_heads(maps, [1]) == [[1], [1], [1]]
@@ -53,7 +53,7 @@ def test_heads_that_are_not_there_and_too_many_panels_are_named(maps: list[Atten
         attention_picture.chosen_heads(maps * 7, [])
 
 
-def test_text_is_cut_by_its_sentencepiece_model(tmp_path: Path) -> None:
+def test_text_is_split_by_its_sentencepiece_model(tmp_path: Path) -> None:
     import sentencepiece
 
     text = tmp_path / "text"
@@ -94,7 +94,7 @@ def pixels(file: Path) -> Any:
 
 
 @pytest.mark.parametrize("target", [["--target", "w3 w2"], []], ids=["given", "translated"])
-def test_a_trained_checkpoint_becomes_a_picture(
+def test_a_trained_checkpoint_is_drawn(
     target: list[str], checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     output = tmp_path / "maps.png"
@@ -125,7 +125,7 @@ def test_a_trained_checkpoint_becomes_a_picture(
         ({"CHECKPOINT": "here.png"}, "here.png is no checkpoint of fairseq's"),
     ],
 )
-def test_bad_input_is_one_line_and_writes_nothing(
+def test_bad_input_is_refused_in_one_line_and_writes_nothing(
     change: dict[str, str],
     complaint: str,
     checkpoint: Path,

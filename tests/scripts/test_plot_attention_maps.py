@@ -1,4 +1,4 @@
-"""The maps are what the modules compute: they give back the modules' outputs, and see no padding and no later word."""
+"""The maps are the modules' weights: they reproduce the outputs, and have no weight for padding and later words."""
 
 import math
 from typing import Any
@@ -13,7 +13,7 @@ from plots.attention_maps import attention_maps
 from shared.command import CommandError
 from support import PAD, as_prefix, build_model, sentences
 
-CLOSE = {"rtol": 1e-4, "atol": 1e-5}  # fp32, and the same sums in another order
+CLOSE = {"rtol": 1e-4, "atol": 1e-5}  # fp32 sums in another order
 VARIANTS: dict[str, dict[str, Any]] = {
     "tied": {},
     "untied-elu-prenorm": {
@@ -43,7 +43,7 @@ def pair() -> Pair:
 
 
 class Call:
-    """What a module was last called with and what it returned."""
+    """The last arguments and result of a module."""
 
     def __init__(self, module: nn.Module) -> None:
         self.module, self.inputs, self.given, self.output = module, (), {}, None
@@ -54,7 +54,7 @@ class Call:
 
 
 def maps_of(model: Any, pair: Pair, side: str, layer: int) -> tuple[dict[str, AttentionMap], Call]:
-    """The maps of one attention by their kinds, and the call that they are of."""
+    """The maps of one attention by their kinds, and the recorded call."""
     half = model.encoder if side == "encoder" else model.decoder
     call = Call(getattr(half.layers[layer], "encoder_attn" if side == "cross" else "self_attn"))
     found = attention_maps(model.eval(), pair, [side], [layer])
@@ -82,7 +82,9 @@ def assert_shares(weights: Tensor) -> None:
 @variants
 @layers
 @pytest.mark.parametrize("side", ["encoder", "cross"])
-def test_luna_maps_give_back_what_was_packed_and_the_output(variant: str, layer: int, side: str, pair: Pair) -> None:
+def test_luna_maps_reproduce_the_packed_sequence_and_the_output(
+    variant: str, layer: int, side: str, pair: Pair
+) -> None:
     model = build_model("luna", **VARIANTS[variant])
     maps, call = maps_of(model, pair, side, layer)
     attention, (_, _, context), (output, packed, _) = call.module, call.inputs, call.output
@@ -103,7 +105,7 @@ def test_luna_maps_give_back_what_was_packed_and_the_output(variant: str, layer:
 
 @variants
 @layers
-def test_causal_maps_give_back_the_scores_and_the_output(variant: str, layer: int, pair: Pair) -> None:
+def test_causal_maps_reproduce_the_scores_and_the_output(variant: str, layer: int, pair: Pair) -> None:
     model = build_model("luna", **VARIANTS[variant])
     maps, call = maps_of(model, pair, "decoder", layer)
     attention, (query, packed), (output, _) = call.module, call.inputs, call.output
@@ -124,7 +126,7 @@ def test_causal_maps_give_back_the_scores_and_the_output(variant: str, layer: in
     assert maps["unpack"].rows.labels == maps["pack"].columns.labels == pair.prefix_words
 
 
-def test_with_cross_self_attention_the_source_stands_first(pair: Pair) -> None:
+def test_with_cross_self_attention_the_source_comes_first(pair: Pair) -> None:
     model = build_model("luna", cross_self_attention=True)
     maps, call = maps_of(model, pair, "decoder", 1)
     attention, (query, _), (output, _) = call.module, call.inputs, call.output
@@ -136,7 +138,7 @@ def test_with_cross_self_attention_the_source_stands_first(pair: Pair) -> None:
 
 
 def is_real(axis: Axis, pair: Pair) -> Tensor:
-    """Which rows or columns stand for no padding."""
+    """Which rows or columns are not padding."""
     source, target = pair.source[0] != PAD, pair.prefix[0] != PAD
     if "source" in axis.name and "target" in axis.name:
         return torch.cat([source, target])
@@ -150,7 +152,7 @@ def is_real(axis: Axis, pair: Pair) -> Tensor:
     [("luna", {}, 9), ("luna", {"cross_self_attention": True}, 9), ("fastformer", {}, 5)],
     ids=["luna", "luna-cross-self", "fastformer"],
 )
-def test_padding_has_no_weight_and_changes_no_other(
+def test_padding_has_no_weight_and_changes_no_weight(
     family: str, flags: dict[str, bool], count: int, pair: Pair
 ) -> None:
     model = build_model(family, **flags).eval()
@@ -168,7 +170,7 @@ def test_padding_has_no_weight_and_changes_no_other(
         assert not found.weights[:, rows][..., ~columns].any()
 
 
-def test_only_the_slots_that_a_short_sentence_has_are_drawn() -> None:
+def test_a_short_sentence_has_fewer_slots() -> None:
     found = attention_maps(build_model("luna").eval(), pair_of(sentences(4), sentences(3)), ["encoder"])
     assert [each.weights.shape for each in found] == [(4, 4, 4)] * 3
 
@@ -177,7 +179,7 @@ def test_only_the_slots_that_a_short_sentence_has_are_drawn() -> None:
 @pytest.mark.parametrize(
     "flags", [{}, {"fastformer_combine": "concat", "fastformer_residual": "global-query"}], ids=["product", "concat"]
 )
-def test_fastformer_maps_give_back_the_output(side: str, flags: dict[str, str], pair: Pair) -> None:
+def test_fastformer_maps_reproduce_the_output(side: str, flags: dict[str, str], pair: Pair) -> None:
     maps, call = maps_of(build_model("fastformer", **flags), pair, side, 1)
     query, key = maps["query"].weights, maps["key"].weights
     assert query.shape == key.shape == ((4, 1, 9) if side == "encoder" else (4, 7, 7))
@@ -195,7 +197,7 @@ def test_fastformer_maps_give_back_the_output(side: str, flags: dict[str, str], 
 
 
 @pytest.mark.parametrize("family", ["fastformer", "block", "transformer"])
-def test_fairseqs_attention_to_the_source_gives_back_the_output(family: str, pair: Pair) -> None:
+def test_fairseqs_source_attention_maps_reproduce_the_output(family: str, pair: Pair) -> None:
     maps, call = maps_of(build_model(family), pair, "cross", 0)
     weights = maps["weights"].weights
     assert weights.shape == (4, 7, 9)
@@ -205,7 +207,7 @@ def test_fairseqs_attention_to_the_source_gives_back_the_output(family: str, pai
 
 
 @pytest.mark.parametrize("family", ["luna", "fastformer", "block"])
-def test_the_model_is_afterwards_what_it_was(family: str, pair: Pair) -> None:
+def test_the_model_is_unchanged(family: str, pair: Pair) -> None:
     model = build_model(family).eval()
     before = model(pair.source, torch.tensor([9]), pair.prefix)[0]
     attributes = {name: set(vars(module)) for name, module in model.named_modules()}
@@ -225,7 +227,7 @@ def test_the_model_is_afterwards_what_it_was(family: str, pair: Pair) -> None:
         ("transformer", {}, "decoder", 0, "--attention decoder: MultiheadAttention cannot be drawn, only"),
     ],
 )
-def test_what_cannot_be_drawn_is_named(
+def test_an_attention_that_cannot_be_drawn_is_refused(
     family: str, flags: dict[str, Any], side: str, layer: int, complaint: str, pair: Pair
 ) -> None:
     with pytest.raises(CommandError, match=complaint):

@@ -1,4 +1,4 @@
-"""Logs as fairseq-train really writes them, killed and resumed ones too, and the curves that they become."""
+"""Logs of fairseq-train, also of killed and resumed runs, and their curves."""
 
 import json
 import logging
@@ -17,11 +17,11 @@ from shared.command import CommandError
 
 CONFIG = "{'_name': None, 'common': {'log_format': 'json', 'seed': 1}}"
 
-ODD = "$\\a$"  # as mathematics it cannot be drawn
+ODD = "$\\a$"  # invalid as mathematics
 
 
 def step(update: int, loss: float) -> str:
-    """A line from inside an epoch, as fairseq writes it."""
+    """A line of fairseq's, logged during an epoch."""
     return json.dumps({"epoch": 1, "update": 0.5, "loss": str(loss), "num_updates": str(update), "lr": "0.1"})
 
 
@@ -38,12 +38,12 @@ def write(folder: Path, *lines: str, name: str = "log.json") -> Path:
 
 @pytest.fixture(scope="module")
 def real_log(tiny_data: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A training of two epochs, then resumed in the same log for one more."""
+    """The log of two epochs and of a resumed third one."""
     folder = tmp_path_factory.mktemp("run")
     flags = (*FAMILIES["luna"], *APOLLO, "--log-format=json", "--log-interval=2", f"--log-file={folder / 'log.json'}")
     root = logging.getLogger()
     level, handlers = root.level, list(root.handlers)
-    root.setLevel(logging.INFO)  # as in a process of its own
+    root.setLevel(logging.INFO)  # as in a separate process
     for epochs in (2, 3):
         train(tiny_data, folder, *flags, f"--max-epoch={epochs}")
     root.setLevel(level)
@@ -61,13 +61,13 @@ def test_a_real_resumed_log_is_one_training(real_log: Path) -> None:
         assert_allclose(ppl, 2**loss, rtol=1e-2)
 
 
-def test_a_captured_output_says_the_same(real_log: Path, tmp_path: Path) -> None:
+def test_captured_output_is_read_like_the_log_file(real_log: Path, tmp_path: Path) -> None:
     lines = real_log.read_text().splitlines()
     captured = write(tmp_path, *(f"2026-11-21 07:09:31 | INFO | train_inner | {line}" for line in lines))
     assert read(captured) == read(real_log)
 
 
-def test_later_lines_win_and_what_a_killed_run_had_further_on_is_left_out(tmp_path: Path) -> None:
+def test_a_resumed_run_replaces_the_later_updates_of_the_killed_one(tmp_path: Path) -> None:
     killed = [
         CONFIG,
         step(10, 9),
@@ -84,21 +84,21 @@ def test_later_lines_win_and_what_a_killed_run_had_further_on_is_left_out(tmp_pa
     assert read(write(tmp_path, *killed, step(10, 3)))["loss"] == Series([10], [3])
 
 
-def test_lines_that_are_written_three_times_count_once(tmp_path: Path) -> None:
+def test_repeated_lines_count_once(tmp_path: Path) -> None:
     lines = [line for update in (10, 20) for line in [step(update, update)] * 3 + [validation(update, bleu=update)] * 3]
     found = read(write(tmp_path, *lines))
     assert found["loss"] == found["valid_bleu"] == Series([10, 20], [10, 20])
 
 
 @pytest.mark.parametrize("kept", range(1, len(step(20, 8)), 7))
-def test_a_line_that_a_kill_cut_off_is_left_out(kept: int, tmp_path: Path) -> None:
+def test_an_incomplete_line_is_skipped(kept: int, tmp_path: Path) -> None:
     cut = step(20, 8)[:kept]
     assert read(write(tmp_path, step(10, 9), cut))["loss"] == Series([10], [9])
-    # What a resumed run appends then stands in the same line.
+    # A resumed run appends to the same line.
     assert read(write(tmp_path, step(10, 9), cut + step(20, 7)))["loss"] == Series([10, 20], [9, 7])
 
 
-def test_values_that_are_none_are_left_out_and_nan_stays(tmp_path: Path) -> None:
+def test_values_that_are_none_are_skipped_and_nan_is_kept(tmp_path: Path) -> None:
     lines = [
         step(10, 9),
         '{"epoch": 1, "loss": "nan", "gnorm": null, "num_updates": "20"}',
@@ -118,7 +118,7 @@ def test_smoothing_is_a_weighted_mean() -> None:
 
 
 def lines_of(figure: Any) -> dict[str, dict[str, tuple[list[float], list[float]]]]:
-    """What is drawn, by panel and run."""
+    """The drawn values, by panel and run."""
     return {
         axis.get_ylabel(): {line.get_label(): (list(line.get_xdata()), list(line.get_ydata())) for line in axis.lines}
         for axis in figure.axes
@@ -161,7 +161,7 @@ def test_the_script_draws_several_runs(real_log: Path, tmp_path: Path, capsys: p
     assert sorted(path.name for path in tmp_path.iterdir()) == ["curves.png", "log.json"]
 
 
-def test_a_log_whose_name_holds_an_equals_sign_is_a_file(tmp_path: Path) -> None:
+def test_a_log_may_have_an_equals_sign_in_its_name(tmp_path: Path) -> None:
     odd = write(tmp_path, step(10, 9), name="lr=1.json")
     assert plot_curves.named(str(odd)) == (tmp_path.name, odd)
     assert plot_curves.named(f"run={odd}") == ("run", odd)
@@ -170,8 +170,8 @@ def test_a_log_whose_name_holds_an_equals_sign_is_a_file(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (["none.json"], "none.json: there is no such file"),
-        (["a=none.json"], "none.json: there is no such file"),
+        (["none.json"], "none.json: No such file or directory"),
+        (["a=none.json"], "none.json: No such file or directory"),
         (["=log.json"], "=log.json: give LOG or NAME=LOG"),
         (["simple.log"], "simple.log: no JSON lines of fairseq-train's; train with --log-format json --log-file FILE"),
         (["log.json", "log.json"], "is the name of two runs; give NAME=log.json"),
@@ -183,7 +183,7 @@ def test_a_log_whose_name_holds_an_equals_sign_is_a_file(tmp_path: Path) -> None
         (["log.json", "--output=folder.png"], "--output folder.png: is a folder; name a file in it"),
     ],
 )
-def test_bad_input_is_one_line_and_writes_nothing(
+def test_bad_input_is_refused_in_one_line_and_writes_nothing(
     arguments: list[str],
     complaint: str,
     tmp_path: Path,
@@ -205,9 +205,7 @@ def test_bad_input_is_one_line_and_writes_nothing(
     assert Path("old.png").read_text() == "mine\n"
 
 
-def test_force_replaces_and_a_failed_picture_leaves_the_old_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_force_replaces_and_a_failed_picture_keeps_the_old_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log, output = write(tmp_path, step(10, 9)), write(tmp_path, "old", name="curves.png")
     arguments = [str(log), "--force", "--output", str(output)]
 

@@ -1,4 +1,4 @@
-"""Multi30K from files to a data-bin, in both modes, and what a run that was stopped or changed does."""
+"""Multi30K from files to a data-bin, in both modes; stopped and changed runs."""
 
 from pathlib import Path
 
@@ -37,7 +37,7 @@ def side(of: list[tuple[str, str]], language: str) -> list[str]:
     return [pair[language == "de"] for pair in of]
 
 
-def test_sentencepiece_stopped_started_again_and_changed(
+def test_sentencepiece_stopped_resumed_and_changed(
     published: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "out"
@@ -96,8 +96,8 @@ def test_merges_of_lower_cased_tokens(published: Path, tmp_path: Path, monkeypat
     assert len((out / "codes").read_text(encoding="utf-8").splitlines()) == 61
 
 
-def test_tokens_are_left_as_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As far as the cutting: a second data-bin would show no more."""
+def test_tokenised_text_is_unchanged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Up to the pieces, without fairseq-preprocess."""
     out = tmp_path / "out"
     write_pairs(tmp_path / "given", "train", [("It &apos;s .", "Es ist 's .")] * 9)
     flags = ["--from-dir", tmp_path / "given", "--hold-out", "2", "--out", out, "--bpe", "subword-nmt", "--tokenised"]

@@ -1,4 +1,4 @@
-"""WMT14 from its archives, downloaded or given, to a data-bin; and bad input in one line with nothing lost."""
+"""WMT14 from downloaded or given archives to a data-bin; bad input is refused in one line."""
 
 import hashlib
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ from corpora.catalogue import Place, Remote, Source
 from corpus_files import Server, pairs, serving, sgml, tar, text, write_pairs
 
 EUROPARL, CRAWL, NEWS = pairs(200, 1), pairs(60, 2), pairs(50, 3)
-# Thirteen words against one, and more than 250 pieces a side.
+# Thirteen words and one word, and more than 250 pieces on each side.
 BAD = [("One.", "eins " * 12 + "eins."), ("word " * 260 + ".", "Wort " * 260 + ".")]
 VALID, TEST = pairs(3000, 4), pairs(3003, 5)
 
@@ -33,7 +33,7 @@ def archive(of: list[tuple[str, str]], stem: str) -> bytes:
 
 @pytest.fixture(scope="module")
 def archives() -> dict[str, bytes]:
-    """By their published names, with a few sentences in each."""
+    """Small archives by their published names."""
     test = "test-full/newstest2014-deen"
     return {
         "de-en.tgz": archive(EUROPARL, "europarl-v7.de-en"),
@@ -48,7 +48,7 @@ def archives() -> dict[str, bytes]:
 
 @pytest.fixture
 def folder(archives: dict[str, bytes], tmp_path: Path) -> Path:
-    """A folder with the archives in it."""
+    """A folder with the archives."""
     folder = tmp_path / "given"
     folder.mkdir()
     for name, content in archives.items():
@@ -58,7 +58,7 @@ def folder(archives: dict[str, bytes], tmp_path: Path) -> Path:
 
 @pytest.fixture
 def published(archives: dict[str, bytes], monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
-    """A server that stands for statmt.org: the catalogue with its addresses and these small files' checksums."""
+    """A server in place of statmt.org, and the catalogue with its addresses and checksums."""
 
     def here(place: Place) -> Place:
         content = archives.get(place.remote.name, b"")
@@ -87,7 +87,7 @@ def prepare(*flags: object) -> int:
 
 
 def refusal(capsys: pytest.CaptureFixture[str], folder: Path, *flags: object) -> str:
-    """The one line that a run on ``folder`` is refused with."""
+    """The one line with which a run on ``folder`` is refused."""
     out = folder.parent / "out"
     assert prepare("--from-dir", folder, "--out", out, *flags) == 2
     shown = capsys.readouterr().err
@@ -137,7 +137,7 @@ def test_sentencepiece_with_held_out_pairs(
     assert shown.splitlines()[-1].startswith(f"fairseq-train {out / 'bin'} --user-dir ")
 
 
-def test_a_dry_run_names_everything_and_makes_nothing(
+def test_a_dry_run_prints_all_files_and_writes_none(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert prepare("--dry-run", "--out", tmp_path / "out") == 0
@@ -180,7 +180,7 @@ def test_half_an_archive_is_refused(
 def test_a_bad_archive_can_be_replaced(
     folder: Path, archives: dict[str, bytes], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Nothing of the first one, nor of what came out of it, is in the way."""
+    """The bad archive and its extracted files are replaced."""
     stem = "test-full/newstest2014-deen"
     shorter = {f"{stem}-src.en.sgm": sgml(english(TEST[1:])), f"{stem}-ref.de.sgm": sgml(german(TEST[1:]))}
     (folder / "test-full.tgz").write_bytes(tar(shorter))
@@ -222,7 +222,7 @@ def test_a_bad_training_text_is_refused(
         (["--tokenised", "--from-dir", "."], "--tokenised: only with --from-dir and --bpe subword-nmt"),
     ],
 )
-def test_flags_that_cannot_be_used(
+def test_invalid_flags_are_refused(
     flags: list[str],
     expected: str,
     tmp_path: Path,
@@ -235,7 +235,7 @@ def test_flags_that_cannot_be_used(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_holding_out_what_is_there_is_refused(
+def test_holding_out_an_existing_split_is_refused(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert "has its own valid and test" in refusal(capsys, folder, "--hold-out", "5")

@@ -1,4 +1,4 @@
-"""Scores are those of the sacrebleu command; what fairseq-generate wrote is read whole, in order, or refused."""
+"""Scores equal the sacrebleu command's; fairseq-generate's output is read completely and in order, or refused."""
 
 import json
 import os
@@ -30,7 +30,7 @@ def sentences(count: int, seed: int) -> list[str]:
 
 
 def worsened(lines: list[str], seed: int, share: float = 0.3) -> list[str]:
-    """Some words of each line left out."""
+    """The lines without some of their words."""
     draw = random.Random(seed)
     return [" ".join(word for word in line.split() if draw.random() > share) for line in lines]
 
@@ -45,7 +45,7 @@ def write_lines(path: Path, lines: list[str]) -> Path:
 
 
 def write_generated(path: Path, text: list[str], tokens: list[str] | None = None, numbers: range | None = None) -> Path:
-    """As fairseq-generate writes it: longest first, and among lines of its log."""
+    """Output like fairseq-generate's: longest sentences first, between lines of its log."""
     found = list(zip(numbers or range(len(text)), tokens or text, text, strict=True))
     lines = ["2026-01-01 00:00:00 | INFO | fairseq_cli.generate | H-0 is no hypothesis here", "H-ypotheses follow"]
     for number, written, read in sorted(found, key=lambda each: (-len(each[1]), each[0])):
@@ -76,7 +76,7 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
 
 
 def refusal(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
-    """The one line with which the script ends."""
+    """The one line of the refusal."""
     assert score.main([str(argument) for argument in arguments]) == 2
     shown = capsys.readouterr()
     assert shown.out == ""
@@ -98,7 +98,7 @@ def found(*measures: Measure) -> list[tuple[float, str]]:
 
 @pytest.mark.parametrize("lowercase", [False, True], ids=["cased", "lowercase"])
 def test_scores_are_those_of_the_sacrebleu_command(lowercase: bool, tmp_path: Path) -> None:
-    # One side in capitals here and there, so that lower-casing changes something.
+    # Some words in capitals, so that lower-casing changes the scores.
     hypotheses = [line.upper() if index % 5 == 0 else line for index, line in enumerate(HYPOTHESES)]
     result = measures.score(hypotheses, REFERENCES, language="de", lowercase=lowercase)
     flags = ["-lc"] if lowercase else []
@@ -126,9 +126,7 @@ def test_compounds_are_split_at_hyphens() -> None:
     assert tokens.split_compounds("rich @-@ text a ##AT##-##AT## b -") == "rich @-@ text a ##AT##-##AT## b -"
 
 
-def test_a_file_flows_through(
-    generated: Path, reference: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_file_is_scored(generated: Path, reference: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     output = tmp_path / "scores.json"
     shown = run(capsys, generated, "--reference", reference, "--json", output)
     expected = measures.score(HYPOTHESES, REFERENCES, language="de")
@@ -177,8 +175,8 @@ def test_pieces_are_joined(lines: list[str], kind: str | None, tmp_path: Path) -
     assert read_generated(file, remove_bpe=kind or named) == expected
 
 
-def test_pieces_that_fairseq_has_joined_stay(tmp_path: Path) -> None:
-    # --bpe joins the D- lines alone, --remove-bpe both; and a single word's start may be a character of the text.
+def test_pieces_that_fairseq_has_joined_are_unchanged(tmp_path: Path) -> None:
+    # --bpe joins only the D- lines, --remove-bpe both; a single ▁ may be a character of the text.
     file = write_generated(tmp_path / "generated", WORDS, SENTENCEPIECES)
     assert read_both([file]) == (WORDS, WORDS)
     assert read_both([file], pieces.SENTENCEPIECE) == (WORDS, WORDS)
@@ -199,12 +197,12 @@ def test_moses_tokens_are_detokenised_from_the_h_lines(reference: Path, tmp_path
     tokenised = write_lines(tmp_path / "test.tok.de", written)
     flags = ("--tokenised-by", "moses", "--tokenised-reference", tokenised)
     assert "100.00  tokenised BLEU (as it stands)" in run(capsys, file, "--reference", reference, *flags)
-    # D- lines that fairseq has detokenised itself are not detokenised again.
+    # D- lines that fairseq has detokenised are not detokenised again.
     both = write_generated(tmp_path / "both", REFERENCES, written)
     assert run(capsys, both, "--reference", reference).count("100.00") == 4
 
 
-def test_tokens_as_they_stand(generated: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_tokens_are_scored_unchanged(generated: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     reference = write_lines(tmp_path / "reference.txt", REFERENCES)
     shown = run(capsys, generated, "--reference", reference, "--tokenize", "none")
     expected = measures.score(HYPOTHESES, REFERENCES)
@@ -217,7 +215,7 @@ def test_tokens_as_they_stand(generated: Path, tmp_path: Path, capsys: pytest.Ca
     )
 
 
-def test_paired_bootstrap_is_that_of_the_sacrebleu_command(reference: Path, tmp_path: Path, capsys) -> None:
+def test_paired_bootstrap_equals_the_sacrebleu_command(reference: Path, tmp_path: Path, capsys) -> None:
     systems = {"worse": worsened(REFERENCES, 3, 0.6), "better": worsened(REFERENCES, 4, 0.1), "like": HYPOTHESES}
     systems["baseline"] = worsened(REFERENCES, 5)
     files = {name: write_generated(tmp_path / name, lines) for name, lines in systems.items()}
@@ -237,7 +235,7 @@ def test_paired_bootstrap_is_that_of_the_sacrebleu_command(reference: Path, tmp_
     assert [(Path(row["system"]).name, row["measure"]) for row in rows] == [
         (name, measure) for measure in ("BLEU", "chrF2") for name in order
     ]
-    # sacreBLEU's table has the systems below each other and the measures side by side.
+    # sacreBLEU's table has a row for each system and a column for each measure.
     rows = [row for pair in zip(rows[:4], rows[4:], strict=True) for row in pair]
     assert re.findall(r"[\d.]+ \([\d.]+ ± [\d.]+\)", table) == [
         f"{row['score']:.4f} ({row['mean']:.4f} ± {row['interval']:.4f})" for row in rows
@@ -272,7 +270,7 @@ def test_counts_must_agree(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
         measures.score([], [])
 
 
-def test_what_cannot_be_read_is_named(generated: Path, reference: Path, tmp_path: Path, capsys) -> None:
+def test_an_unreadable_file_is_named(generated: Path, reference: Path, tmp_path: Path, capsys) -> None:
     missing, empty, latin = (tmp_path / name for name in ("missing", "empty", "latin.de"))
     empty.touch()
     latin.write_bytes("Übung\n".encode("latin-1"))
@@ -288,7 +286,7 @@ def test_what_cannot_be_read_is_named(generated: Path, reference: Path, tmp_path
     assert refusal(capsys, cut, "--reference", reference) == f"{cut}: sentence 1 has no D- line; is it cut off?"
 
 
-def test_flags_that_do_not_go_together(generated: Path, reference: Path, tmp_path: Path, capsys) -> None:
+def test_contradicting_flags_are_refused(generated: Path, reference: Path, tmp_path: Path, capsys) -> None:
     common = (generated, "--reference", reference)
     assert refusal(capsys, *common, "--paired-bs", 10).endswith("give a --baseline to compare with")
     assert refusal(capsys, *common, "--baseline", generated) == f"{generated} is given as two systems"
@@ -300,7 +298,9 @@ def test_flags_that_do_not_go_together(generated: Path, reference: Path, tmp_pat
     assert "leave out --tokenize moses" in refusal(capsys, *common, *flags)
 
 
-def test_what_fairseq_generate_writes(tiny_data: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_output_of_fairseq_generate_is_read(
+    tiny_data: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     checkpoint = train(
         tiny_data,
         tmp_path,

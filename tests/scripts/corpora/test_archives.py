@@ -1,4 +1,4 @@
-"""Only what is wanted comes out of a tar, and nothing lands outside the folder."""
+"""Only the wanted members of a tar are extracted, and nothing is written outside the folder."""
 
 import io
 import tarfile
@@ -36,7 +36,7 @@ def test_a_member_that_leads_out_is_refused(tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE], ids=["symlink", "link", "fifo"])
-def test_a_wanted_member_that_is_no_plain_file_is_refused(tmp_path: Path, kind: bytes) -> None:
+def test_a_wanted_member_that_is_not_a_plain_file_is_refused(tmp_path: Path, kind: bytes) -> None:
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w:gz") as archive:
         member = tarfile.TarInfo(WANTED[0])
@@ -54,7 +54,7 @@ def test_a_member_that_would_fill_the_disk_is_refused(tmp_path: Path) -> None:
     assert list((tmp_path / "out").iterdir()) == []
 
 
-def test_what_is_missing_is_named(tmp_path: Path) -> None:
+def test_missing_members_are_named(tmp_path: Path) -> None:
     with pytest.raises(CommandError, match=f"archive.tgz: has no {WANTED[1]}"):
         extract(packed(tmp_path, tar({WANTED[0]: b"x"})), WANTED, tmp_path / "out")
 

@@ -1,4 +1,4 @@
-"""Which pairs are dropped, that they are counted, and that a corpus streams through."""
+"""Which pairs are dropped and counted, and that a corpus is streamed."""
 
 from collections import Counter
 from itertools import count, islice
@@ -35,7 +35,7 @@ def test_rules(first: int, second: int, rule: str | None) -> None:
     assert RECIPE.against(words(first), words(second)) == rule
 
 
-def test_without_limits_only_an_empty_side_counts() -> None:
+def test_without_limits_only_pairs_with_an_empty_side_are_dropped() -> None:
     assert Rules().against(words(1), words(900)) is None
     assert Rules().against(" \u00a0", "a") == EMPTY
 
@@ -47,7 +47,7 @@ def test_dropped_pairs_are_counted_by_rule() -> None:
     assert dropped == {EMPTY: 2, "one side longer than 1.5 times the other": 1}
 
 
-def test_an_endless_corpus_streams_through() -> None:
+def test_an_endless_corpus_is_streamed() -> None:
     taken = 0
 
     def endless():

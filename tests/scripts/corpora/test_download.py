@@ -1,4 +1,4 @@
-"""Half a download is finished, and nothing is trusted before its checksum is right."""
+"""Downloads resume, and are used only after their checksum is verified."""
 
 import hashlib
 import socket
@@ -27,7 +27,7 @@ def remote(server: Server, checksum: str = CHECKSUM, size: int | None = len(CONT
     return Remote((f"{server.address}/corpus.tgz",), checksum, size)
 
 
-def test_a_file_is_fetched_once(server: Server, tmp_path: Path) -> None:
+def test_a_file_is_downloaded_once(server: Server, tmp_path: Path) -> None:
     for _ in range(2):
         assert download(remote(server), tmp_path / "new").read_bytes() == CONTENT
     assert server.asked == [("/corpus.tgz", None)]
@@ -35,25 +35,25 @@ def test_a_file_is_fetched_once(server: Server, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("size", [len(CONTENT), None], ids=["size-known", "size-unknown"])
-def test_half_a_file_is_finished(server: Server, tmp_path: Path, size: int | None) -> None:
+def test_an_incomplete_download_resumes(server: Server, tmp_path: Path, size: int | None) -> None:
     (tmp_path / "corpus.tgz.part").write_bytes(CONTENT[:700])
     assert download(remote(server, size=size), tmp_path).read_bytes() == CONTENT
     assert server.asked == [("/corpus.tgz", "bytes=700-")]
 
 
-def test_a_server_without_ranges_begins_again(server: Server, tmp_path: Path) -> None:
+def test_a_server_without_ranges_sends_the_whole_file(server: Server, tmp_path: Path) -> None:
     server.ranges = False
     (tmp_path / "corpus.tgz.part").write_bytes(CONTENT[:700])
     assert download(remote(server), tmp_path).read_bytes() == CONTENT
 
 
 @pytest.mark.parametrize("size", [len(CONTENT), None], ids=["size-known", "size-unknown"])
-def test_a_whole_part_only_needs_its_checksum(server: Server, tmp_path: Path, size: int | None) -> None:
+def test_a_complete_part_only_needs_its_checksum(server: Server, tmp_path: Path, size: int | None) -> None:
     (tmp_path / "corpus.tgz.part").write_bytes(CONTENT)
     assert download(remote(server, size=size), tmp_path).read_bytes() == CONTENT
 
 
-def test_what_was_cut_off_is_kept_for_the_next_time_but_not_used(server: Server, tmp_path: Path) -> None:
+def test_an_interrupted_download_is_kept_but_not_used(server: Server, tmp_path: Path) -> None:
     server.cut_after = 1000
     with pytest.raises(CommandError, match=r"corpus\.tgz: cut off after 1,000 of 10,240 bytes"):
         download(remote(server), tmp_path)
@@ -64,7 +64,7 @@ def test_what_was_cut_off_is_kept_for_the_next_time_but_not_used(server: Server,
 
 
 @pytest.mark.parametrize("begun", [b"", b"another"], ids=["fresh", "resumed"])
-def test_a_wrong_checksum_throws_the_file_away(server: Server, tmp_path: Path, begun: bytes) -> None:
+def test_a_file_with_a_wrong_checksum_is_deleted(server: Server, tmp_path: Path, begun: bytes) -> None:
     wrong = "sha256:" + hashlib.sha256(b"else").hexdigest()
     if begun:
         (tmp_path / "corpus.tgz.part").write_bytes(begun)
@@ -73,7 +73,7 @@ def test_a_wrong_checksum_throws_the_file_away(server: Server, tmp_path: Path, b
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_part_that_began_differently_is_not_taken_for_the_file(server: Server, tmp_path: Path) -> None:
+def test_a_part_of_another_file_is_not_used(server: Server, tmp_path: Path) -> None:
     (tmp_path / "corpus.tgz.part").write_bytes(b"x" * 700)
     with pytest.raises(CommandError, match="its sha256 is not"):
         download(remote(server), tmp_path)

@@ -1,4 +1,4 @@
-"""Texts become three splits: whole ones, several in a row, or taken from the end of the training text."""
+"""Texts are written to three splits: given ones, several in a row, or the end of the training text."""
 
 from pathlib import Path
 
@@ -37,7 +37,7 @@ def test_texts_of_a_split_follow_each_other(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("given", [[], ["valid"]], ids=["both-held-out", "test-held-out"])
-def test_what_is_missing_is_taken_from_the_end(tmp_path: Path, given: list[str]) -> None:
+def test_missing_splits_are_taken_from_the_end(tmp_path: Path, given: list[str]) -> None:
     texts = {"train": [files(tmp_path, "a", 20, 1)], "valid": [], "test": []}
     for name in given:
         texts[name] = [files(tmp_path, name, 2, 5)]
@@ -58,7 +58,7 @@ def test_a_training_text_too_short_to_hold_out_is_refused(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(("count", "reason"), [(2, "; this is the filtered one"), (4, "")])
-def test_a_test_set_of_another_size_is_refused(tmp_path: Path, count: int, reason: str) -> None:
+def test_a_test_set_of_a_wrong_size_is_refused(tmp_path: Path, count: int, reason: str) -> None:
     texts = {
         "train": [files(tmp_path, "a", 8, 1)],
         "valid": [files(tmp_path, "v", 2, 1)],
@@ -68,7 +68,7 @@ def test_a_test_set_of_another_size_is_refused(tmp_path: Path, count: int, reaso
         gather(SPLITS, texts, tmp_path / "out", hold_out=0)
 
 
-def test_sgml_with_other_numbers_is_no_parallel_text(tmp_path: Path) -> None:
+def test_sgml_with_different_numbers_is_refused(tmp_path: Path) -> None:
     english, german = tmp_path / "src.en.sgm", tmp_path / "ref.de.sgm"
     english.write_bytes(sgml(["a", "b", "c"]))
     german.write_bytes(sgml(["a", "b", "c"]).replace(b'id="2"', b'id="4"'))

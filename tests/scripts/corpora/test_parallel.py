@@ -1,4 +1,4 @@
-"""Order is kept, reading ahead is bounded, memory does not follow a file, and failures leave nothing behind."""
+"""Order is kept, reading ahead and memory are bounded, and failures leave nothing behind."""
 
 import os
 import subprocess
@@ -37,7 +37,7 @@ def test_a_killed_worker_is_said_in_one_line(capsys: pytest.CaptureFixture[str])
     ]
 
 
-def test_memory_does_not_follow_the_file(tmp_path: Path) -> None:
+def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
     source, target = tmp_path / "source", tmp_path / "target"
     source.write_text(f"{'word ' * 40}\n" * 60_000)
     tracemalloc.start()
@@ -82,7 +82,7 @@ def test_workers_do_not_outlive_a_killed_program(tmp_path: Path) -> None:
     command = [sys.executable, str(script)]
     ended = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=60)
     assert ended.returncode == -9
-    # The pipe of the workers' output is open as long as one of them lives: run() has waited for them.
+    # run() returns when the last worker closes its output.
     assert len(ended.stdout.split()) == 2
 
 

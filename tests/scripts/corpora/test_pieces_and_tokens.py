@@ -1,4 +1,4 @@
-"""Tokens as Moses has them, merges of both languages together, pieces that fairseq can read back."""
+"""Moses' tokens, joint merges of both languages, and pieces that fairseq can read."""
 
 import io
 import pickle
@@ -42,9 +42,9 @@ def test_tokens(tokenise: Tokenise, line: str, expected: str) -> None:
     assert pickle.loads(pickle.dumps(tokenise))([line]) == [expected]
 
 
-def test_two_workers_write_what_one_does(texts: list[Path], tmp_path: Path) -> None:
+def test_two_workers_write_the_same_as_one(texts: list[Path], tmp_path: Path) -> None:
     source = tmp_path / "source"
-    source.write_bytes(texts[1].read_bytes() * 20)  # three times what a worker gets at once
+    source.write_bytes(texts[1].read_bytes() * 20)  # three chunks of a worker
     for workers in (1, 2):
         transform(Tokenise("de"), source, tmp_path / f"by-{workers}", what="tokenising", workers=workers)
     written = (tmp_path / "by-2").read_bytes()
@@ -53,7 +53,7 @@ def test_two_workers_write_what_one_does(texts: list[Path], tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_merges_are_those_of_both_texts_together(texts: list[Path], tmp_path: Path, workers: int) -> None:
+def test_merges_are_learned_from_both_texts(texts: list[Path], tmp_path: Path, workers: int) -> None:
     codes = tmp_path / "codes"
     learn_merges(texts, codes, merges=60, workers=workers)
     whole = io.StringIO()
@@ -61,7 +61,7 @@ def test_merges_are_those_of_both_texts_together(texts: list[Path], tmp_path: Pa
     assert codes.read_text(encoding="utf-8") == whole.getvalue()
 
 
-def test_merged_pieces_make_the_words_again(texts: list[Path], tmp_path: Path) -> None:
+def test_joined_pieces_are_the_words(texts: list[Path], tmp_path: Path) -> None:
     learn_merges(texts, tmp_path / "codes", merges=40, workers=1)
     merge = Merge(tmp_path / "codes")
     lines = ["The old Lehrer reads unseen things.", ""]
@@ -70,7 +70,7 @@ def test_merged_pieces_make_the_words_again(texts: list[Path], tmp_path: Path) -
     assert [line.replace("@@ ", "") for line in cut] == lines
 
 
-def test_fewer_merges_than_asked_for_are_said(
+def test_fewer_merges_than_requested_are_reported(
     texts: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     learn_merges(texts, tmp_path / "codes", merges=5000, workers=1)
@@ -86,7 +86,7 @@ def test_a_text_without_words_is_refused(tmp_path: Path) -> None:
         learn_merges([tmp_path / "empty"], tmp_path / "codes", merges=5, workers=1)
 
 
-def test_sentencepiece_makes_the_text_again(texts: list[Path], tmp_path: Path) -> None:
+def test_joined_sentencepieces_are_the_text(texts: list[Path], tmp_path: Path) -> None:
     learn_pieces(texts, tmp_path, vocabulary=90, coverage=1.0)
     cut = Cut(tmp_path / "joint.model")
     lines = texts[1].read_text(encoding="utf-8").splitlines()[:20]

@@ -1,4 +1,4 @@
-"""One folder, one set of settings."""
+"""An output folder has one set of settings."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ from corpora.settings import FILE, check, keep
 from shared.command import CommandError
 
 
-def test_the_same_settings_go_on(tmp_path: Path) -> None:
+def test_the_same_settings_are_accepted(tmp_path: Path) -> None:
     wanted = {"--bpe": "sentencepiece", "rules": {"ratio": 1.5}, "corpus": ("a", "b")}
     for _ in range(2):
         check(tmp_path / "out", wanted)
@@ -17,7 +17,7 @@ def test_the_same_settings_go_on(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("name", "value"), [("--bpe", "subword-nmt"), ("size", 9), ("new", None)])
-def test_others_are_refused_by_name(tmp_path: Path, name: str, value: object) -> None:
+def test_other_settings_are_refused_by_name(tmp_path: Path, name: str, value: object) -> None:
     begun = {"--bpe": "sentencepiece", "size": 8, "new": 1}
     keep(tmp_path, begun)
     with pytest.raises(CommandError, match=f"was made with {name} .*: use another --out"):
@@ -25,7 +25,7 @@ def test_others_are_refused_by_name(tmp_path: Path, name: str, value: object) ->
     check(tmp_path, begun)
 
 
-def test_an_unreadable_record_is_not_written_over(tmp_path: Path) -> None:
+def test_an_unreadable_record_is_not_overwritten(tmp_path: Path) -> None:
     (tmp_path / FILE).write_text("{")
     with pytest.raises(CommandError, match="unreadable"):
         check(tmp_path, {"size": 8})

@@ -1,4 +1,4 @@
-"""WMT's nearly-SGML: attributes in any form, sentences over several lines, entities or bare ampersands."""
+"""WMT's SGML: attributes in any form, sentences over several lines, entities or bare ampersands."""
 
 from pathlib import Path
 
@@ -48,6 +48,6 @@ def test_a_segment_that_is_not_closed_is_named_by_its_line(tmp_path: Path) -> No
         segments(tmp_path, '<doc>\n<seg id="1">a\n<seg id="2">b</seg>\n</doc>')
 
 
-def test_something_else_is_refused(tmp_path: Path) -> None:
+def test_a_file_without_segments_is_refused(tmp_path: Path) -> None:
     with pytest.raises(CommandError, match=r"set\.sgm: no <seg> in it"):
         segments(tmp_path, "<html></html>")

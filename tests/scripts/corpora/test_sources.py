@@ -1,4 +1,4 @@
-"""What a folder of the user's may look like, and what is said of what it lacks."""
+"""Valid folders of the user, and the names of missing files."""
 
 from pathlib import Path
 
@@ -36,7 +36,7 @@ def test_one_language_alone_is_not_enough(tmp_path: Path) -> None:
     assert lacking == ["newstest2013 (test.tgz or dev.tgz, or valid.en and valid.de)"]
 
 
-def test_archives_by_their_names_and_what_came_out_of_them(tmp_path: Path) -> None:
+def test_archives_and_extracted_members_are_found_by_name(tmp_path: Path) -> None:
     (tmp_path / "de-en.tgz").touch()
     write_pairs(tmp_path, "commoncrawl.de-en", pairs(2))
     write_pairs(tmp_path / "training", "news-commentary-v9.de-en", pairs(2), gzipped=True)
@@ -55,7 +55,7 @@ def test_every_part_that_is_missing_is_named(tmp_path: Path) -> None:
     assert [line.split(" (")[0] for line in lacking] == ["Common Crawl", "News Commentary v9"]
 
 
-def test_both_sides_come_out_of_one_archive(tmp_path: Path) -> None:
+def test_both_sides_are_extracted_from_one_archive(tmp_path: Path) -> None:
     names = ("test-full/newstest2014-deen-src.en.sgm", "test-full/newstest2014-deen-ref.de.sgm")
     (tmp_path / "test-full.tgz").write_bytes(tar({name: sgml(["x"]) for name in names}))
     (text,), _ = find(TEST, tmp_path)

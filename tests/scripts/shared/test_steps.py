@@ -1,4 +1,4 @@
-"""Steps leave nothing half made behind."""
+"""Steps leave no incomplete results."""
 
 from pathlib import Path
 
@@ -21,7 +21,7 @@ def test_once_makes_a_thing_once(tmp_path: Path) -> None:
     assert (tmp_path / "deep" / "thing").read_text() == "made"
 
 
-def test_once_does_not_keep_what_failed(tmp_path: Path) -> None:
+def test_once_does_not_keep_a_failed_result(tmp_path: Path) -> None:
     def fail(path: Path) -> None:
         path.write_text("half")
         raise RuntimeError("no")
@@ -37,7 +37,7 @@ def test_a_failing_command_is_named_with_its_log(tmp_path: Path) -> None:
         steps.run_fairseq("train", [str(tmp_path), "--arch", "no_such_arch"], log)
 
 
-def test_what_a_killed_step_left_is_not_in_the_way_and_not_kept(tmp_path: Path) -> None:
+def test_the_remains_of_a_killed_step_are_removed(tmp_path: Path) -> None:
     left = tmp_path / "thing.unfinished"
     left.mkdir()
     (left / "half").touch()

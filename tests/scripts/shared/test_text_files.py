@@ -1,4 +1,4 @@
-"""Lines end at newlines alone, files are read in step, and what is wrong is named with its line."""
+"""Only newlines end lines, files are read in pairs, and errors name the line."""
 
 import gzip
 from itertools import count, islice
@@ -47,7 +47,7 @@ def test_unequal_files_are_both_named_with_their_lengths(tmp_path: Path, ours: i
         list(read_pairs(first, second))
 
 
-def test_equal_files_with_empty_lines(tmp_path: Path) -> None:
+def test_empty_lines_are_kept(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("x\n\ny\n")
     (tmp_path / "b").write_text("\nz\nw\n")
     assert list(read_pairs(tmp_path / "a", tmp_path / "b")) == [("x", ""), ("", "z"), ("y", "w")]
