@@ -15,8 +15,8 @@ from omegaconf import MISSING, OmegaConf
 
 from shared.command import CommandError, Parser, command
 
-# Settings that fairseq reads only from YAML.
-_WITHOUT_FLAG = ("decoder_input_dim",)
+# fairseq-train derives these from --decoder-embed-dim; the first has no flag.
+_DERIVED = ("decoder_input_dim", "decoder_output_dim")
 
 
 def composed(config: Path) -> dict[str, dict[str, Any]]:
@@ -60,7 +60,7 @@ def arguments_of(settings: dict[str, dict[str, Any]]) -> Iterator[str]:
             flag = f"--{named.replace('_', '-')}"
             if value is True:
                 yield flag
-            elif value is not False and name not in _WITHOUT_FLAG:
+            elif value is not False and name not in _DERIVED:
                 yield f"{flag}={_text(value, f'{section}.{name}')}"
 
 

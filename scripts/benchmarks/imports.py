@@ -20,7 +20,7 @@ _PROGRAM = "import time; wall, cpu = time.perf_counter(), time.process_time(); i
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    add_common(parser, systems=MODULES, reference="torch", rounds=5, png=False, device=False)
+    add_common(parser, systems=MODULES, reference="torch", rounds=3, png=False, device=False)
 
 
 def import_time(module: str) -> Seconds:
@@ -48,5 +48,5 @@ COMMAND = Command(
     title=lambda args: f"Import in a fresh process; {args.rounds} rounds",
     rows=rows,
     columns=columns,
-    quick={"rounds": 3},
+    quick={"rounds": 1},
 )
