@@ -1,5 +1,8 @@
 """Inputs, gradients and tolerances for tests of ops and modules."""
 
+from collections.abc import Iterable
+
+import pytest
 import torch
 from torch import Tensor
 
@@ -11,6 +14,8 @@ TOLERANCE = {
 }
 
 DTYPE_IDS = {torch.float64: "fp64", torch.float32: "fp32", torch.bfloat16: "bf16", torch.float16: "fp16"}
+EVERY_DTYPE = pytest.mark.parametrize("dtype", DTYPE_IDS, ids=DTYPE_IDS.values())
+PADDED = pytest.mark.parametrize("padded", [False, True], ids=["whole", "padded"])
 
 
 def randn(*shape: int, dtype: torch.dtype = torch.float64, seed: int = 0, grad: bool = True) -> Tensor:
@@ -29,6 +34,14 @@ def gradients(output: Tensor, *inputs: Tensor) -> tuple[Tensor, ...]:
     generator = torch.Generator().manual_seed(3)
     weight = torch.randn(output.shape, generator=generator, dtype=torch.float64).to(output.dtype)
     return torch.autograd.grad((output * weight).sum(), inputs)
+
+
+def assert_gradients_close(actual: Tensor, expected: Tensor, inputs: Iterable[Tensor], dtype: torch.dtype) -> None:
+    """Compare gradients within the tolerance of ``dtype``, relative to the largest element where that is above 1."""
+    inputs = list(inputs)
+    for ours, theirs in zip(gradients(actual, *inputs), gradients(expected, *inputs), strict=True):
+        scale = theirs.abs().max().clamp(min=1).item()
+        torch.testing.assert_close(ours / scale, theirs / scale, **TOLERANCE[dtype])
 
 
 def sequences(*shapes: tuple[int, ...], dtype: torch.dtype = torch.float64) -> list[Tensor]:

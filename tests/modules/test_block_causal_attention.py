@@ -7,7 +7,7 @@ from fairseq_luna.modules.block_causal_attention import BlockCausalAttention
 from fairseq_luna.modules.heads import merge_heads
 from fairseq_luna.ops.block_attention import naive
 from fairseq_luna.ops.block_partition import cut_by_size
-from numeric import mixed_padding, sequences
+from numeric import PADDED, mixed_padding, sequences
 
 UNORDERED = pytest.mark.parametrize("unordered", ["none", "mean", "sum"], ids=["ordered", "mean", "sum"])
 SHARED = pytest.mark.parametrize("share_levels", [False, True], ids=["apart", "shared"])
@@ -44,7 +44,7 @@ def by_the_equations(module, x, mask):
 @UNORDERED
 @CONVOLVED
 @pytest.mark.parametrize("block_size", [1, 5, 64])
-@pytest.mark.parametrize("padded", [False, True], ids=["whole", "padded"])
+@PADDED
 def test_equals_the_naive_form(share_levels, unordered, kernel_size, block_size, padded):
     module = build(share_levels=share_levels, unordered=unordered, kernel_size=kernel_size, block_size=block_size)
     x = inputs()

@@ -6,7 +6,7 @@ import torch
 
 from fairseq_luna.modules.block_pyramid import WithinBlockAttention
 from fairseq_luna.ops.block_partition import block_means, cut_to_shrink
-from numeric import mixed_padding, sequences
+from numeric import PADDED, mixed_padding, sequences
 
 SIZE, HEADS, STEPS = 16, 4, 30
 
@@ -49,7 +49,7 @@ def by_loops(module, x, mask, block_size):
 
 
 @pytest.mark.parametrize("block_size", [1, 4, 7, 1000])
-@pytest.mark.parametrize("padded", [False, True], ids=["whole", "padded"])
+@PADDED
 def test_equals_loops_over_sentences_and_blocks(block_size, padded):
     module, x = build(), inputs()
     mask = mixed_padding(STEPS) if padded else no_padding()

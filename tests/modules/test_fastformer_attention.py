@@ -5,7 +5,7 @@ from fairseq_luna.modules.fastformer_attention import FastformerAttention
 from fairseq_luna.modules.fastformer_projections import COMBINE_CHOICES, RESIDUAL_CHOICES, SHARE_CHOICES
 from fairseq_luna.modules.heads import merge_heads
 from fairseq_luna.ops.fastformer_attention import naive
-from numeric import scattered_padding, sequences
+from numeric import PADDED, scattered_padding, sequences
 from support import golden
 
 COMBINE = pytest.mark.parametrize("combine", COMBINE_CHOICES)
@@ -50,7 +50,7 @@ def test_equals_the_authors_numbers():
 @COMBINE
 @RESIDUAL
 @SHARE
-@pytest.mark.parametrize("padded", [False, True], ids=["whole", "padded"])
+@PADDED
 def test_equals_the_naive_form(combine, residual, share, padded):
     module = build(combine=combine, residual=residual, share=share)
     x, mask = inputs(), scattered_padding(2, 40) if padded else None

@@ -8,7 +8,7 @@ from fairseq_luna.modules.fastformer_causal_attention import FastformerCausalAtt
 from fairseq_luna.modules.fastformer_projections import COMBINE_CHOICES, RESIDUAL_CHOICES, SHARE_CHOICES
 from fairseq_luna.modules.heads import merge_heads
 from fairseq_luna.ops.fastformer_attention import naive
-from numeric import scattered_padding, sequences
+from numeric import PADDED, scattered_padding, sequences
 
 CHOICES = [
     dict(zip(("combine", "residual", "share"), chosen, strict=True))
@@ -29,7 +29,7 @@ def inputs(steps=40, batch=2, size=16, dtype=torch.float64):
 
 
 @ALL
-@pytest.mark.parametrize("padded", [False, True], ids=["whole", "padded"])
+@PADDED
 def test_equals_the_naive_form(options, padded):
     module = build(**options)
     x, mask = inputs(), scattered_padding(2, 40) if padded else None

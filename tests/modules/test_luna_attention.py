@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from fairseq_luna.modules import LunaAttention
 from fairseq_luna.modules.heads import merge_heads, split_heads
 from fairseq_luna.ops.softmax_attention.naive import softmax_attention
-from numeric import sequences
+from numeric import PADDED, sequences
 
 TIED = pytest.mark.parametrize("tie_kv", [True, False], ids=["tied", "untied"])
 HEADS = pytest.mark.parametrize(("heads", "packed_heads"), [(4, 4), (2, 8)], ids=["H4-PH4", "H2-PH8"])
@@ -54,8 +54,8 @@ def padding(batch, steps, *real):
 
 @TIED
 @HEADS
-@pytest.mark.parametrize("padded", [False, True], ids=["whole", "padded"])
-@pytest.mark.parametrize("need_weights", [False, True], ids=["", "weights"])
+@PADDED
+@pytest.mark.parametrize("need_weights", [False, True], ids=["output", "weights"])
 def test_equals_the_equations(tie_kv, heads, packed_heads, padded, need_weights):
     module = build(heads=heads, packed_heads=packed_heads, tie_kv=tie_kv)
     args = inputs()
@@ -101,7 +101,7 @@ def test_padding_of_the_context_and_of_the_slots_has_no_effect(steps, context, s
 
 
 @TIED
-@pytest.mark.parametrize("need_weights", [False, True], ids=["", "weights"])
+@pytest.mark.parametrize("need_weights", [False, True], ids=["output", "weights"])
 def test_generation_packs_once_and_follows_the_beam(tie_kv, need_weights):
     module = build(tie_kv=tie_kv)
     query, packed, context = (x.detach() for x in inputs())
@@ -137,7 +137,7 @@ def test_half_precision_stays_near_fp32(tie_kv, dtype, bound):
     assert (packed.float() - expected_packed).abs().max() < bound * expected_packed.abs().max()
 
 
-@pytest.mark.parametrize("need_weights", [False, True], ids=["", "weights"])
+@pytest.mark.parametrize("need_weights", [False, True], ids=["output", "weights"])
 def test_the_convolution_comes_before_the_attention(need_weights):
     module, without = build(kernel_size=3), build()
     without.load_state_dict({name: tensor for name, tensor in module.state_dict().items() if "convolution" not in name})
@@ -187,7 +187,7 @@ def test_linear_in_the_length_of_both_sides():
 
 
 @TIED
-@pytest.mark.parametrize("padded", [False, True], ids=["whole", "padded"])
+@PADDED
 def test_a_long_sequence_equals_the_equations_without_being_projected(tie_kv, padded, monkeypatch):
     module = build(heads=2, packed_heads=2, tie_kv=tie_kv)
     args = inputs(steps=30, context=40, slots=2)

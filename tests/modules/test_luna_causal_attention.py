@@ -4,7 +4,7 @@ import torch
 from fairseq_luna.modules import LunaCausalAttention
 from fairseq_luna.modules.heads import merge_heads
 from fairseq_luna.ops.luna_causal_attention import naive
-from numeric import scattered_padding, sequences
+from numeric import PADDED, scattered_padding, sequences
 from support import golden
 
 TIED = pytest.mark.parametrize("tie_kv", [True, False], ids=["tied", "untied"])
@@ -38,7 +38,7 @@ def test_equals_the_authors_numbers(name):
 @TIED
 @ACTIVATION
 @CONVOLVED
-@pytest.mark.parametrize("padded", [False, True], ids=["whole", "padded"])
+@PADDED
 def test_equals_the_naive_form(tie_kv, activation, kernel_size, padded):
     module = build(tie_kv=tie_kv, activation=activation, kernel_size=kernel_size)
     query, packed = inputs()
@@ -61,7 +61,7 @@ def test_equals_the_naive_form(tie_kv, activation, kernel_size, padded):
     )
 
 
-@pytest.mark.parametrize("padded", [False, True], ids=["whole", "padded"])
+@PADDED
 def test_a_long_sequence_equals_the_naive_form_without_pack_keys(padded):
     module = build(heads=2)
     query, packed = inputs()

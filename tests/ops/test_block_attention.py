@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from fairseq_luna.ops.block_attention import chunked, naive, recurrent
 from fairseq_luna.ops.block_partition import cut_by_number, cut_by_size
 from largest_tensor import LargestTensor
-from numeric import DTYPE_IDS, TOLERANCE, gradients, randn, random_padding
+from numeric import EVERY_DTYPE, PADDED, TOLERANCE, gradients, randn, random_padding
 
 SHAPES = [(1, 1, 1, 1), (2, 3, 7, 4), (2, 3, 65, 8), (3, 2, 130, 5)]
 SHAPE_IDS = [f"B{b}-H{h}-T{t}-D{d}" for b, h, t, d in SHAPES]
@@ -95,8 +95,8 @@ def assert_naive_function(args, dtype, level_one, blocks, causal):
 
 @LEVEL_ONE
 @CAUSAL
-@pytest.mark.parametrize("padded", [False, True], ids=["whole", "padded"])
-@pytest.mark.parametrize("dtype", DTYPE_IDS, ids=DTYPE_IDS.values())
+@PADDED
+@EVERY_DTYPE
 @pytest.mark.parametrize("shape", SHAPES, ids=SHAPE_IDS)
 def test_chunked_equals_naive(shape, dtype, padded, causal, level_one):
     mask = random_padding(shape[0], shape[2], share=0.3) if padded else no_padding(shape)
@@ -121,7 +121,7 @@ def test_any_shape_cut_and_padding(shape, level_one, causal, random, share, seed
 
 @LEVEL_ONE
 @pytest.mark.parametrize("at_once", [1, 3], ids=["one", "three"])
-@pytest.mark.parametrize("dtype", DTYPE_IDS, ids=DTYPE_IDS.values())
+@EVERY_DTYPE
 def test_recurrent_equals_naive_a_few_steps_at_a_time(dtype, at_once, level_one):
     shape = (3, 2, 39, 8)
     args = inputs(shape, dtype, level_one=level_one)

@@ -2,11 +2,11 @@ import pytest
 import torch
 
 from fairseq_luna.ops.dropout import add_dropped
-from numeric import DTYPE_IDS
+from numeric import EVERY_DTYPE
 
 
 @pytest.mark.parametrize("p", [0.0, 0.1, 0.5, 1.0])
-@pytest.mark.parametrize("dtype", DTYPE_IDS, ids=DTYPE_IDS.values())
+@EVERY_DTYPE
 def test_an_element_is_dropped_or_scaled(p, dtype):
     torch.manual_seed(0)
     residual = torch.full((200, 300), 2.0, dtype=dtype)

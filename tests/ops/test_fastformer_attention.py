@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from fairseq_luna.ops.fastformer_attention import FastformerMaps, chunked, fused, naive, recurrent
 from largest_tensor import LargestTensor
-from numeric import DTYPE_IDS, TOLERANCE, gradients, randn, random_padding
+from numeric import EVERY_DTYPE, PADDED, TOLERANCE, assert_gradients_close, gradients, randn, random_padding
 
 SHAPES = [(1, 1, 1, 1), (2, 3, 7, 4), (2, 3, 65, 16), (1, 2, 140, 8), (1, 1, 600, 2)]
 SHAPE_IDS = [f"B{b}-H{h}-T{t}-D{d}" for b, h, t, d in SHAPES]
@@ -53,8 +53,8 @@ def by_steps(q, k, v, learned, mask=None):
 
 @PAIR
 @pytest.mark.parametrize("combine", [torch.mul, torch.add], ids=["product", "sum"])
-@pytest.mark.parametrize("padded", [False, True], ids=["whole", "padded"])
-@pytest.mark.parametrize("dtype", DTYPE_IDS, ids=DTYPE_IDS.values())
+@PADDED
+@EVERY_DTYPE
 @pytest.mark.parametrize("shape", SHAPES, ids=SHAPE_IDS)
 def test_fast_equals_naive(shape, dtype, padded, combine, fast, specified):
     q, k, v, *weights = args = inputs(shape, dtype)
@@ -63,9 +63,7 @@ def test_fast_equals_naive(shape, dtype, padded, combine, fast, specified):
     actual = fast(q, k, v, maps(*weights, combine), padding_mask=mask)
     assert {x.dtype for x in actual} == {dtype}
     torch.testing.assert_close(actual, expected, **TOLERANCE[dtype])
-    for ours, theirs in zip(gradients(actual[0], *args), gradients(expected[0], *args), strict=True):
-        scale = theirs.abs().max().clamp(min=1).item()
-        torch.testing.assert_close(ours / scale, theirs / scale, **TOLERANCE[dtype])
+    assert_gradients_close(actual[0], expected[0], args, dtype)
 
 
 @settings(max_examples=40, deadline=None)
@@ -86,7 +84,7 @@ def test_all_forms_agree(shape, share, seed):
     torch.testing.assert_close(at_once[:2], expected)
 
 
-@pytest.mark.parametrize("dtype", DTYPE_IDS, ids=DTYPE_IDS.values())
+@EVERY_DTYPE
 def test_recurrent_equals_naive_one_step_at_a_time(dtype):
     q, k, v, *weights = inputs((2, 3, 40, 8), dtype)
     mask = random_padding(2, 40, share=0.3)
@@ -122,7 +120,7 @@ def test_padded_steps_have_no_effect(attention):
 
 
 @PAIR
-@pytest.mark.parametrize("dtype", DTYPE_IDS, ids=DTYPE_IDS.values())
+@EVERY_DTYPE
 def test_output_and_gradients_are_zero_if_all_is_padding(dtype, fast, specified):
     q, k, v, *weights = inputs((2, 2, 40, 4), dtype)
     mask = torch.tensor([[False], [True]]).expand(2, 40)

@@ -5,13 +5,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairseq_luna.ops.folded_attention import Affine, folding_pays, fused, naive
-from numeric import DTYPE_IDS, TOLERANCE, gradients, randn, random_padding
+from numeric import EVERY_DTYPE, PADDED, TOLERANCE, gradients, randn, random_padding
 
 SHAPES = [(1, 1, 1, 1, 2), (2, 3, 7, 4, 5), (3, 4, 65, 16, 8)]
 SHAPE_IDS = [f"B{b}-H{h}-T{t}-L{s}-D{d}" for b, h, t, s, d in SHAPES]
-PADDED = pytest.mark.parametrize("padded", [False, True], ids=["whole", "padded"])
 BIAS = pytest.mark.parametrize("bias", [True, False], ids=["bias", "no-bias"])
-EVERY_DTYPE = pytest.mark.parametrize("dtype", DTYPE_IDS, ids=DTYPE_IDS.values())
 EVERY_SHAPE = pytest.mark.parametrize("shape", SHAPES, ids=SHAPE_IDS)
 
 

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from fairseq_luna.ops.luna_causal_attention import chunked, naive, recurrent
 from fairseq_luna.ops.luna_causal_attention.shared import pack_activation
 from largest_tensor import LargestTensor
-from numeric import DTYPE_IDS, TOLERANCE, gradients, randn, random_padding
+from numeric import EVERY_DTYPE, PADDED, TOLERANCE, assert_gradients_close, gradients, randn, random_padding
 
 SHAPES = [(1, 1, 1, 1, 1), (2, 3, 7, 4, 5), (2, 3, 65, 16, 4), (1, 2, 150, 8, 8)]
 SHAPE_IDS = [f"B{b}-H{h}-T{t}-D{d}-L{length}" for b, h, t, d, length in SHAPES]
@@ -30,9 +30,9 @@ def masks(shape, seed=0, share=0.3):
     }
 
 
-@pytest.mark.parametrize("padded", [False, True], ids=["whole", "padded"])
+@PADDED
 @pytest.mark.parametrize("activation", ACTIVATIONS)
-@pytest.mark.parametrize("dtype", DTYPE_IDS, ids=DTYPE_IDS.values())
+@EVERY_DTYPE
 @pytest.mark.parametrize("shape", SHAPES, ids=SHAPE_IDS)
 def test_chunked_equals_naive(shape, dtype, activation, padded):
     args = inputs(shape, dtype)
@@ -42,9 +42,7 @@ def test_chunked_equals_naive(shape, dtype, activation, padded):
     assert actual.dtype == weights.dtype == dtype
     torch.testing.assert_close(weights, expected_weights, **TOLERANCE[dtype])
     torch.testing.assert_close(actual, expected, **TOLERANCE[dtype])
-    for ours, theirs in zip(gradients(actual, *args), gradients(expected, *args), strict=True):
-        scale = theirs.abs().max().clamp(min=1).item()
-        torch.testing.assert_close(ours / scale, theirs / scale, **TOLERANCE[dtype])
+    assert_gradients_close(actual, expected, args, dtype)
 
 
 @pytest.mark.parametrize("activation", ACTIVATIONS)
@@ -80,7 +78,7 @@ def test_all_forms_agree(shape, activation, share, seed):
     torch.testing.assert_close(tuple(whole), tuple(state))
 
 
-@pytest.mark.parametrize("dtype", DTYPE_IDS, ids=DTYPE_IDS.values())
+@EVERY_DTYPE
 @pytest.mark.parametrize("activation", ACTIVATIONS)
 def test_recurrent_equals_naive_one_step_at_a_time(activation, dtype):
     shape = (2, 3, 40, 8, 5)

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from fairseq_luna.ops.prefix_attention import chunked, naive, recurrent
 from largest_tensor import LargestTensor
-from numeric import DTYPE_IDS, TOLERANCE, gradients, randn, random_padding
+from numeric import EVERY_DTYPE, PADDED, TOLERANCE, assert_gradients_close, gradients, randn, random_padding
 
 SHAPES = [(1, 1, 1, 1, 1), (2, 3, 7, 4, 5), (2, 3, 65, 16, 4), (1, 2, 200, 8, 8), (3, 1, 129, 5, 3)]
 SHAPE_IDS = [f"B{b}-H{h}-T{t}-D{d}-E{e}" for b, h, t, d, e in SHAPES]
@@ -20,8 +20,8 @@ def inputs(shape, dtype=torch.float64, seed=0):
     )
 
 
-@pytest.mark.parametrize("padded", [False, True], ids=["whole", "padded"])
-@pytest.mark.parametrize("dtype", DTYPE_IDS, ids=DTYPE_IDS.values())
+@PADDED
+@EVERY_DTYPE
 @pytest.mark.parametrize("shape", SHAPES, ids=SHAPE_IDS)
 def test_chunked_equals_naive(shape, dtype, padded):
     q, k, v = inputs(shape, dtype)
@@ -30,9 +30,7 @@ def test_chunked_equals_naive(shape, dtype, padded):
     actual = chunked.prefix_attention(q, k, v, padding_mask=mask, block_length=32)
     assert actual.dtype == dtype
     torch.testing.assert_close(actual, expected, **TOLERANCE[dtype])
-    for ours, theirs in zip(gradients(actual, q, k, v), gradients(expected, q, k, v), strict=True):
-        scale = theirs.abs().max().clamp(min=1).item()
-        torch.testing.assert_close(ours / scale, theirs / scale, **TOLERANCE[dtype])
+    assert_gradients_close(actual, expected, (q, k, v), dtype)
 
 
 @settings(max_examples=60, deadline=None)
@@ -53,7 +51,7 @@ def test_any_shape_block_length_and_padding(shape, block_length, share, seed):
     torch.testing.assert_close(tuple(recurrent.prefix_mean_of(k, v, padding_mask=mask)), tuple(state))
 
 
-@pytest.mark.parametrize("dtype", DTYPE_IDS, ids=DTYPE_IDS.values())
+@EVERY_DTYPE
 def test_recurrent_equals_naive_one_step_at_a_time(dtype):
     q, k, v = inputs((2, 3, 50, 8, 5), dtype)
     mask = random_padding(2, 50, share=0.3)

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from fairseq_luna.ops.prefix_softmax import chunked, naive, recurrent
 from largest_tensor import LargestTensor
-from numeric import DTYPE_IDS, TOLERANCE, gradients, randn, random_padding
+from numeric import EVERY_DTYPE, PADDED, TOLERANCE, assert_gradients_close, gradients, randn, random_padding
 
 SHAPES = [(1, 1, 1, 1), (2, 3, 7, 4), (2, 3, 65, 16), (1, 2, 150, 8), (3, 1, 129, 5)]
 SHAPE_IDS = [f"B{b}-H{h}-T{t}-D{d}" for b, h, t, d in SHAPES]
@@ -29,8 +29,8 @@ def by_steps(scores, v, mask=None):
     return torch.cat(outputs, dim=2), state
 
 
-@pytest.mark.parametrize("padded", [False, True], ids=["whole", "padded"])
-@pytest.mark.parametrize("dtype", DTYPE_IDS, ids=DTYPE_IDS.values())
+@PADDED
+@EVERY_DTYPE
 @pytest.mark.parametrize("shape", SHAPES, ids=SHAPE_IDS)
 def test_chunked_equals_naive(shape, dtype, padded):
     scores, v = inputs(shape, dtype)
@@ -39,9 +39,7 @@ def test_chunked_equals_naive(shape, dtype, padded):
     actual = chunked.prefix_softmax(scores, v, padding_mask=mask, block_length=16)
     assert actual.dtype == dtype
     torch.testing.assert_close(actual, expected, **TOLERANCE[dtype])
-    for ours, theirs in zip(gradients(actual, scores, v), gradients(expected, scores, v), strict=True):
-        scale = theirs.abs().max().clamp(min=1).item()
-        torch.testing.assert_close(ours / scale, theirs / scale, **TOLERANCE[dtype])
+    assert_gradients_close(actual, expected, (scores, v), dtype)
 
 
 @settings(max_examples=60, deadline=None)
@@ -79,7 +77,7 @@ def test_the_first_step_has_a_gradient_in_every_torch_version(form, monkeypatch)
     torch.testing.assert_close(gradients(actual, scores, v), expected)
 
 
-@pytest.mark.parametrize("dtype", DTYPE_IDS, ids=DTYPE_IDS.values())
+@EVERY_DTYPE
 def test_recurrent_equals_naive_one_step_at_a_time(dtype):
     scores, v = inputs((2, 3, 50, 8), dtype)
     mask = random_padding(2, 50, share=0.3)

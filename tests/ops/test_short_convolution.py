@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairseq_luna.ops.short_convolution import fused, naive
-from numeric import DTYPE_IDS, TOLERANCE, gradients, randn
+from numeric import EVERY_DTYPE, TOLERANCE, gradients, randn
 
 SHAPES = [(1, 1, 1, 1), (7, 3, 6, 5), (65, 2, 16, 9)]
 SHAPE_IDS = [f"T{t}-B{b}-C{c}-K{k}" for t, b, c, k in SHAPES]
@@ -18,7 +18,7 @@ def inputs(shape, dtype=torch.float64, seed=0):
     )
 
 
-@pytest.mark.parametrize("dtype", DTYPE_IDS, ids=DTYPE_IDS.values())
+@EVERY_DTYPE
 @pytest.mark.parametrize("shape", SHAPES, ids=SHAPE_IDS)
 def test_fused_equals_naive(shape, dtype):
     x, weight = inputs(shape, dtype)

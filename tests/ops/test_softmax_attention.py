@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairseq_luna.ops.softmax_attention import fused, naive
-from numeric import DTYPE_IDS, TOLERANCE, gradients, randn, random_padding
+from numeric import EVERY_DTYPE, PADDED, TOLERANCE, gradients, randn, random_padding
 
 SHAPES = [(1, 1, 1, 1, 1), (2, 3, 7, 9, 4), (2, 4, 16, 65, 8)]
 SHAPE_IDS = [f"B{b}-H{h}-T{t}-S{s}-D{d}" for b, h, t, s, d in SHAPES]
@@ -19,8 +19,8 @@ def inputs(shape, dtype=torch.float64, seed=0):
     )
 
 
-@pytest.mark.parametrize("padded", [False, True], ids=["whole", "padded"])
-@pytest.mark.parametrize("dtype", DTYPE_IDS, ids=DTYPE_IDS.values())
+@PADDED
+@EVERY_DTYPE
 @pytest.mark.parametrize("shape", SHAPES, ids=SHAPE_IDS)
 def test_fused_equals_naive(shape, dtype, padded):
     q, k, v = inputs(shape, dtype)
@@ -53,7 +53,7 @@ def test_any_shape_and_padding(shape, share, seed):
         assert weights.masked_select(mask[:, None, None].expand_as(weights)).eq(0).all()
 
 
-@pytest.mark.parametrize("dtype", DTYPE_IDS, ids=DTYPE_IDS.values())
+@EVERY_DTYPE
 def test_output_and_gradients_are_zero_if_all_is_padding(dtype):
     q, k, v = inputs((2, 2, 3, 5, 4), dtype)
     mask = torch.zeros(2, 5, dtype=torch.bool)
