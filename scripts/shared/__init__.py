@@ -1,1 +1,1 @@
-"""What several commands share: how they report errors, run fairseq's commands and write files."""
+"""Shared by several commands: arguments and errors, fairseq's commands, files, pictures."""

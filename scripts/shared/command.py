@@ -1,4 +1,4 @@
-"""How every command parses its arguments and ends: with its result, or with one line that says what to change."""
+"""Arguments, errors and exit status of every command."""
 
 import errno
 import functools

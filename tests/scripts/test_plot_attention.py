@@ -77,7 +77,7 @@ def test_text_is_split_by_its_sentencepiece_model(tmp_path: Path) -> None:
     assert found.prefix.tolist() == [[EOS, *ids]]
     with pytest.raises(CommandError, match=r"text: is no SentencePiece model"):
         reading.sentence_pair(model, task, "the cat", "the cat", text)
-    with pytest.raises(CommandError, match=r"--target: 11 tokens, and the model reads 9"):
+    with pytest.raises(CommandError, match=r"--target: 11 tokens, but the model reads at most 9"):
         reading.sentence_pair(model, task, pieces[0], " ".join([pieces[0]] * 10), None)
 
 
