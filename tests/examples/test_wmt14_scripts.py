@@ -156,7 +156,11 @@ def test_a_yaml_trains(data, tmp_path):
     settings = {"model": SIZES, "optimization": ("max_update=2", "update_freq=[8]")}
     settings["dataset"] = ("batch_size=8", "num_workers=0", "data_buffer_size=0", "disable_validation=true")
     overrides = [f"{name}.{value.replace('-', '_')}" for name, values in settings.items() for value in values]
-    overrides += ["distributed_training.distributed_world_size=1", "common.cpu=true", f"task.data={os.path.relpath(data, REPOSITORY)}"]
+    overrides += [
+        "distributed_training.distributed_world_size=1",
+        "common.cpu=true",
+        f"task.data={os.path.relpath(data, REPOSITORY)}",
+    ]
     subprocess.run(
         [
             *(sys.executable, "-m", "fairseq_cli.hydra_train", "--config-dir", str(ROWS / "config")),
