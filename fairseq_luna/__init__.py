@@ -1,26 +1,28 @@
-"""What ``--user-dir`` imports: patches fairseq and registers models, optimizers and schedulers.
+"""Luna, Fastformer and block attention, and the Apollo optimizer, for torch and for fairseq.
 
-Without a working fairseq it only says so, because ``fairseq_luna.ops`` and ``fairseq_luna.optim.apollo`` need
-torch alone.
+Importing this package has no side effects. ``import fairseq_luna.models`` patches fairseq and registers the models, the
+optimizer and the schedule with it; ``--user-dir`` makes fairseq do this.
 """
 
 import importlib
-import logging
-
-from fairseq_luna import environment, usage_error
+import os
+import sys
 
 __version__ = "0.1.0"
 
-_REGISTERING = ("models", "optim.fairseq_apollo", "optim.milestone_lr")
 
-_problem = environment.fairseq_problem()
-if _problem is None:
-    from fairseq_luna import compat
-    from fairseq_luna.compat import one_line
+class _UserDir(list[str]):
+    """The package's ``__path__``.
 
-    compat.apply_patches()
-    usage_error.report_in_one_line(one_line.in_one_line)
-    for _module in _REGISTERING:
-        importlib.import_module(f"fairseq_luna.{_module}")
-else:
-    logging.getLogger(__name__).warning(_problem)
+    If the package was imported before, fairseq's ``import_user_module`` skips ``models/`` and only looks for --user-dir
+    in this list. That lookup then imports ``fairseq_luna.models``.
+    """
+
+    def __contains__(self, path: object) -> bool:
+        found = isinstance(path, str) and os.path.realpath(path) in map(os.path.realpath, self)
+        if found and "fairseq" in sys.modules:
+            importlib.import_module(f"{__name__}.models")
+        return found
+
+
+__path__ = _UserDir(__path__)

@@ -1,4 +1,4 @@
-"""``python -m fairseq_luna``: the path for --user-dir, the versions here, the patches, what is registered."""
+"""``python -m fairseq_luna``: the path for --user-dir, the versions, the patches and the registered names."""
 
 import argparse
 import platform
@@ -6,38 +6,41 @@ import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from fairseq_luna import environment
+from fairseq_luna import __version__, environment
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m fairseq_luna", description="Where and what this plugin is.")
+    parser = argparse.ArgumentParser(prog="python -m fairseq_luna", description="Report on this installation.")
     parser.add_argument("--path", action="store_true", help="print only the path to pass as --user-dir")
     args = parser.parse_args()
-    if environment.fairseq_problem() is not None:
-        return 1  # importing the package has said why
+    # For the path alone fairseq is not imported: that takes seconds, and fairseq logs meanwhile.
+    problem = environment.fairseq_missing() if args.path else environment.fairseq_problem()
+    if problem is not None:
+        print(problem, file=sys.stderr)
+        return 1
     path = str(Path(__file__).parent)
     print(path if args.path else "\n".join(report(path)))
     return 0
 
 
 def report(path: str) -> Iterable[str]:
-    """The lines of the full report; fairseq must work."""
-    from fairseq_luna import compat
+    """The lines of the full report. Activates the plugin, so fairseq must be importable."""
+    from fairseq_luna import compat, models  # noqa: F401 (activates the plugin)
 
     yield f"--user-dir {path}"
+    yield f"{'fairseq_luna':<14}{__version__}"
     yield f"{'python':<14}{platform.python_version()}"
     yield f"{'fairseq':<14}{environment.fairseq_distribution()}"
-    for name in ("torch", "sacrebleu", "sentencepiece", "fairseq-luna"):
+    for name in ("torch", "sacrebleu", "sentencepiece"):
         yield f"{name:<14}{environment.version_of(name) or 'not installed'}"
     for result in compat.apply_patches():
-        verdict = f"applied: {result.summary}" if result.applied else "not needed"
-        yield f"patch {result.name}: {verdict}"
+        yield f"patch {result.name}: {'applied' if result.applied else 'not needed'}: {result.summary}"
     for kind, names in registered().items():
         yield f"{kind}: {' '.join(names) or 'none'}"
 
 
 def registered() -> dict[str, list[str]]:
-    """The names that fairseq knows because of this package, by kind."""
+    """The names that this package has registered with fairseq, by kind."""
     from fairseq.models import ARCH_MODEL_REGISTRY
     from fairseq.optim import OPTIMIZER_REGISTRY
     from fairseq.optim.lr_scheduler import LR_SCHEDULER_REGISTRY

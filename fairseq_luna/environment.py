@@ -1,7 +1,7 @@
-"""Which fairseq is here, and what to do when it is missing or made for another Python.
+"""Which fairseq is installed, and what to do if it is missing or does not support this Python.
 
-fairseq 0.12.2 fails while it is being imported from Python 3.11 on; ``fairseq-fixed`` is its main branch with
-that repaired. Both install the same package, ``fairseq``.
+fairseq 0.12.2 cannot be imported from Python 3.11 on; ``fairseq-fixed`` is fairseq's main branch with that fixed. Both
+install the same package, ``fairseq``.
 """
 
 import importlib
@@ -21,23 +21,28 @@ def version_of(distribution: str) -> str | None:
 
 
 def fairseq_distribution() -> str | None:
-    """What provides fairseq here, with its version (both names, if two lie in one folder), or None."""
+    """The distribution that provides fairseq, with its version (both, if two are installed), or None."""
     found = [f"{name} {version_of(name)}" for name in ("fairseq", "fairseq-fixed") if version_of(name)]
     if found:
         return " over ".join(found)
     return "fairseq from a source tree" if util.find_spec("fairseq") else None
 
 
+def fairseq_missing() -> str | None:
+    """One line that says which fairseq to install, or None if one is installed."""
+    return f"fairseq is not installed: pip install {_FITTING}" if fairseq_distribution() is None else None
+
+
 def fairseq_problem() -> str | None:
-    """One line that says why fairseq cannot be used here and what to install instead; None when it can."""
-    present = fairseq_distribution()
-    if present is None:
-        return f"fairseq is not installed: pip install {_FITTING}"
+    """One line that says why fairseq cannot be imported and what to install, or None if it can."""
+    if (missing := fairseq_missing()) is not None:
+        return missing
     try:
         importlib.import_module("fairseq")
-    except Exception as error:  # whatever a broken installation raises, what to do about it is the same
+    except Exception as error:  # a broken installation can raise anything
         return (
-            f"{present} cannot be imported from Python {platform.python_version()} ({type(error).__name__}): "
+            f"{fairseq_distribution()} cannot be imported from Python {platform.python_version()}"
+            f" ({type(error).__name__}): "
             f"pip uninstall -y fairseq fairseq-fixed && pip install {_FITTING}"
         )
     return None

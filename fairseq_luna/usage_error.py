@@ -1,40 +1,29 @@
-"""Bad input, said in one line."""
+"""Errors in the use of this package, reported in one line."""
 
+import os
 import sys
-from collections.abc import Callable
 from types import TracebackType
 
 
 class UsageError(ValueError):
-    """A flag, or a combination of flags, that cannot be used; the message names it and the mend."""
+    """A flag, a combination of flags or a file that cannot be used; the message names it and says what to do."""
 
 
 class CheckpointMismatch(UsageError):
     """The tensors of a checkpoint do not fit the model."""
 
 
-def own_words(error: BaseException) -> str | None:
-    """The message of a UsageError, None of anything else."""
-    return str(error) if isinstance(error, UsageError) else None
+def report_in_one_line() -> None:
+    """Print a UsageError that ends the process as one line; other errors are passed to the previous ``sys.excepthook``.
 
-
-def print_line(line: str) -> None:
-    print(f"fairseq_luna: error: {line}", file=sys.stderr)
-
-
-def report_in_one_line(in_one_line: Callable[[BaseException], str | None] = own_words) -> None:
-    """Let a program that bad input ends print one line alone; every other error keeps its traceback.
-
-    Args:
-        in_one_line: gives the line of an error that bad input explains, None for every other.
+    With ``LOGLEVEL=DEBUG`` in the environment, which is fairseq's own switch, a UsageError keeps its traceback too.
     """
     previous = sys.excepthook
 
     def hook(kind: type[BaseException], error: BaseException, traceback: TracebackType | None) -> None:
-        line = in_one_line(error)
-        if line is None:
-            previous(kind, error, traceback)
+        if isinstance(error, UsageError) and os.environ.get("LOGLEVEL", "").upper() != "DEBUG":
+            print(f"fairseq_luna: error: {error}", file=sys.stderr)
         else:
-            print_line(line)
+            previous(kind, error, traceback)
 
     sys.excepthook = hook

@@ -10,7 +10,7 @@ from fairseq.data import Dictionary
 from fairseq.models import MODEL_REGISTRY
 from torch import Tensor
 
-import fairseq_luna  # noqa: F401 (registers the models)
+import fairseq_luna.models  # noqa: F401 (registers the models)
 
 GOLDEN = Path(__file__).parent / "golden"
 PAD = 1

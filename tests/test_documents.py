@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from fairseq.models import MODEL_DATACLASS_REGISTRY
 
+import fairseq_luna.models  # noqa: F401 (registers the models)
 from fairseq_luna.__main__ import registered
 from fairseq_luna.optim.fairseq_apollo import FairseqApolloConfig
 from fairseq_luna.optim.milestone_lr import MilestoneLRScheduleConfig

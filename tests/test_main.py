@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import fairseq_luna.models  # noqa: F401 (registers the models)
 from fairseq_luna import __main__ as command
 from fairseq_luna import compat
 

@@ -12,22 +12,20 @@ from fairseq_luna.compat import (
     cpu_ddp,
     exit_threads,
     finished,
-    hydra_errors,
     last_batch,
+    mismatch,
     resume,
     saving,
     torchrun,
-    unchecked,
 )
 from fairseq_luna.compat.patch import Patch, Result
 
-# Checkpoints come before broadcast: rank 0 reads a file before it sends it on. bf16 comes after torchrun, so that
-# its wrapper is the outer one: the other asks whether the run is on a TPU. torchrun's stands outside unchecked's too.
+# bf16 comes after torchrun, so that its wrapper is the outer one: torchrun's reads --tpu, which bf16's unsets.
 PATCHES: tuple[Patch, ...] = (
     checkpoints.PATCH,
     broadcast.PATCH,
+    mismatch.PATCH,
     last_batch.PATCH,
-    unchecked.PATCH,
     torchrun.PATCH,
     cpu_ddp.PATCH,
     bf16.PATCH,
@@ -35,7 +33,6 @@ PATCHES: tuple[Patch, ...] = (
     finished.PATCH,
     exit_threads.PATCH,
     saving.PATCH,
-    hydra_errors.PATCH,
 )
 
 

@@ -1,4 +1,7 @@
-"""``--bf16`` on the command line also switches on ``--tpu``, and so ends at once on every other machine."""
+"""``--bf16`` on the command line also sets ``--tpu``, which fails at once on every machine without torch_xla.
+
+fairseq 0.12.2 and fairseq-fixed 0.12.3.1. With this patch --bf16 trains on the GPU or CPU.
+"""
 
 import functools
 from argparse import ArgumentParser
@@ -13,7 +16,7 @@ from fairseq_luna.compat.patch import Patch
 
 
 def is_needed() -> bool:
-    """Whether --bf16 asks for a TPU where the library for TPUs is not installed."""
+    """Whether --bf16 sets --tpu and torch_xla is not installed."""
     parser = ArgumentParser()
     for flag in ("--bf16", "--fp16", "--batch-size"):
         parser.add_argument(flag, nargs="?", const=True)
@@ -33,4 +36,4 @@ def apply() -> None:
     distributed_utils.call_main = call_main
 
 
-PATCH = Patch("bf16", is_needed, apply, "--bf16 asked for a TPU, and none can be used here; it trains on what there is")
+PATCH = Patch("bf16", is_needed, apply, "--bf16 set --tpu, which needs torch_xla; --tpu stays unset")

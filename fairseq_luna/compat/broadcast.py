@@ -1,7 +1,7 @@
-"""Resuming on several processes: rank 0 reads the checkpoint and sends it on through ``torch.load``.
+"""Resuming on several processes fails: rank 0 sends the checkpoint's config to the others through ``torch.load``.
 
-What it sends is no file but its own memory (with a config object in it), so torch's refusal of everything but
-tensors only breaks the resume. torch's own broadcast of objects takes its place.
+torch >= 2.6 refuses it under weights_only (fairseq 0.12.2 and fairseq-fixed 0.12.3.1). The bytes come from a process of
+the same run, not from a file, so this patch uses torch's own broadcast of objects.
 """
 
 import io
@@ -15,7 +15,7 @@ from fairseq_luna.compat.patch import Patch
 
 
 def is_needed() -> bool:
-    """Whether torch refuses what the host wraps the sent tensors in."""
+    """Whether torch refuses the class that fairseq replaces the sent tensors by."""
     file = io.BytesIO()
     torch.save(distributed_utils._TensorPlaceholder(index=0), file)
     file.seek(0)
@@ -30,7 +30,7 @@ def apply() -> None:
     original_broadcast = distributed_utils._broadcast_object_slow
 
     def _broadcast_object_slow(obj: Any, src_rank: int, group: Any, dist_device: torch.device) -> Any:
-        # XLA has no process groups that torch's broadcast could use.
+        # XLA has no process groups for torch's broadcast.
         if distributed_utils.use_xla():
             return original_broadcast(obj, src_rank, group, dist_device)
         holder = [obj]
@@ -44,5 +44,5 @@ PATCH = Patch(
     "broadcast",
     is_needed,
     apply,
-    "resuming on several processes was refused by torch; rank 0 now sends the checkpoint on as objects",
+    "resuming on several processes was refused by torch; rank 0 broadcasts the checkpoint as objects",
 )

@@ -1,10 +1,12 @@
-"""torch >= 2.6 loads only tensors and plain containers, and fairseq's checkpoints hold a little more.
+"""torch >= 2.6 loads only tensors and plain containers, and fairseq's checkpoints contain a few more classes.
 
-The few classes that they hold are declared safe; everything else is still refused, because unpickling it
-could run code, and the refusal names the class and the file in one line. So does that of a damaged file.
+Without this patch no checkpoint of a model without a dataclass config, and none that was trained with --eval-bleu, can
+be loaded (fairseq 0.12.2 and fairseq-fixed 0.12.3.1). It declares those classes safe. Everything else is still refused,
+because unpickling it could execute code. A refused or a damaged file raises a UsageError with the file's name.
 """
 
 import argparse
+import errno
 import functools
 import io
 import pickle
@@ -24,8 +26,8 @@ from fairseq_luna.usage_error import UsageError
 _reconstruct: Any = numpy.zeros(1).__reduce__()[0]
 
 # Namespace: the arguments of models registered without a dataclass. The rest: integer and float arrays, which
-# the meters of --eval-bleu keep. numpy 2 moved _reconstruct, so its name depends on who wrote the file.
-_HELD: list[Callable | tuple[Callable, str]] = [
+# the meters of --eval-bleu contain. numpy 2 moved _reconstruct, so its name depends on the numpy that wrote the file.
+_SAFE: list[Callable | tuple[Callable, str]] = [
     argparse.Namespace,
     numpy.ndarray,
     numpy.dtype,
@@ -37,7 +39,7 @@ _HELD: list[Callable | tuple[Callable, str]] = [
 
 
 def is_needed() -> bool:
-    """Whether torch refuses a checkpoint that holds what fairseq puts there."""
+    """Whether torch refuses what fairseq's checkpoints contain."""
     file = io.BytesIO()
     torch.save([argparse.Namespace(), numpy.zeros(1), numpy.zeros(1, dtype="int64")], file)
     file.seek(0)
@@ -49,35 +51,46 @@ def is_needed() -> bool:
 
 
 def apply() -> None:
-    torch.serialization.add_safe_globals(_HELD)
+    torch.serialization.add_safe_globals(_SAFE)
     original_load = checkpoint_utils.load_checkpoint_to_cpu
 
     @functools.wraps(original_load)
     def load_checkpoint_to_cpu(path: str, *args: Any, **kwargs: Any) -> dict[str, Any]:
         try:
             return original_load(path, *args, **kwargs)
-        except (OSError, UsageError, MemoryError):
-            raise
-        except Exception as error:  # a damaged file ends in as many ways as there are bytes
-            if "allocate memory" in str(error):
+        except Exception as error:
+            refused = re.search(r"GLOBAL (\S+)", str(error)) if isinstance(error, pickle.UnpicklingError) else None
+            if refused is not None:
+                message = f"{path} was refused: it holds {refused[1]}, and loading that could execute code"
+                raise UsageError(message) from error
+            if not _shows_damage(error, path):
                 raise
-            found = re.search(r"GLOBAL (\S+)", str(error))
-            if isinstance(error, pickle.UnpicklingError) and found is not None:
-                refusal = f"{path} was refused: it holds {found[1]}, and loading that could execute code"
-                raise pickle.UnpicklingError(refusal) from None
-            raise _unreadable(path, str(error).split(". ")[0].split("\n")[0] or type(error).__name__) from error
+            raise _damaged(path, error) from error
 
     checkpoint_utils.load_checkpoint_to_cpu = load_checkpoint_to_cpu
 
 
-def _unreadable(path: str, why: str) -> UsageError:
+def _shows_damage(error: Exception, path: str) -> bool:
+    """Whether ``error`` is one of those that torch raises for a file that it cannot parse."""
+    if isinstance(error, pickle.UnpicklingError | EOFError | UnicodeDecodeError | zipfile.BadZipFile):
+        return True
+    if isinstance(error, RuntimeError):  # torch's readers have no error class of their own
+        return bool(re.search("PytorchStreamReader|file might be corrupted|corrupt file", str(error)))
+    # torch seeks before the start of a truncated zip file, which is EINVAL.
+    return isinstance(error, OSError) and error.errno == errno.EINVAL and not zipfile.is_zipfile(path)
+
+
+def _damaged(path: str, error: Exception) -> UsageError:
+    reason = str(error).split(". ")[0].split("\n")[0] or type(error).__name__
     other = another(Path(path))
-    mend = f"take another, such as {other}, with --restore-file or --path" if other else "there is no other beside it"
-    return UsageError(f"{path} is no checkpoint of fairseq's, or is damaged ({why}): {mend}")
+    advice = (
+        f"use another one, such as {other}, with --restore-file or --path" if other else "its folder has no other one"
+    )
+    return UsageError(f"{path} is not a fairseq checkpoint or is damaged ({reason}): {advice}")
 
 
 def another(damaged: Path) -> Path | None:
-    """The newest other checkpoint in the folder; one cut short has lost its table of contents, and is none."""
+    """The newest other checkpoint in the folder that is complete: a truncated zip file has lost its directory."""
     others = [path for path in damaged.parent.glob("checkpoint*.pt") if path.name != damaged.name]
     return max(filter(zipfile.is_zipfile, others), key=lambda path: path.stat().st_mtime, default=None)
 
@@ -86,5 +99,5 @@ PATCH = Patch(
     "checkpoints",
     is_needed,
     apply,
-    "torch refused fairseq's checkpoints; the classes they hold are declared safe, all others stay refused",
+    "torch >= 2.6 refuses fairseq's checkpoints; the classes that fairseq stores in them are declared safe",
 )

@@ -1,4 +1,7 @@
-"""``--ddp-backend c10d`` and ``pytorch_ddp`` on a CPU: fairseq gives torch's DDP a GPU's number, which it refuses."""
+"""``--ddp-backend c10d`` and ``pytorch_ddp`` fail on a CPU: fairseq passes a GPU's number to torch's DDP.
+
+fairseq 0.12.2 and fairseq-fixed 0.12.3.1. With this patch a model on the CPU is wrapped without device numbers.
+"""
 
 import functools
 from typing import Any, NoReturn
@@ -13,11 +16,11 @@ from fairseq_luna.compat.patch import Patch
 
 
 class _Asked(Exception):
-    """Carries what the host would have given to torch's DDP."""
+    """Carries the device_ids that fairseq would pass to torch's DDP."""
 
 
 def is_needed() -> bool:
-    """Whether a model on the CPU is to be put on a GPU."""
+    """Whether a model on the CPU is given a GPU's number."""
 
     def ask(**given: Any) -> NoReturn:
         raise _Asked(given["device_ids"])
@@ -45,5 +48,5 @@ def apply() -> None:
 
 
 PATCH = Patch(
-    "cpu-ddp", is_needed, apply, "torch's DDP was handed the number of a GPU for a model on the CPU; it stays there"
+    "cpu-ddp", is_needed, apply, "torch's DDP was given a GPU's number for a model on the CPU; it is given none"
 )

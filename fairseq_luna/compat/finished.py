@@ -1,31 +1,67 @@
-"""A training that has ended trains on when it is started again: fairseq asks for --max-update after an update only.
+"""A finished training makes one more update when it is started again.
 
-It then writes one update more over the last and the best checkpoint. That happens to a run that a scheduler starts
-again because it was killed after its last save, and to every run that is started again to be sure that it has ended.
+fairseq compares the number of updates with --max-update only after an update. The additional one is written over the
+last and the best checkpoint (fairseq 0.12.2 and fairseq-fixed 0.12.3.1). With this patch such a run ends without
+training.
 """
 
 import functools
+import importlib.util
 import logging
-from typing import Any
+from types import ModuleType, SimpleNamespace
+from typing import Any, NoReturn
+from unittest.mock import patch
 
 from fairseq import checkpoint_utils
+from fairseq.logging import metrics
 from fairseq.trainer import Trainer
 
 from fairseq_luna.compat.patch import Patch
 
 logger = logging.getLogger(__name__)
 
-# An epoch that every epoch comes after; 0 is the host's "no limit".
+# fairseq trains while the next epoch's number is at most --max-epoch; it takes 0 for "no limit".
 _NO_EPOCH = -1
 
 
+class _Trains(Exception):
+    """Raised where fairseq would draw the first batch."""
+
+
 def is_needed() -> bool:
-    """Always: no version looks, and to try one would take a training."""
-    return True
+    """Whether fairseq-train begins an epoch although the trainer has made --max-update updates."""
+
+    def begin(**_: Any) -> NoReturn:
+        raise _Trains
+
+    cfg = SimpleNamespace(
+        distributed_training=SimpleNamespace(fix_batches_to_gpus=False),
+        dataset=SimpleNamespace(curriculum=0),
+        optimization=SimpleNamespace(max_update=1, stop_time_hours=0),
+    )
+    trainer = SimpleNamespace(get_num_updates=lambda: 1, cumulative_training_time=lambda: 0, cfg=cfg)
+    epochs = SimpleNamespace(next_epoch_itr=begin, next_epoch_idx=1, epoch=1)
+    with metrics.aggregate(new_root=True):
+        try:
+            _fairseq_train().train(cfg, trainer, None, epochs)
+        except _Trains:
+            return True
+    return False
 
 
-def has_ended(trainer: Trainer) -> bool:
-    """Whether the trainer, with its checkpoint loaded, has all the updates that it was told to make."""
+def _fairseq_train() -> ModuleType:
+    """A copy of ``fairseq_cli.train`` for the probe: the module itself configures logging and may be ``__main__``."""
+    spec = importlib.util.find_spec("fairseq_cli.train")
+    if spec is None or spec.loader is None:
+        raise ModuleNotFoundError("fairseq_cli.train")
+    module = importlib.util.module_from_spec(spec)
+    with patch.object(logging, "basicConfig"):
+        spec.loader.exec_module(module)
+    return module
+
+
+def has_finished(trainer: Trainer) -> bool:
+    """Whether the trainer, after loading its checkpoint, has made --max-update updates."""
     max_update: int = trainer.cfg.optimization.max_update
     return 0 < max_update <= trainer.get_num_updates()
 
@@ -36,9 +72,9 @@ def apply() -> None:
     @functools.wraps(original_load)
     def load_checkpoint(cfg: Any, trainer: Trainer, **kwargs: Any) -> Any:
         loaded = original_load(cfg, trainer, **kwargs)
-        if has_ended(trainer):
+        if has_finished(trainer):
             done, limit = trainer.get_num_updates(), trainer.cfg.optimization.max_update
-            logger.info("%s updates have been made, and --max-update is %s: nothing is left to do", done, limit)
+            logger.info("training has finished: %s updates, --max-update %s", done, limit)
             trainer.cfg.optimization.max_epoch = _NO_EPOCH
         return loaded
 
@@ -46,5 +82,5 @@ def apply() -> None:
 
 
 PATCH = Patch(
-    "finished", is_needed, apply, "a training that had ended made one update more when started again; it makes none"
+    "finished", is_needed, apply, "a finished training made one more update when started again; it makes none"
 )

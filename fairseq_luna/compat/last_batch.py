@@ -1,5 +1,8 @@
-"""``batch_by_size`` of fairseq's later versions drops a last batch that --required-batch-size-multiple does
-not divide, so that up to 7 sentences by default are neither trained on, validated nor translated."""
+"""``batch_by_size`` drops the last batch if --required-batch-size-multiple (8 by default) does not divide its size.
+
+Up to 7 sentences are then neither trained on, validated nor translated (fairseq-fixed 0.12.3.1, not 0.12.2). With this
+patch the last batch is kept.
+"""
 
 import functools
 from collections.abc import Iterable
@@ -12,7 +15,7 @@ from fairseq_luna.compat.patch import Patch
 
 
 def is_needed() -> bool:
-    """Whether seven sentences come back as fewer."""
+    """Whether fewer than seven of seven sentences are returned."""
     seven = numpy.arange(7)
     batches = data_utils.batch_by_size(
         seven, None, num_tokens_vec=numpy.ones_like(seven), max_sentences=4, required_batch_size_multiple=4
@@ -27,15 +30,15 @@ def apply() -> None:
     def batch_by_size(indices: Iterable[int], *args: Any, **kwargs: Any) -> list[numpy.ndarray]:
         if not isinstance(indices, numpy.ndarray):
             indices = numpy.fromiter(indices, dtype=numpy.int64, count=-1)
-        if len(indices) == 0:  # the host looks at the last batch and there is none
+        if len(indices) == 0:  # fairseq would read the last of no batches
             return []
         batches = original_batch_by_size(indices, *args, **kwargs)
-        # Batches are consecutive runs of the indices, and the host formed the dropped one within the limits
-        # before it dropped it, so the rest is that batch.
+        # Batches are consecutive runs of the indices, and fairseq formed the dropped batch within the limits, so the
+        # remaining indices are that batch.
         kept = sum(map(len, batches))
         return batches if kept == len(indices) else [*batches, indices[kept:]]
 
     data_utils.batch_by_size = batch_by_size
 
 
-PATCH = Patch("last-batch", is_needed, apply, "a last batch of no multiple of 8 sentences was dropped; it is kept")
+PATCH = Patch("last-batch", is_needed, apply, "a last batch whose size is not a multiple of 8 was dropped; it is kept")

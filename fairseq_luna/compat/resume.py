@@ -1,7 +1,8 @@
-"""Later versions of fairseq draw a run's batches with the epoch in which its iterator was made.
+"""A run's batches depend on the epoch in which its iterator was made.
 
-A run that is resumed in epoch 3 then trains on other batches than one that was not stopped. Drawing them anew
-for each epoch, which the host can do but asks a task's config for, makes the two the same again.
+A run resumed in epoch 3 then trains on other batches than one that was not stopped (fairseq-fixed 0.12.3.1, not
+0.12.2). With this patch batches are formed again in every epoch, which fairseq can do but only if a task's config asks
+for it.
 """
 
 import contextlib
@@ -19,7 +20,7 @@ from fairseq_luna.compat.patch import Patch
 
 
 class _Shuffled(FairseqDataset):
-    """Sixteen items of one token, in a random order; only the probe batches them."""
+    """Sixteen items of one token in random order, for the probe."""
 
     def __len__(self) -> int:
         return 16
@@ -45,7 +46,7 @@ def _quiet(logger: logging.Logger) -> Iterator[None]:
 
 
 def is_needed() -> bool:
-    """Whether the batches depend on the epoch of their making and are yet made only once."""
+    """Whether batches depend on the epoch in which they are made, but are made only once."""
     with _quiet(fairseq_task.logger):
         first, second = (
             FairseqTask(None).get_batch_iterator(_Shuffled(), max_sentences=4, epoch=epoch) for epoch in (1, 2)
@@ -55,7 +56,7 @@ def is_needed() -> bool:
 
 
 class _Rebuilding:
-    """A task's config with ``rebuild_batches`` set, which most tasks' configs have no field for."""
+    """A task's config with ``rebuild_batches``, for which most configs have no field."""
 
     rebuild_batches = True
 
@@ -68,7 +69,7 @@ class _Rebuilding:
 
 @contextlib.contextmanager
 def _rebuilding(task: FairseqTask) -> Iterator[None]:
-    """While open, the iterators that the task makes draw their batches anew for each epoch."""
+    """Within this context the task makes iterators that form their batches again in every epoch."""
     original_get = task.get_batch_iterator
 
     def get_batch_iterator(*args: Any, **kwargs: Any) -> Any:
@@ -86,7 +87,7 @@ def _rebuilding(task: FairseqTask) -> Iterator[None]:
 
 
 def apply() -> None:
-    # Not in the task itself: validation shares its method, and wants the same batches every time.
+    # Not in the task, because validation uses its method too, and needs the same batches every time.
     original_get = Trainer.get_train_iterator
 
     @functools.wraps(original_get)
@@ -98,5 +99,5 @@ def apply() -> None:
 
 
 PATCH = Patch(
-    "resume", is_needed, apply, "batches hung on the epoch of the last resume; they are drawn anew for each epoch"
+    "resume", is_needed, apply, "batches depended on the epoch of the last resume; they are formed again in every epoch"
 )

@@ -1,9 +1,9 @@
-"""A disk that fills up while a checkpoint is written can cost the checkpoints that were there.
+"""A disk that fills up while a checkpoint is written can destroy the checkpoints that were there.
 
-fairseq writes one file beside the old one and then renames it, but copies that over checkpoint_last.pt and its like in
-place; a half-written copy is all that is left. And where it tries a failed write again, it goes on in the same file
-behind the half that it has written, so that the file cannot be read. Here a save needs room for one checkpoint more
-than are kept.
+fairseq copies the new checkpoint over checkpoint_last.pt and its like in place, so a failed copy leaves half a file;
+and when it retries a failed write, it continues in the same file after the first half (fairseq 0.12.2 and fairseq-fixed
+0.12.3.1). With this patch every file is written beside the old one and then renamed, and a retry starts again. Saving
+needs room for one more checkpoint than are kept.
 """
 
 import contextlib
@@ -26,11 +26,14 @@ from fairseq_luna.usage_error import UsageError
 
 logger = logging.getLogger(__name__)
 
-# Another program may be making room: wait between the attempts to write.
+# Seconds between the attempts to write: another program may be freeing space.
 PAUSES_S = (2.5, 2.5)
 
-
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+class _NotCopied(Exception):
+    """fairseq's copy reported a failure by its return value, as iopath's does."""
 
 
 def is_needed() -> bool:
@@ -43,19 +46,28 @@ def is_needed() -> bool:
             file = old.stat().st_ino
             PathManager.copy(str(new), str(old), overwrite=True)
             return old.stat().st_ino == file
-    except OSError:  # nowhere to try it: a copy in place is what every known version makes
+    except OSError:  # no writable folder for the probe: every known version copies in place
         return True
 
 
 def apply() -> None:
     original_copy, original_save = PathManager.copy, checkpoint_utils.torch_persistent_save
 
-    def copy(src_path: str, dst_path: str, overwrite: bool = False) -> bool:
+    def copy(src_path: str, dst_path: str, overwrite: bool = False) -> Any:
         if not PathManager.supports_rename(dst_path):
             return original_copy(src_path, dst_path, overwrite=overwrite)
-        target = os.path.realpath(dst_path)  # a link stays one
-        with _replacing(target) as unfinished:
-            return original_copy(src_path, unfinished, overwrite=True)
+        if os.path.exists(dst_path) and not overwrite:
+            logger.error("%s was not copied: %s exists", src_path, dst_path)
+            return False
+        target = os.path.realpath(dst_path)  # a link stays a link
+        try:
+            with _replacing(target) as unfinished:
+                copied = original_copy(src_path, unfinished, overwrite=True)
+                if not copied:
+                    raise _NotCopied
+        except _NotCopied:
+            return copied
+        return dst_path if copied == unfinished else copied
 
     def torch_persistent_save(obj: Any, filename: str, async_write: bool = False) -> None:
         if async_write or not PathManager.supports_rename(filename):
@@ -70,10 +82,10 @@ def apply() -> None:
 
 @contextlib.contextmanager
 def _replacing(target: str) -> Iterator[str]:
-    """Give the name of a file to write, which then replaces ``target`` whole; no half of one is left behind.
+    """Yield the name of a file to write, which then replaces ``target``; after an error it is removed.
 
     Raises:
-        UsageError: where the disk is full; any other error as it came.
+        UsageError: if the disk is full; other errors are unchanged.
     """
     unfinished = f"{target}.tmp"
     try:
@@ -86,13 +98,13 @@ def _replacing(target: str) -> Iterator[str]:
             raise
         first, *_ = str(error).split("\n")
         raise UsageError(
-            f"{target} could not be written ({first}): make room on the disk and start again, which goes on from the"
-            " last checkpoint"
+            f"{target} could not be written ({first}): free disk space and start the same command again, which resumes"
+            " from the last checkpoint"
         ) from error
 
 
 def _is_full(error: BaseException) -> bool:
-    """Whether there was no room; torch's writer does not say why it could not write, but where."""
+    """Whether there was no space left. torch's zip writer raises a RuntimeError without the reason."""
     if isinstance(error, OSError):
         return error.errno in _FULL
     return isinstance(error, RuntimeError) and bool(re.search("PytorchStreamWriter|inline_container", str(error)))
@@ -104,7 +116,7 @@ def _write(obj: Any, path: str) -> None:
             with open(path, "wb") as file:
                 torch.save(obj, file)
             return
-        except Exception as error:  # as the host does
+        except Exception as error:  # fairseq retries after any error too
             if pause is None:
                 raise
             logger.warning("%s: %s; trying again", path, str(error).split("\n")[0])
@@ -112,5 +124,8 @@ def _write(obj: Any, path: str) -> None:
 
 
 PATCH = Patch(
-    "saving", is_needed, apply, "a full disk could cost the last checkpoint; none is replaced before it is whole"
+    "saving",
+    is_needed,
+    apply,
+    "a full disk could destroy the last checkpoint; a checkpoint is replaced only by a complete one",
 )

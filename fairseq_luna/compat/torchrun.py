@@ -1,7 +1,8 @@
-"""``torchrun fairseq-train`` without a GPU per process: join the processes, or refuse to train them apart.
+"""``torchrun fairseq-train`` without a GPU per process does not train one model.
 
-fairseq decides by the number of visible GPUs whether a run is distributed, before it looks for torchrun; on a
-CPU some versions then train WORLD_SIZE unrelated copies without a word, and others ask for NCCL.
+fairseq decides by the number of visible GPUs whether a run is distributed, before it looks for torchrun's variables. On
+CPUs fairseq-fixed 0.12.3.1 silently trains WORLD_SIZE independent copies, and 0.12.2 asks for NCCL. With this patch the
+processes join over gloo; where that is too late (fairseq-hydra-train) they are refused.
 """
 
 import functools
@@ -18,7 +19,7 @@ from fairseq.trainer import Trainer
 from fairseq_luna.compat.patch import Patch
 
 # Each process of torchrun runs this, as in `torchrun ... --no-python bash -c 'exec fairseq-hydra-train ...'`.
-_BY_HAND = " ".join(
+_SETTINGS = " ".join(
     f"distributed_training.{setting}"
     for setting in (
         "distributed_world_size=$WORLD_SIZE",
@@ -31,7 +32,7 @@ _BY_HAND = " ".join(
 
 
 def is_needed() -> bool:
-    """Whether the host, on a machine without GPUs, would not join torchrun's processes over gloo."""
+    """Whether fairseq does not join torchrun's processes over gloo on a machine without GPUs."""
     cfg = DistributedTrainingConfig(distributed_world_size=1)
     env = {"MASTER_ADDR": "localhost", "MASTER_PORT": "1", "WORLD_SIZE": "2", "RANK": "0"}
     with patch.dict(os.environ, env):
@@ -45,7 +46,7 @@ def under_torchrun() -> bool:
 
 
 def join(cfg: Any) -> None:
-    """Write torchrun's processes into the config; on GPUs the host does the rest by itself."""
+    """Write torchrun's processes into the config; with GPUs, fairseq does the rest."""
     distributed = cfg.distributed_training
     distributed.distributed_world_size = int(os.environ["WORLD_SIZE"])
     if torch.cuda.is_available() and not cfg.common.cpu:
@@ -62,8 +63,8 @@ def apply() -> None:
 
     @functools.wraps(original_call_main)
     def call_main(cfg: Any, main: Callable[..., Any], **kwargs: Any) -> Any:
-        by_hand = cfg.distributed_training.distributed_init_method is not None
-        if under_torchrun() and not by_hand and not cfg.common.tpu:
+        configured = cfg.distributed_training.distributed_init_method is not None
+        if under_torchrun() and not configured and not cfg.common.tpu:
             join(cfg)
         return original_call_main(cfg, main, **kwargs)
 
@@ -72,9 +73,9 @@ def apply() -> None:
         # fairseq-hydra-train imports a user directory only after call_main, too late to join.
         if under_torchrun() and not torch.distributed.is_initialized() and not cfg.common.tpu:
             raise SystemExit(
-                f"torchrun started {os.environ['WORLD_SIZE']} processes, and each would train a copy of its "
-                f"own; use fairseq-train, or: torchrun --nproc_per_node {os.environ['WORLD_SIZE']} "
-                f"--no-python bash -c 'exec fairseq-hydra-train ARGS common.cpu=true {_BY_HAND}'"
+                f"torchrun started {os.environ['WORLD_SIZE']} processes, and each would train an independent "
+                f"copy; use fairseq-train, or: torchrun --nproc_per_node {os.environ['WORLD_SIZE']} "
+                f"--no-python bash -c 'exec fairseq-hydra-train ARGS common.cpu=true {_SETTINGS}'"
             )
         original_init(self, cfg, *args, **kwargs)
 
@@ -82,4 +83,6 @@ def apply() -> None:
     Trainer.__init__ = __init__
 
 
-PATCH = Patch("torchrun", is_needed, apply, "torchrun's processes on CPU are joined over gloo, never trained apart")
+PATCH = Patch(
+    "torchrun", is_needed, apply, "torchrun's processes on CPUs trained independent copies; they join over gloo"
+)

@@ -1,5 +1,19 @@
-"""The registered architectures."""
+"""What fairseq imports for ``--user-dir``: patches fairseq and registers the models, the optimizer and the schedule."""
+# ruff: noqa: E402 (fairseq is patched before anything else of it is imported)
 
+from .. import environment, usage_error
+
+if (_problem := environment.fairseq_problem()) is not None:
+    raise ImportError(_problem)
+
+from .. import compat
+
+compat.apply_patches()
+usage_error.report_in_one_line()
+
+from ..optim import fairseq_apollo, milestone_lr, trainer_hooks
 from . import block, block_pyramid, fastformer, luna
 
-__all__ = ["block", "block_pyramid", "fastformer", "luna"]
+trainer_hooks.install()
+
+__all__ = ["block", "block_pyramid", "fairseq_apollo", "fastformer", "luna", "milestone_lr"]

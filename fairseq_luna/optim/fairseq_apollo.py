@@ -1,17 +1,14 @@
 """Apollo as fairseq's ``--optimizer apollo``."""
 
-import functools
 import logging
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, List, Optional  # noqa: UP035 (fairseq's parser knows no other spelling)
 
 import torch
-from fairseq import tasks
 from fairseq.dataclass import FairseqDataclass
 from fairseq.dataclass.constants import StrEnum
 from fairseq.optim import FairseqOptimizer, register_optimizer
-from fairseq.trainer import Trainer
 from omegaconf import II, DictConfig, OmegaConf
 from torch import Tensor
 
@@ -100,7 +97,7 @@ class FairseqApollo(FairseqOptimizer):
     def __init__(self, cfg: DictConfig, params: Iterable[Any]) -> None:
         super().__init__(cfg)
         if isinstance(cfg, DictConfig):
-            _refuse(cfg._get_root())
+            refuse_unsupported(cfg._get_root())
             _warn_of_short_warmup(cfg._get_root())
         self.clips_each = cfg.apollo_clip_mode == ClipMode.each
         if self.clips_each and not cfg.clip_norm > 0:
@@ -162,7 +159,7 @@ def clip_each(grads: list[Tensor], max_norm: float) -> None:
         grad.mul_((max_norm / (norm + 1e-6)).clamp_(max=1))
 
 
-def _refuse(root: DictConfig) -> None:
+def refuse_unsupported(root: DictConfig) -> None:
     """Look at the whole of fairseq's config, and refuse what Apollo cannot bear: UsageError."""
     for place, (value, reason) in REFUSED.items():
         if OmegaConf.select(root, place) == value:
@@ -178,36 +175,3 @@ def _warn_of_short_warmup(root: DictConfig) -> None:
             warmup,
             SHORTEST_WARMUP,
         )
-
-
-def _leave_clipping_each_to_apollo() -> None:
-    """Let fairseq's trainer measure the total norm, but not clip by it, with ``--apollo-clip-mode each``."""
-    host_clip = Trainer.clip_grad_norm
-
-    @functools.wraps(host_clip)
-    def clip_grad_norm(self: Trainer, clip_norm: float) -> Tensor:
-        each = getattr(self.cfg.optimizer, "apollo_clip_mode", None) == ClipMode.each
-        return host_clip(self, 0.0 if each else clip_norm)
-
-    Trainer.clip_grad_norm = clip_grad_norm
-
-
-def _refuse_before_the_model_is_built() -> None:
-    """What fairseq would first ask another library for, or build a large model with, is refused at once."""
-    host_setup = tasks.setup_task
-
-    @functools.wraps(host_setup)
-    def setup_task(cfg: Any, **kwargs: Any) -> Any:
-        # A checkpoint's config is that of a training which went well.
-        if isinstance(cfg, DictConfig) and not kwargs.get("from_checkpoint"):
-            root = cfg._get_root()
-            # In two steps: omegaconf 2.0 does not select from the None that fairseq-generate has here.
-            if getattr(OmegaConf.select(root, "optimizer"), "_name", None) == "apollo":
-                _refuse(root)
-        return host_setup(cfg, **kwargs)
-
-    tasks.setup_task = setup_task
-
-
-_leave_clipping_each_to_apollo()
-_refuse_before_the_model_is_built()

@@ -1,7 +1,6 @@
 """Reading a checkpoint as fairseq does, with torch's weights_only, so that no code in the file is run."""
 
 import argparse
-import pickle
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -33,8 +32,10 @@ def load(path: Path) -> dict[str, Any]:
         raise CommandError(f"{path}: there is no such file")
     try:
         state = checkpoint_utils.load_checkpoint_to_cpu(str(path))
-    except (UsageError, pickle.UnpicklingError) as error:
-        raise CommandError(str(error).split("\n")[0]) from error
+    except UsageError as error:
+        raise CommandError(str(error)) from error
+    except (LookupError, TypeError) as error:  # fairseq reads the content without checking it
+        raise CommandError(f"{path}: has no model; give a checkpoint that fairseq-train saved") from error
     state.pop("last_optimizer_state", None)
     model = state.get("model")
     if not isinstance(model, dict) or not model or not all(isinstance(weight, Tensor) for weight in model.values()):

@@ -137,7 +137,7 @@ _PYRAMID: Table = {
 
 MODELS: dict[str, Table] = {family: _TRANSFORMER | own for family, own in _FAMILIES.items()} | {PYRAMID: _PYRAMID}
 
-_RATES_OF_LEARNING = Values(("1e-8", "0.001", "0.1", "2", "0.1,0.01"), ("0", "-1", "nan", "inf", "x"))
+_RATES_OF_LEARNING = Values(("1e-8", "0.001", "0.1", "2", "0.1,0.01"), ("-1", "nan", "inf", "x"))
 _DECAY = Values(("0", "1e-8", "0.1"), ("-1", "nan"))
 
 OPTIMIZERS: dict[str, Table] = {
@@ -151,7 +151,7 @@ OPTIMIZERS: dict[str, Table] = {
         "--weight-decay-type": Values(("L2", "decoupled", "stable"), ("l2",)),
     },
     "adam": {
-        "--lr": _RATES_OF_LEARNING,
+        "--lr": Values(_RATES_OF_LEARNING.good, ("nan", "inf", "x")),
         "--adam-betas": Values(("(0.9, 0.98)", "(0, 0)")),
         "--adam-eps": Values(("1e-8", "1e-4")),
         "--weight-decay": Values(_DECAY.good),
@@ -170,7 +170,7 @@ SCHEDULERS: dict[str, Table] = {
 }
 
 CRITERIA: dict[str, Table] = {
-    "label_smoothed_cross_entropy": {"--label-smoothing": Values(("0", "0.1", "1"), ("-0.1", "2", "nan"))},
+    "label_smoothed_cross_entropy": {"--label-smoothing": Values(("0", "0.1", "1"))},
     "cross_entropy": {},
     "adaptive_loss": {},
     "sentence_prediction": {},
@@ -178,9 +178,9 @@ CRITERIA: dict[str, Table] = {
 
 # The trainer's and the task's. Half precisions stand by themselves: two together are fairseq's own affair.
 TRAINING: Table = {
-    "--clip-norm": Values(("0", "0.1", "10", "inf"), ("-1", "nan")),
+    "--clip-norm": Values(("0", "0.1", "10", "inf")),
     "--sentence-avg": _SWITCH,
-    "--update-freq": Values(("1", "1,2"), ("0", "-1")),
+    "--update-freq": Values(("1", "1,2")),
 }
 TRANSLATION: Table = {
     "--left-pad-source": _SWITCH,

@@ -11,10 +11,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-import fairseq_luna  # noqa: F401 (registers the models)
-from fairseq_luna.compat.one_line import in_one_line
+import fairseq_luna.models  # noqa: F401 (registers the models)
+from fairseq_luna.usage_error import UsageError
+from fuzzing.complaints import is_fairseqs
 from fuzzing.configurations import Configuration
-from fuzzing.life import Broken, train, use
+from fuzzing.life import train, use
 from fuzzing.parsing import parse
 
 TRAINED, REFUSED, FAILED = "trained", "refused", "failed"
@@ -45,8 +46,9 @@ def outcome(configuration: Configuration) -> Outcome:
         except SystemExit:
             return _refused(arguments, said.getvalue().rstrip().rpartition("error: ")[2])
         except Exception as error:
-            line = None if isinstance(error, Broken) else in_one_line(error)
-            return _failed(error) if line is None else _refused(arguments, line)
+            if isinstance(error, UsageError):
+                return _refused(arguments, str(error))
+            return Outcome(REFUSED, str(error)) if is_fairseqs(error) else _failed(error)
         if configuration.is_bad:
             return Outcome(FAILED, f"was not refused: {[flag.text for flag in configuration.flags if flag.is_bad]}")
         try:

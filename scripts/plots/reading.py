@@ -9,8 +9,8 @@ import torch
 from fairseq import checkpoint_utils
 from fairseq.dataclass.configs import GenerationConfig
 
-import fairseq_luna  # noqa: F401 (registers the models and keeps torch's weights_only on)
-from fairseq_luna.compat.one_line import in_one_line
+import fairseq_luna.models  # noqa: F401 (registers the models and keeps torch's weights_only on)
+from fairseq_luna.usage_error import UsageError
 from plots.attention_map import Pair
 from shared.command import CommandError
 
@@ -34,13 +34,10 @@ def load(checkpoint: Path, data: Path | None) -> tuple[Any, Any]:
         overrides["data"] = str(data)
     try:
         models, _, task = checkpoint_utils.load_model_ensemble_and_task([str(checkpoint)], arg_overrides=overrides)
-    except Exception as error:
-        line = in_one_line(error)
-        if line is None:
-            raise
-        if isinstance(error, OSError):
-            line += "; --data names the folder with the dictionaries"
-        raise CommandError(line.removeprefix("--path ")) from error
+    except OSError as error:
+        raise CommandError(f"{error}; --data names the folder with the dictionaries") from error
+    except UsageError as error:
+        raise CommandError(str(error)) from error
     model = models[0]
     if not (hasattr(model, "encoder") and hasattr(model, "decoder") and getattr(task, "source_dictionary", None)):
         raise CommandError(f"{checkpoint}: its model is no translation model")

@@ -1,4 +1,4 @@
-"""fairseq's own checkpoints load under torch's weights_only; a stranger's does not, and does not run."""
+"""fairseq's own checkpoints load under torch's weights_only; unknown classes are refused and not executed."""
 
 import argparse
 import pickle
@@ -10,6 +10,7 @@ import torch
 from fairseq import checkpoint_utils
 
 import tiny_training
+from fairseq_luna.usage_error import UsageError
 
 
 class Payload:
@@ -45,8 +46,9 @@ def test_arrays_of_either_numpy_load(array, module, tmp_path):
 
 def refusal_of(content: object, file: Path) -> str:
     torch.save({"model": {}, "extra_state": content}, file)
-    with pytest.raises(pickle.UnpicklingError) as refusal:
+    with pytest.raises(UsageError) as refusal:
         checkpoint_utils.load_checkpoint_to_cpu(str(file))
+    assert isinstance(refusal.value.__cause__, pickle.UnpicklingError)
     return str(refusal.value)
 
 
@@ -61,3 +63,36 @@ def test_the_refusal_names_the_class(tmp_path):
     file = tmp_path / "stranger.pt"
     line = refusal_of(Stranger(), file)
     assert line == (f"{file} was refused: it holds {__name__}.Stranger, and loading that could execute code")
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"This is not a checkpoint.\n" * 10, None],
+    ids=["empty", "text", "truncated"],
+)
+def test_a_damaged_file_is_named_and_its_cause_chained(tmp_path, content):
+    file, other = tmp_path / "checkpoint_last.pt", tmp_path / "checkpoint1.pt"
+    for path in (file, other):
+        torch.save({"model": {"x": torch.ones(1000)}}, path)
+    file.write_bytes(file.read_bytes()[:2000] if content is None else content)
+    with pytest.raises(UsageError, match="is not a fairseq checkpoint or is damaged") as raised:
+        checkpoint_utils.load_checkpoint_to_cpu(str(file))
+    assert str(raised.value).startswith(str(file)) and f"such as {other}" in str(raised.value)
+    assert raised.value.__cause__ is not None and "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [RuntimeError("can't allocate memory"), KeyError("model"), MemoryError(), OSError(5, "Input/output error")],
+    ids=["allocation", "key", "memory", "disk"],
+)
+def test_other_errors_are_unchanged(tmp_path, monkeypatch, error):
+    def load(*_, **__):
+        raise error
+
+    file = tmp_path / "checkpoint.pt"
+    torch.save({}, file)
+    monkeypatch.setattr(torch, "load", load)
+    with pytest.raises(type(error)) as raised:
+        checkpoint_utils.load_checkpoint_to_cpu(str(file))
+    assert raised.value is error

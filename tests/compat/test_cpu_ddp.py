@@ -14,7 +14,7 @@ from fairseq_luna.compat import cpu_ddp
 
 @pytest.fixture
 def group(tmp_path, monkeypatch):
-    monkeypatch.setattr(sys, "excepthook", sys.excepthook)  # torch puts its own there, and leaves it
+    monkeypatch.setattr(sys, "excepthook", sys.excepthook)  # torch replaces it
     torch.distributed.init_process_group("gloo", init_method=f"file://{tmp_path / 'rendezvous'}", rank=0, world_size=1)
     yield torch.distributed.group.WORLD
     torch.distributed.destroy_process_group()
@@ -32,7 +32,7 @@ def test_a_model_on_the_cpu_is_wrapped(group, backend):
     assert model.weight.grad.tolist() == [[3.0, 3.0]]
 
 
-def test_a_model_elsewhere_goes_where_the_host_puts_it(monkeypatch):
+def test_a_model_on_another_device_keeps_its_device_ids(monkeypatch):
     """The meta device stands for a GPU's."""
     given = {}
     monkeypatch.setattr(

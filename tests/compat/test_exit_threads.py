@@ -4,7 +4,7 @@ import subprocess
 import sys
 
 HALF_READ = """
-import torch, fairseq_luna
+import torch, fairseq_luna.models
 from fairseq.data.iterators import BufferedIterator
 
 class Slow:

@@ -44,6 +44,6 @@ def test_limits_hold_for_the_last_batch_too(sizes, max_tokens, max_sentences, mu
     assert all(len(batch) * max(sizes[i] for i in batch) <= max_tokens for batch in made)
 
 
-def test_fixed_shapes_are_as_the_host_makes_them():
+def test_fixed_shapes_are_fairseqs():
     made = batches([3] * 7, vectorised=False, fixed_shapes=[(4, 3)])
     assert [len(batch) for batch in made] == [4, 3]

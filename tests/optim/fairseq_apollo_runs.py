@@ -5,8 +5,7 @@ from fairseq import optim, options
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from torch import nn
 
-import fairseq_luna.optim.fairseq_apollo
-import fairseq_luna.optim.milestone_lr  # noqa: F401 (both register themselves)
+import fairseq_luna.models  # noqa: F401 (registers both and installs the trainer hooks)
 
 WRAPPERS = {
     "fp32": (None, []),

@@ -1,4 +1,4 @@
-"""Bad input ends in one line that names the flag or the file, and costs nothing that was there."""
+"""Bad input ends in one line that names the flag or the file, and no checkpoint is changed."""
 
 import re
 import shutil
@@ -13,14 +13,13 @@ from reliability.refusal import fingerprint, refusal
 
 
 def table(entries):
-    """Parametrise by a table; the ids are its keys, shortened to what distinguishes them."""
-    ids = [str(key) if isinstance(key, str) else f"{key[0][:9]!r} {key[1]}" for key in entries]
-    return pytest.mark.parametrize(("given", "said"), entries.items(), ids=ids)
+    """Parametrise by a table; the ids are its keys."""
+    return pytest.mark.parametrize(("given", "said"), entries.items(), ids=list(entries))
 
 
 @pytest.fixture(scope="module")
 def files(tiny_data, tmp_path_factory):
-    """A good checkpoint of two families, and all that the tables call by name."""
+    """A good checkpoint of two families, and everything that the tables name."""
     folder = tmp_path_factory.mktemp("bad-input")
     trained = {
         name: train(tiny_data, folder / f"trained-{name}", *FAMILIES[name], *APOLLO, "--max-update=2")
@@ -40,10 +39,10 @@ def refuse(files, tiny_data, tmp_path, capsys):
         assert said.format(**files) in line
         assert before.items() <= fingerprint(tmp_path).items()
 
-    def training(given, said, *, data=tiny_data, family=FAMILIES["luna"], optimizer=APOLLO):
+    def training(given, said, *, family=FAMILIES["luna"]):
         fixed = (f"--user-dir={USER_DIR}", f"--save-dir={tmp_path}", "--cpu", "--num-workers=0", "--batch-size=8")
         fixed += ("--max-update=4", "--disable-validation", "--data-buffer-size=0", "--log-format=simple")
-        check("train", said, data, *fixed, *family, *optimizer, *given.split())
+        check("train", said, tiny_data, *fixed, *family, *APOLLO, *given.split())
 
     def reading(command, given, said, *, data=tiny_data):
         fixed = [f"--user-dir={USER_DIR}", "--path={luna}", "--cpu", "--num-workers=0"]
@@ -67,18 +66,13 @@ def test_flags_of_the_other_families(refuse, given, said):
     refuse.training(given, said, family=SIZES)
 
 
-@table(bad_inputs.DATA)
-def test_data_to_train_on(refuse, given, said):
-    refuse.training("", said, data=given)
-
-
 @table(bad_inputs.CHECKPOINTS)
 def test_checkpoints_to_generate_with(refuse, given, said):
     refuse.reading("generate", f"--path={given}", said)
 
 
-# All commands load alike; these three are damaged in different ways.
-@table({name: bad_inputs.CHECKPOINTS[name] for name in ("{cut}", "{weights_alone}", "{another_size}")})
+# All commands load in the same way; these three are damaged in different ways.
+@table({name: bad_inputs.CHECKPOINTS[name] for name in ("{empty}", "{cut}", "{another_size}")})
 @pytest.mark.parametrize("flag", ["restore-file", "finetune-from-model", "interactive", "validate"])
 def test_checkpoints_to_train_from_and_to_read(refuse, files, flag, given, said):
     if flag in ("interactive", "validate"):
@@ -96,25 +90,6 @@ def test_flags_of_generation(refuse, given, said):
 @pytest.mark.parametrize("command", ["generate", "interactive", "validate"])
 def test_a_data_bin_of_another_vocabulary(refuse, command):
     refuse.reading(command, "", "{luna} does not fit", data="{larger_dictionary}")
-
-
-@table(bad_inputs.INTERACTIVE)
-def test_lines_to_translate(refuse, files, given, said):
-    files["input"].write_bytes(given[0])
-    refuse.reading("interactive", given[1], said)
-
-
-def test_a_checkpoint_of_another_optimizer(refuse):
-    adam = ("--optimizer=adam", "--lr=0.1", "--criterion=label_smoothed_cross_entropy")
-    refuse.training("--restore-file={luna}", "--reset-optimizer", optimizer=adam)
-
-
-def test_the_table_is_as_long_as_the_documentation_says():
-    tables = [value for name, value in vars(bad_inputs).items() if name.isupper()]
-    said = (Path(USER_DIR).parent / "docs" / "reliability.md").read_text(encoding="utf-8")
-    assert len(tables) == 6
-    assert f"gives {sum(map(len, tables))} bad inputs" in said
-    assert sum(map(len, tables)) >= 60
 
 
 @pytest.mark.parametrize(

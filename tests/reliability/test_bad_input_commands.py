@@ -1,59 +1,88 @@
-"""Bad input to the commands as they are started from a shell, where Python and hydra print what ends them."""
+"""Refusals by commands in a process of their own, where the root logger and ``sys.excepthook`` are the command's."""
 
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
-import yaml
-from commands import APOLLO, FAMILIES, USER_DIR
+import torch
+from commands import APOLLO, FAMILIES, USER_DIR, train
 
 pytestmark = pytest.mark.slow
 
 
-def ends_in_one_line(command, *arguments, folder, said):
-    ended = subprocess.run(
-        [sys.executable, "-m", f"fairseq_cli.{command}", *map(str, arguments)],
+@pytest.fixture(scope="module")
+def files(tiny_data, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("refused")
+    trained = train(tiny_data, folder, *FAMILIES["luna"], *APOLLO, "--max-update=1", "--disable-validation")
+    state = torch.load(trained, weights_only=True)
+    name = "encoder.packed_embeddings"
+    torch.save({**state, "model": {**state["model"], name: state["model"][name][:-1]}}, folder / "smaller.pt")
+    (folder / "cut.pt").write_bytes(trained.read_bytes()[:1000])
+    return folder
+
+
+def command(name, *arguments, folder, **environment):
+    return subprocess.run(
+        [sys.executable, "-m", f"fairseq_cli.{name}", *map(str, arguments)],
         cwd=folder,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        env={**os.environ, **environment},
+        input="w1 w2\n",
         capture_output=True,
         text=True,
         timeout=300,
     )
-    assert ended.returncode == 1, ended.stdout
-    assert "Traceback" not in ended.stderr, ended.stderr
+
+
+TRAINING = (*FAMILIES["luna"], *APOLLO, "--cpu", "--batch-size=8", "--max-update=2", "--num-workers=0")
+READING = ("--cpu", f"--user-dir={USER_DIR}")
+PAIR = ("--source-lang=a", "--target-lang=b")
+REFUSALS = {
+    "train": ("train", *TRAINING, "--projection-length=0"),
+    "train-restore": ("train", *TRAINING, "--restore-file={folder}/smaller.pt"),
+    "train-finetune": ("train", *TRAINING, "--finetune-from-model={folder}/smaller.pt"),
+    "generate": ("generate", *READING, "--path={folder}/smaller.pt"),
+    "interactive": ("interactive", *READING, *PAIR, "--path={folder}/smaller.pt"),
+    "eval_lm": ("eval_lm", *READING, "--task=translation", "--path={folder}/cut.pt"),
+    "validate": ("validate", *READING, "--task=translation", "--path={folder}/cut.pt"),
+}
+SAID = {
+    "smaller.pt": "/smaller.pt does not fit the model: encoder.packed_embeddings is (3, 16), the model's is (4, 16)",
+    "cut.pt": "/cut.pt is not a fairseq checkpoint or is damaged",
+    "length=0": "--projection-length 0: must be 1 or more",
+}
+
+
+@pytest.mark.parametrize("name", REFUSALS)
+def test_a_refusal_is_one_line(tiny_data, files, tmp_path, name):
+    program, *flags = (flag.format(folder=files) for flag in REFUSALS[name])
+    flags += [f"--user-dir={USER_DIR}", f"--save-dir={tmp_path}"] if program == "train" else []
+    ended = command(program, tiny_data, *flags, folder=tmp_path)
+    assert ended.returncode == 1
+    assert "Traceback" not in ended.stdout + ended.stderr, ended.stderr
     (line,) = (line for line in ended.stderr.splitlines() if line.startswith("fairseq_luna: error: "))
-    assert said in line
+    assert any(said in line for given, said in SAID.items() if any(flag.endswith(given) for flag in flags))
+    assert "fairseq_luna" not in ended.stderr.replace(line, "").replace(USER_DIR, "")
+    assert not Path(tmp_path / "checkpoint_last.pt").exists()
 
 
-@pytest.mark.parametrize(
-    ("part", "change", "said"),
-    [
-        ("model", {"projection_lenght": 3}, "Key 'projection_lenght' not in 'LunaConfig'"),
-        ("optimizer", {"_name": "apolo"}, "--optimizer apolo: no such choice"),
-    ],
-    ids=["misspelt-key", "name"],
-)
-def test_hydra(tiny_data, tmp_path, part, change, said):
-    config = {
-        "common": {"user_dir": USER_DIR, "cpu": True},
-        "checkpoint": {"save_dir": str(tmp_path / "run")},
-        "task": {"_name": "translation", "data": tiny_data, "source_lang": "a", "target_lang": "b"},
-        "dataset": {"batch_size": 8, "num_workers": 0, "disable_validation": True},
-        "criterion": {"_name": "label_smoothed_cross_entropy"},
-        "optimization": {"max_update": 1, "lr": [0.01]},
-        "optimizer": {"_name": "apollo"},
-        "lr_scheduler": {"_name": "fixed"},
-        "model": {"_name": "luna", "encoder_embed_dim": 16, "encoder_layers": 1, "projection_length": 8},
-    }
-    config[part] |= change
-    (tmp_path / "luna.yaml").write_text("# @package _group_\n" + yaml.safe_dump(config), encoding="utf-8")
-    ends_in_one_line("hydra_train", f"--config-dir={tmp_path}", "--config-name=luna", folder=tmp_path, said=said)
-    assert not (tmp_path / "run" / "checkpoint_last.pt").exists()
+def test_with_loglevel_debug_the_causes_are_shown(tiny_data, files, tmp_path):
+    ended = command("generate", tiny_data, *READING, f"--path={files}/smaller.pt", folder=tmp_path, LOGLEVEL="DEBUG")
+    assert ended.returncode == 1
+    assert "RuntimeError: Error(s) in loading state_dict" in ended.stderr
+    assert "The above exception was the direct cause" in ended.stderr
+    assert SAID["smaller.pt"] in ended.stderr.splitlines()[-1]
 
 
-def test_what_fairseq_itself_refuses(tiny_data, tmp_path):
-    flags = (f"--user-dir={USER_DIR}", f"--save-dir={tmp_path}", "--cpu", *FAMILIES["luna"], *APOLLO)
-    more = ("--batch-size=8", "--train-subset=trian")
-    said = f"{tiny_data} holds no split trian"
-    ends_in_one_line("train", tiny_data, *flags, *more, folder=tmp_path, said=said)
+def test_errors_of_other_code_keep_their_traceback(tmp_path):
+    code = "import fairseq_luna.models; raise RuntimeError('--beam of my own')"
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
+    assert ended.returncode == 1
+    assert "Traceback" in ended.stderr and ended.stderr.splitlines()[-1] == "RuntimeError: --beam of my own"
+    assert "fairseq_luna: error" not in ended.stderr
+
+
+def test_a_restore_file_that_does_not_exist_is_fairseqs_warning(tiny_data, tmp_path):
+    train(tiny_data, tmp_path, *FAMILIES["luna"], *APOLLO, "--max-update=1", "--restore-file=no-such.pt")
+    assert (tmp_path / "checkpoint_last.pt").exists()

@@ -1,4 +1,4 @@
-"""A last checkpoint that a crash has damaged: the line names another one, and the run goes on from that."""
+"""If a crash has damaged the last checkpoint, the line names another one, and training continues from that."""
 
 import re
 
@@ -22,7 +22,7 @@ def test_the_previous_one_is_named_and_usable(tiny_data, tmp_path, capsys, kept)
 
     fixed = (tiny_data, f"--user-dir={USER_DIR}", f"--save-dir={tmp_path}", "--cpu", "--num-workers=0")
     line = refusal(capsys, "train", *fixed, "--batch-size=8", *FLAGS, "--max-update=5")
-    assert line.startswith(f"fairseq_luna: error: {last} is no checkpoint of fairseq's, or is damaged")
+    assert line.startswith(f"fairseq_luna: error: {last} is not a fairseq checkpoint or is damaged")
     assert fingerprint(tmp_path) == before
 
     named = re.search(r"such as (\S+), with --restore-file", line)[1]
@@ -39,16 +39,3 @@ def test_no_other_damaged_one_is_named(tmp_path):
     assert checkpoints.another(last) is None
     torch.save({}, tmp_path / "checkpoint2.pt")
     assert checkpoints.another(last) == tmp_path / "checkpoint2.pt"
-
-
-def test_a_machine_without_memory_is_no_damaged_file(tmp_path, monkeypatch):
-    from fairseq import checkpoint_utils
-
-    def no_memory(*_, **__):
-        raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes")
-
-    file = tmp_path / "checkpoint_last.pt"
-    torch.save({}, file)
-    monkeypatch.setattr(torch, "load", no_memory)
-    with pytest.raises(RuntimeError, match="allocate memory"):
-        checkpoint_utils.load_checkpoint_to_cpu(str(file))

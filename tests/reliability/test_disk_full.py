@@ -1,4 +1,4 @@
-"""A disk that is full when a checkpoint is written: one line, and the checkpoints that were there are whole."""
+"""A full disk while a checkpoint is written: one line, and the existing checkpoints are complete."""
 
 import errno
 import shutil
@@ -24,12 +24,12 @@ def at_once(monkeypatch):
 
 
 def fill_up(monkeypatch, owner, name, times=10**9):
-    """Let the next calls of a function that writes a file write half of one and fail."""
-    host, left = getattr(owner, name), [times]
+    """Let the next calls of a function that writes a file write half of it and fail."""
+    original, left = getattr(owner, name), [times]
 
     def half(source, target, *args, **kwargs):
         if left[0] == 0:
-            return host(source, target, *args, **kwargs)
+            return original(source, target, *args, **kwargs)
         left[0] -= 1
         if hasattr(target, "write"):
             target.write(b"half")
@@ -45,7 +45,9 @@ def test_writing_costs_no_checkpoint(tmp_path, monkeypatch, at_once):
     checkpoint_utils.torch_persistent_save({"model": 1}, str(file))
     before = fingerprint(tmp_path)
     fill_up(monkeypatch, torch, "save")
-    with pytest.raises(UsageError, match=r"checkpoint_last.pt could not be written \(.*No space left.*\): make room"):
+    with pytest.raises(
+        UsageError, match=r"checkpoint_last.pt could not be written \(.*No space left.*\): free disk space"
+    ):
         checkpoint_utils.torch_persistent_save({"model": 2}, str(file))
     assert fingerprint(tmp_path) == before
 
@@ -105,9 +107,9 @@ def test_a_linked_checkpoint_stays_a_link(tmp_path):
     assert new.read_text() == "new"
 
 
-def test_the_host_can_be_tried_without_a_writable_folder(monkeypatch):
+def test_the_probe_works_without_a_writable_folder(monkeypatch):
     monkeypatch.setattr(tempfile, "TemporaryDirectory", lambda: tempfile.mkdtemp(dir="/no/such/folder"))
-    assert saving.probe()
+    assert saving.is_needed()
 
 
 @pytest.mark.slow
@@ -115,7 +117,7 @@ def test_training_on_a_full_disk_ends_in_one_line(tiny_data, tmp_path):
     flags = (tiny_data, tmp_path, *FAMILIES["luna"], *APOLLO)
     size = train(*flags, "--max-update=1").stat().st_size
     before = fingerprint(tmp_path)
-    # No file may grow beyond half a checkpoint: what a full disk is to the process, whatever the disk.
+    # No file may grow beyond half a checkpoint, which is like a full disk to the process.
     limited = (
         f"import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, ({size // 2}, {size // 2}));"
         "sys.path.insert(0, sys.argv.pop(1)); from fairseq_luna.compat import saving; saving.PAUSES_S = ();"

@@ -1,9 +1,8 @@
-"""Configurations drawn at random: each trains, is loaded again and translates, or is refused in a line."""
+"""Configurations drawn at random: each trains, is loaded again and translates, or is refused."""
 
 import argparse
 
 import pytest
-import torch
 from fairseq.models import MODEL_REGISTRY
 from fairseq.optim import OPTIMIZER_REGISTRY
 from fairseq.optim.lr_scheduler import LR_SCHEDULER_REGISTRY
@@ -40,13 +39,11 @@ def test_a_configuration_trains_and_is_used_or_is_refused_in_a_line(drawn):
     assert seen.kind != FAILED, f"{drawn}\n{seen.line}\n{seen.trace}"
 
 
-NO_GPU = pytest.mark.skipif(torch.cuda.is_available(), reason="goes where a GPU is")
 ADAPTIVE = {"criterion": "adaptive_loss"}
-# What was drawn and broke, and what it says since; nothing where it trains.
+# Configurations that once failed, and the refusal now; empty if they train.
 FOUND = {
     "a-kept-layer-of-the-encoder-alone": (configuration("--encoder-layers-to-keep=1"), ""),
     "kept-layers-of-the-decoder-alone": (configuration("--decoder-layers-to-keep=0, 2", arch="block"), ""),
-    "adaptive-loss-alone": (configuration(**ADAPTIVE), "--criterion adaptive_loss: needs --adaptive-softmax-cutoff"),
     "adaptive-cutoff": (
         configuration("--adaptive-softmax-cutoff=8,4", **ADAPTIVE),
         "--adaptive-softmax-cutoff [8, 4]: must be above 0 and ascending",
@@ -63,7 +60,7 @@ FOUND = {
         configuration("--adaptive-softmax-cutoff=8", "--adaptive-softmax-factor=0", **ADAPTIVE),
         "--adaptive-softmax-factor 0.0: must be above 0",
     ),
-    "adaptive-ties": (configuration("--tie-adaptive-weights"), "--tie-adaptive-weights: it ties to adaptive input"),
+    "adaptive-ties": (configuration("--tie-adaptive-weights"), "--tie-adaptive-weights: it needs adaptive input"),
     "adaptive-softmax-of-shared-embeddings": (
         configuration("--adaptive-softmax-cutoff=8", "--share-all-embeddings", **ADAPTIVE),
         "",
@@ -88,31 +85,15 @@ FOUND = {
         configuration("--encoder-embed-dim=2", "--encoder-learned-pos", "--decoder-learned-pos"),
         "",
     ),
-    "vectors-of-another-size": (
-        configuration("--encoder-embed-dim=4", "--encoder-embed-path={embeddings}"),
-        "/embeddings: its vectors are not of the embeddings' size, 4",
-    ),
-    "rates-for-a-schedule-of-one": (
-        configuration("--lr=0.1,0.2", scheduler="inverse_sqrt"),
-        "--lr [0.1, 0.2]: Cannot use a fixed learning rate schedule",
-    ),
-    "noise-of-learned-positions": (
-        configuration("--quant-noise-scalar=0.5", "--encoder-learned-pos"),
-        "--quant-noise-scalar: does not know learned positions",
-    ),
-    "noise-of-blocks-that-nobody-chose": (
-        configuration("--quant-noise-pq=0.1", "--decoder-ffn-embed-dim=4"),
-        "must divide the inputs of every layer for --quant-noise-pq",
-    ),
-    "noise-that-needs-a-gpu": (configuration("--quant-noise-scalar=0.5"), "--quant-noise-scalar: this noise"),
 }
 
 
 @pytest.mark.parametrize(
     ("drawn", "said"),
-    [pytest.param(*found, id=name, marks=NO_GPU if "gpu" in name else ()) for name, found in FOUND.items()],
+    FOUND.values(),
+    ids=FOUND,
 )
-def test_what_was_found_stays_mended(drawn, said):
+def test_what_was_found_stays_fixed(drawn, said):
     seen = outcome(drawn)
     assert seen.kind == (REFUSED if said else TRAINED), seen
     assert said in seen.line
@@ -155,7 +136,8 @@ def test_the_quick_config_is_fairseqs(drawn):
 
 def test_what_crashes_leaves_nothing_behind(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert outcome(FOUND["noise-that-needs-a-gpu"][0]).kind == (TRAINED if torch.cuda.is_available() else REFUSED)
+    drawn = configuration("--quant-noise-pq=0.1", "--decoder-ffn-embed-dim=4")  # fairseq asserts in the first layer
+    assert outcome(drawn).kind == REFUSED
     assert list(tmp_path.iterdir()) == []
 
 
@@ -186,7 +168,7 @@ def test_a_weight_without_a_gradient_is_a_failure(monkeypatch):
 
 def test_a_line_must_name_a_flag_that_was_given(monkeypatch):
     assert outcome(configuration("--dropout=2")).kind == REFUSED
-    monkeypatch.setattr("fuzzing.outcomes.in_one_line", lambda error: "--attention-dropout 2: must be less than 1")
+    monkeypatch.setattr("fuzzing.outcomes.UsageError.__str__", lambda error: "--attention-dropout 2: too large")
     assert outcome(configuration("--dropout=2")).line.startswith("names none of the flags given")
 
 

@@ -122,7 +122,7 @@ def test_a_trained_checkpoint_is_drawn(
         ({"--heads": "7"}, "--heads 7: encoder pack has 2, counted from 0"),
         ({"--data": "nowhere"}, "--data names the folder with the dictionaries"),
         ({"CHECKPOINT": "none.pt"}, "none.pt: there is no such file"),
-        ({"CHECKPOINT": "here.png"}, "here.png is no checkpoint of fairseq's"),
+        ({"CHECKPOINT": "here.png"}, "here.png is not a fairseq checkpoint"),
     ],
 )
 def test_bad_input_is_refused_in_one_line_and_writes_nothing(

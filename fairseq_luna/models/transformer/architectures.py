@@ -1,8 +1,7 @@
 """Named architectures: each sets what differs from its model's defaults, and the command line overrides it."""
 
 from argparse import Namespace
-from collections.abc import Mapping
-from functools import partial
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from fairseq.models import register_model_architecture
@@ -38,11 +37,15 @@ SIZES: dict[str, Settings] = {
 def register_architectures(model: str, architectures: Mapping[str, Settings]) -> None:
     """Register each name in ``architectures`` for ``--arch``, as the registered ``model`` with these settings."""
     for name, settings in architectures.items():
-        register_model_architecture(model, name)(partial(set_defaults, settings))
+        register_model_architecture(model, name)(with_defaults(settings))
 
 
-def set_defaults(settings: Settings, args: Namespace) -> None:
-    """Set those of ``settings`` that the command line does not give."""
-    for name, value in settings.items():
-        if not hasattr(args, name):
-            setattr(args, name, value)
+def with_defaults(settings: Settings) -> Callable[[Namespace], None]:
+    """Return the function that fairseq calls to set ``settings`` that the command line does not give."""
+
+    def set_defaults(args: Namespace) -> None:
+        for name, value in settings.items():
+            if not hasattr(args, name):
+                setattr(args, name, value)
+
+    return set_defaults

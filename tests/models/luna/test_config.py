@@ -49,6 +49,7 @@ def test_sizes_default_to_other_sizes():
 
 def test_given_sizes_are_used():
     given = {"decoder_ffn_embed_dim": 24, "decoder_output_dim": 12, "encoder_projected_attention_heads": 1}
+    given["share_all_embeddings"] = False
     cfg = luna_config(Namespace(**{**TINY, **given}))
     assert (cfg.decoder.ffn_embed_dim, cfg.decoder.output_dim) == (24, 12)
     assert cfg.encoder.projected_attention_heads == 1

@@ -1,0 +1,79 @@
+"""A checkpoint that does not fit the model: fairseq hides the model's own error, or does not say which file it is.
+
+``Trainer.load_checkpoint`` replaces every error of ``load_state_dict`` by "please ensure that the architectures match";
+``load_model_ensemble_and_task`` leaves out the file's name (fairseq 0.12.2 and fairseq-fixed 0.12.3.1). With this patch
+a CheckpointMismatch, which names tensors and flags, reaches the user with the file's name. Other errors are unchanged.
+"""
+
+import functools
+from types import SimpleNamespace
+from typing import Any, NoReturn
+from unittest.mock import patch
+
+from fairseq import checkpoint_utils, trainer
+from fairseq.trainer import Trainer
+
+from fairseq_luna.compat.patch import Patch
+from fairseq_luna.usage_error import CheckpointMismatch
+
+
+def is_needed() -> bool:
+    """Whether the trainer hides a model's CheckpointMismatch."""
+
+    def load_state_dict(*_: Any, **__: Any) -> NoReturn:
+        raise CheckpointMismatch("probe")
+
+    stub = SimpleNamespace(
+        data_parallel_world_size=1,
+        data_parallel_rank=0,
+        tpu=False,
+        is_fsdp=False,
+        model=SimpleNamespace(load_state_dict=load_state_dict),
+        cfg=SimpleNamespace(
+            checkpoint=SimpleNamespace(load_checkpoint_on_all_dp_ranks=False),
+            distributed_training=SimpleNamespace(use_sharded_state=False, zero_sharding="none"),
+            model=None,
+        ),
+    )
+    with (
+        patch.object(checkpoint_utils, "load_checkpoint_to_cpu", lambda *_, **__: {"model": {}}),
+        patch.object(trainer.logger, "disabled", True),
+    ):
+        try:
+            Trainer.load_checkpoint(stub, __file__)
+        except CheckpointMismatch:
+            return False
+        except Exception as error:
+            return isinstance(error.__context__, CheckpointMismatch)
+    return False
+
+
+def apply() -> None:
+    original_resume, original_load = Trainer.load_checkpoint, checkpoint_utils.load_model_ensemble_and_task
+
+    @functools.wraps(original_resume)
+    def load_checkpoint(self: Trainer, filename: str, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return original_resume(self, filename, *args, **kwargs)
+        except Exception as error:
+            if not isinstance(error.__context__, CheckpointMismatch):
+                raise
+            raise CheckpointMismatch(f"{filename} {error.__context__}") from error
+
+    @functools.wraps(original_load)
+    def load_model_ensemble_and_task(filenames: list[str], *args: Any, **kwargs: Any) -> Any:
+        try:
+            return original_load(filenames, *args, **kwargs)
+        except CheckpointMismatch as error:
+            raise CheckpointMismatch(f"{':'.join(filenames)} {error}") from error
+
+    Trainer.load_checkpoint = load_checkpoint
+    checkpoint_utils.load_model_ensemble_and_task = load_model_ensemble_and_task
+
+
+PATCH = Patch(
+    "mismatch",
+    is_needed,
+    apply,
+    "fairseq hides why a checkpoint does not fit the model; tensors, flags and the file are named",
+)

@@ -1,0 +1,3 @@
+from fairseq_luna import compat
+
+compat.apply_patches()

@@ -1,0 +1,132 @@
+"""Each probe finds the fault in the installed fairseq, and none in a fixed one."""
+
+import contextlib
+import subprocess
+import sys
+from argparse import Namespace
+from importlib import metadata
+from pathlib import Path
+from threading import Thread
+from types import SimpleNamespace
+
+import numpy
+import pytest
+import torch
+from fairseq import checkpoint_utils, options
+from fairseq.data import data_utils
+from fairseq.distributed import utils as distributed_utils
+from fairseq.file_io import PathManager
+from fairseq.models import distributed_fairseq_model
+from fairseq.tasks import FairseqTask
+from fairseq.trainer import Trainer
+
+from fairseq_luna import compat
+from fairseq_luna.compat import broadcast, exit_threads, finished
+from fairseq_luna.usage_error import CheckpointMismatch
+
+LATER_FAIRSEQ = "fairseq-fixed" in {dist.metadata["Name"] for dist in metadata.distributions()}
+ONLY_LATER = {"last-batch", "resume"}
+PATCHES = {patch.name: patch for patch in compat.PATCHES}
+
+
+def test_on_the_installed_fairseq():
+    """In a process in which nothing has been patched yet."""
+    probing = "from fairseq_luna import compat; print(*(p.name for p in compat.PATCHES if p.is_needed()))"
+    ended = subprocess.run([sys.executable, "-c", probing], capture_output=True, text=True, timeout=300)
+    assert ended.returncode == 0, ended.stderr
+    assert set(ended.stdout.split()) == (PATCHES.keys() if LATER_FAIRSEQ else PATCHES.keys() - ONLY_LATER)
+
+
+class _Iterator:
+    """A buffered iterator whose thread ends at once."""
+
+    def __init__(self, size, iterable):
+        self._consumer = Thread(target=lambda: None)
+
+    def __next__(self):
+        self._consumer.start()
+        self._consumer.join()
+
+
+def _joins(cfg, force_distributed=False):
+    cfg.distributed_init_method, cfg.distributed_backend = "env://", "gloo"
+
+
+def _same_batches(task, dataset, **_):
+    return SimpleNamespace(frozen_batches=numpy.arange(4), batch_sampler=[])
+
+
+def _replaces(source, target, overwrite=False):
+    unfinished = Path(f"{target}.tmp")
+    unfinished.write_text("new")
+    unfinished.replace(target)
+    return True
+
+
+def _loads(trainer, filename):
+    raise CheckpointMismatch("probe")
+
+
+def _wraps(cfg, model, group, device):
+    return distributed_fairseq_model.DistributedDataParallel(device_ids=None)
+
+
+# What a fixed fairseq, or torch, would do in place of each faulty function.
+FIXED = {
+    "checkpoints": (torch, "load", lambda file: []),
+    "broadcast": (torch, "load", lambda file: []),
+    "mismatch": (Trainer, "load_checkpoint", _loads),
+    "last-batch": (data_utils, "batch_by_size", lambda indices, *_, **__: [indices]),
+    "torchrun": (distributed_utils, "infer_init_method", _joins),
+    "cpu-ddp": (distributed_fairseq_model, "DistributedFairseqModel", _wraps),
+    "bf16": (options, "parse_args_and_arch", lambda *_: Namespace(tpu=False)),
+    "resume": (FairseqTask, "get_batch_iterator", _same_batches),
+    "finished": (finished, "_fairseq_train", lambda: SimpleNamespace(train=lambda *_: ([None], True))),
+    "exit": (exit_threads, "BufferedIterator", _Iterator),
+    "saving": (PathManager, "copy", staticmethod(_replaces)),
+}
+
+
+@pytest.mark.parametrize("name", PATCHES)
+def test_on_a_fixed_one(name, monkeypatch):
+    monkeypatch.setattr(*FIXED[name])
+    assert not PATCHES[name].is_needed()
+
+
+@pytest.mark.parametrize("name", ["checkpoints", "mismatch", "last-batch", "saving"])
+def test_on_a_patched_one(name):
+    compat.apply_patches()
+    assert not PATCHES[name].is_needed()
+
+
+def test_the_probe_of_broadcast_asks_for_fairseqs_own_class():
+    with torch.serialization.safe_globals([distributed_utils._TensorPlaceholder]):
+        assert not broadcast.is_needed()
+    assert broadcast.is_needed()
+
+
+def test_the_probe_of_finished_leaves_logging_and_meters_unchanged():
+    from fairseq.logging import metrics
+
+    before = list(metrics.get_active_aggregators())
+    module = sys.modules.get("fairseq_cli.train")
+    with contextlib.suppress(Exception):
+        assert finished.is_needed()
+    assert list(metrics.get_active_aggregators()) == before
+    assert sys.modules.get("fairseq_cli.train") is module
+
+
+def test_the_probe_of_exit_threads_hides_cuda(monkeypatch):
+    asked = []
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: asked.append("current_device") or 0)
+    monkeypatch.setattr(torch.cuda, "set_device", lambda device: asked.append("set_device"))
+    assert exit_threads.is_needed() and asked == []
+    assert torch.cuda.is_available()
+
+
+def test_checkpoint_utils_is_patched_in_place():
+    """fairseq's commands look these functions up when they call them."""
+    compat.apply_patches()
+    assert checkpoint_utils.load_checkpoint_to_cpu.__module__.startswith("fairseq.")  # functools.wraps
+    assert checkpoint_utils.load_checkpoint_to_cpu.__wrapped__ is not None

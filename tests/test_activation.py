@@ -1,0 +1,135 @@
+"""The plugin is active however fairseq, or a user's script, comes to it: each in a process of its own."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from fairseq_luna import __file__ as package
+
+USER_DIR = str(Path(package).parent)
+
+
+def python(code, *arguments, **options):
+    command = [sys.executable, "-c", code, *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=300, **options)
+
+
+# fairseq's import_user_module leaves models/ out if the package was imported before.
+IMPORTED_BEFORE = """
+import sys
+from argparse import Namespace
+from fairseq_luna.optim.apollo import Apollo
+from fairseq import models, optim, utils
+
+assert "luna" not in models.ARCH_MODEL_REGISTRY
+utils.import_user_module(Namespace(user_dir=sys.argv[1]))
+from fairseq.optim.lr_scheduler import LR_SCHEDULER_REGISTRY
+from fairseq_luna import compat
+assert "luna" in models.ARCH_MODEL_REGISTRY and "apollo" in optim.OPTIMIZER_REGISTRY
+assert "milestone" in LR_SCHEDULER_REGISTRY and compat.apply_patches.cache_info().currsize == 1
+"""
+
+
+@pytest.mark.parametrize("user_dir", [USER_DIR, "fairseq_luna"], ids=["path", "name"])
+def test_user_dir_when_the_package_was_imported_before(user_dir):
+    ended = python(IMPORTED_BEFORE, user_dir, cwd=Path(USER_DIR).parent)
+    assert ended.returncode == 0, ended.stderr
+
+
+def test_looking_for_the_package_without_fairseq_imports_nothing():
+    looking = "import sys, fairseq_luna as f; assert sys.argv[1] in f.__path__ and 'x' not in f.__path__; "
+    ended = python(f"{looking} assert 'fairseq' not in sys.modules", USER_DIR)
+    assert ended.returncode == 0, ended.stderr
+
+
+# No function of torch.cuda that creates a context may be called, though there seems to be a GPU.
+NO_CUDA = """
+import os, torch
+
+def initialised(*_):
+    os.write(2, b"CUDA was initialised")
+    os._exit(3)
+
+import fairseq.trainer
+torch.cuda.is_available = lambda: True
+for name in ("current_device", "set_device", "init", "_lazy_init", "current_stream", "synchronize"):
+    setattr(torch.cuda, name, initialised)
+import fairseq_luna.models
+"""
+
+
+def test_activation_does_not_initialise_cuda():
+    ended = python(NO_CUDA)
+    assert ended.returncode == 0, ended.stderr
+
+
+# The main module of a spawned worker is imported again, so everything is under the guard.
+TRAINING_WITH_WORKERS = """
+import multiprocessing, sys
+if __name__ == "__main__":
+    multiprocessing.set_start_method(sys.argv.pop(1))
+    from fairseq_cli.train import cli_main
+    cli_main()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("start", ["fork", "spawn"])
+def test_training_with_data_loader_processes(tiny_data, tmp_path, start):
+    from commands import APOLLO, FAMILIES
+
+    script = tmp_path / "train.py"
+    script.write_text(TRAINING_WITH_WORKERS)
+    arguments = (tiny_data, f"--user-dir={USER_DIR}", f"--save-dir={tmp_path}", "--cpu", "--num-workers=1")
+    arguments += ("--max-update=2", "--batch-size=8", "--disable-validation", *FAMILIES["luna"], *APOLLO)
+    ended = subprocess.run(
+        [sys.executable, str(script), start, *arguments], capture_output=True, text=True, timeout=300
+    )
+    assert ended.returncode == 0, ended.stderr
+    assert (tmp_path / "checkpoint_last.pt").exists()
+
+
+# What torch.multiprocessing.spawn gives to fairseq's processes: a config whose pickle names the model's dataclass.
+SPAWNED = """
+import sys
+from argparse import Namespace
+
+def child(cfg):
+    from fairseq import models, utils
+    utils.import_user_module(Namespace(user_dir=cfg.common.user_dir))
+    assert "luna" in models.ARCH_MODEL_REGISTRY
+    from fairseq_luna import compat
+    assert compat.apply_patches.cache_info().currsize == 1
+
+if __name__ == "__main__":
+    import torch.multiprocessing
+    from fairseq import options
+    from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+    flags = ["data", f"--user-dir={sys.argv[1]}", "--arch=luna", "--optimizer=apollo"]
+    args = options.parse_args_and_arch(options.get_training_parser(), flags)
+    process = torch.multiprocessing.get_context("spawn").Process(
+        target=child, args=(convert_namespace_to_omegaconf(args),)
+    )
+    process.start()
+    process.join()
+    sys.exit(process.exitcode)
+"""
+
+
+@pytest.mark.slow
+def test_processes_that_fairseq_spawns(tmp_path):
+    script = tmp_path / "spawn.py"
+    script.write_text(SPAWNED)
+    ended = subprocess.run([sys.executable, str(script), USER_DIR], capture_output=True, text=True, timeout=300)
+    assert ended.returncode == 0, ended.stderr
+
+
+UNFIT = "import sys; sys.modules['fairseq'] = None\nimport fairseq_luna.models"
+
+
+def test_without_fairseq_the_models_say_what_to_install():
+    ended = python(UNFIT)
+    assert ended.returncode == 1
+    assert "ImportError: fairseq" in ended.stderr.splitlines()[-1] and "pip install" in ended.stderr.splitlines()[-1]

@@ -1,0 +1,76 @@
+"""Importing the package, its operations, its modules or its optimizer changes nothing in a process."""
+
+import json
+import pkgutil
+import subprocess
+import sys
+
+from fairseq_luna import ops
+
+# Prints what imports change in a process: loaded packages, hooks, fairseq's functions and registries, log records.
+PROBE = """
+import importlib, json, logging, sys
+
+class Records(logging.Handler):
+    def emit(self, record):
+        messages.append(f"{record.name}: {record.getMessage()}")
+
+messages = []
+for name in sys.argv[1].split():
+    importlib.import_module(name)
+logging.getLogger().addHandler(Records())
+logging.getLogger().setLevel(logging.DEBUG)
+
+def state():
+    loaded = {
+        name: module for name, module in sys.modules.items() if name in ("fairseq.trainer", "fairseq.checkpoint_utils")
+    }
+    registries = {
+        name: sorted(getattr(sys.modules.get(module), registry, ()))
+        for name, module, registry in (
+            ("models", "fairseq.models", "ARCH_MODEL_REGISTRY"),
+            ("optimizers", "fairseq.optim", "OPTIMIZER_REGISTRY"),
+            ("schedules", "fairseq.optim.lr_scheduler", "LR_SCHEDULER_REGISTRY"),
+        )
+    }
+    trainer = getattr(sys.modules.get("fairseq.trainer"), "Trainer", object)
+    functions = {name: id(value) for owner in (trainer, *loaded.values()) for name, value in vars(owner).items()}
+    return {"hook": id(sys.excepthook), "functions": functions, "registries": registries, "path": len(sys.meta_path)}
+
+before = state()
+packages = {name.split(".")[0] for name in sys.modules}
+for name in sys.argv[2:]:
+    importlib.import_module(name)
+added = {name.split(".")[0] for name in sys.modules} - packages - set(sys.stdlib_module_names)
+print(json.dumps({"changed": state() != before, "added": sorted(added), "logged": messages}))
+"""
+
+
+def changes(*modules, after):
+    """What importing ``modules`` changes in a process that has imported those named in ``after``."""
+    command = [sys.executable, "-c", PROBE, after, *modules]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert ended.returncode == 0, ended.stderr
+    return json.loads(ended.stdout.splitlines()[-1])
+
+
+NOTHING = {"changed": False, "added": ["fairseq_luna"], "logged": []}
+OPS = [f"fairseq_luna.ops.{name}" for _, name, _ in pkgutil.iter_modules(ops.__path__)]
+FAIRSEQ = "fairseq fairseq.trainer fairseq_cli.train"
+
+
+def test_the_package_needs_the_standard_library_alone():
+    assert changes("fairseq_luna", "fairseq_luna.usage_error", "fairseq_luna.environment", after="") == NOTHING
+
+
+def test_operations_and_apollo_need_torch_alone():
+    assert changes(*OPS, "fairseq_luna.optim", "fairseq_luna.optim.apollo", after="torch") == NOTHING
+
+
+def test_modules_change_nothing_in_fairseq():
+    assert changes("fairseq_luna.modules", *OPS, "fairseq_luna.optim.apollo", after=FAIRSEQ) == NOTHING
+
+
+def test_activation_changes_fairseq_and_logs_nothing():
+    activation = changes("fairseq_luna.models", after=FAIRSEQ)
+    assert activation["changed"] and activation["logged"] == []
