@@ -63,6 +63,12 @@ def test_the_page_of_flags_has_every_flag_of_this_package():
     assert [flag for flag in sorted(own) if not re.search(rf"`{flag}[ `]", page)] == []
 
 
+def test_the_list_of_patches_has_every_patch():
+    page = (ROOT / "docs" / "troubleshooting.md").read_text(encoding="utf-8")
+    files = {path.stem for path in (ROOT / "fairseq_luna" / "compat").glob("*.py")} - {"__init__", "patch"}
+    assert set(re.findall(r"^\| `(\w+)` \|", page, flags=re.M)) == files
+
+
 def test_the_readme_has_every_architecture():
     page = (ROOT / "README.md").read_text(encoding="utf-8")
     names = registered()["architectures"]
