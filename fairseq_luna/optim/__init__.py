@@ -1,4 +1,4 @@
-"""Apollo for plain torch; its fairseq face and the milestone schedule are in the modules beside it."""
+"""Apollo for plain torch; ``fairseq_apollo`` and ``milestone_lr`` register it and its schedule with fairseq."""
 
 from fairseq_luna.optim.apollo import Apollo
 

@@ -18,31 +18,30 @@ from .apollo_update import BOUND, DEFAULT_DECAY, STATE, update
 DECAY_TYPES = ("L2", "decoupled", "stable")
 HALF = (torch.float16, torch.bfloat16)
 
-# How many elements one multi-tensor call takes. It bounds the temporaries; beyond that a CPU wants the tensors
-# to stay in its cache from one call to the next (2.5 times faster here) and an accelerator wants few launches.
+# Elements per multi-tensor call, which bound the temporaries. On a CPU the tensors should stay in the cache between
+# calls (2.5 times faster); on an accelerator few launches are faster.
 CACHE_NUMEL = 2**20
 LAUNCH_NUMEL = 2**24
 
 
 class Apollo(torch.optim.Optimizer):
-    """Apollo: each tensor's diagonal Hessian follows from a secant equation on its averaged gradient.
+    """Apollo: a secant equation on the averaged gradient gives a diagonal Hessian for each tensor.
 
     The norms of the update are taken over a whole tensor, so parameters must be neither flattened into one
-    nor split. The secant equation needs gradients that change slowly: warm the learning rate up over some
-    hundreds of steps or more.
+    nor split. The secant equation needs gradients that change slowly: use a warm-up of some hundreds of steps or
+    more.
 
     State per parameter: ``step`` (int) and three tensors of its shape, ``exp_avg``, ``hessian`` and
-    ``direction``, in fp32 when the parameter is half precision (the arithmetic is in fp32 too), else in its
-    dtype. Two would do for the constant rebound with L2 decay or none, where ``direction`` is ``exp_avg`` over
-    the bounded ``|hessian|``; it is kept, as with the other choices, so that a step need not divide twice.
-    Beyond that a step needs room for 2**24 elements, or one tensor if that is larger.
+    ``direction``, in fp32 if the parameter is half precision (the arithmetic is in fp32 too), else in its
+    dtype. A step also needs memory for 2**24 elements, or for one tensor if that is larger.
 
     Args:
         params: tensors or groups, as for any torch optimizer; a group may set any of the options below.
         lr: step size, 0.1 in the authors' translation runs; above 1 warns.
-        beta: decay of the gradient's running average, in ``[0, 1)``.
-        eps: keeps the last direction's norm off zero (divided by 0.01 for ``constant``).
-        rebound: what keeps ``|B|`` off zero, ``"constant"`` (0.01) or ``"belief"`` (the largest surprise).
+        beta: decay of the gradient's running mean, in ``[0, 1)``.
+        eps: keeps the norm of the last direction above zero (divided by 0.01 for ``constant``).
+        rebound: lower bound of ``|B|``: ``"constant"`` (0.01) or ``"belief"`` (the largest deviation of the gradient
+            from its mean).
         weight_decay: strength of the decay.
         weight_decay_type: ``"L2"`` adds it to the gradient, ``"decoupled"`` to the direction, ``"stable"``
             to the direction in units of the tensor's mean curvature. ``None``: L2 for the constant rebound,
@@ -74,24 +73,24 @@ class Apollo(torch.optim.Optimizer):
             )
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
-        """Add a group; its own options are checked as the constructor's are."""
+        """Add a group, with the same checks of its options as in the constructor."""
         _check_options({**self.defaults, **param_group})
         super().add_param_group(param_group)
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Load what ``state_dict`` returned; the state of half-precision parameters stays fp32.
+        """Load a state dict; the state of half-precision parameters stays in fp32.
 
         Raises:
-            ValueError: if the state is another optimizer's.
+            ValueError: if another optimizer wrote the state.
         """
         for state in state_dict["state"].values():
             if not state.keys() >= {"step", *STATE}:
                 raise ValueError(
-                    f"Apollo: optimizer state holds {sorted(state)} in place of {['step', *STATE]}: another "
+                    f"Apollo: optimizer state holds {sorted(state)} instead of {['step', *STATE]}: another "
                     "optimizer wrote it; start with a fresh state (in fairseq, --reset-optimizer)"
                 )
         super().load_state_dict(state_dict)
-        # torch has cast the state to each parameter's dtype: take it again from the source.
+        # torch has cast the state to each parameter's dtype; take the fp32 tensors from the source.
         saved = chain.from_iterable(group["params"] for group in state_dict["param_groups"])
         ours = chain.from_iterable(group["params"] for group in self.param_groups)
         for index, p in zip(saved, ours, strict=True):
@@ -102,16 +101,16 @@ class Apollo(torch.optim.Optimizer):
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
-        """Update every parameter that has a gradient, without waiting for the device.
+        """Update every parameter that has a gradient, without synchronising with the device.
 
         Args:
-            closure: computes the gradients anew and returns the loss.
+            closure: computes the gradients again and returns the loss.
 
         Returns:
             The closure's loss, if there is one.
 
         Raises:
-            RuntimeError: if a gradient is sparse or complex; nothing has been changed then.
+            RuntimeError: if a gradient is sparse or complex; no parameter is changed.
         """
         loss = None
         if closure is not None:
@@ -133,7 +132,7 @@ class Apollo(torch.optim.Optimizer):
                 )
 
     def _buckets(self, group: dict[str, Any]) -> Iterator[tuple[int, list[Tensor]]]:
-        """Count a step and yield (step, parameters) in lists that one multi-tensor call can take."""
+        """Count a step; yield (step, parameters) in lists for one multi-tensor call each."""
         buckets: dict[tuple[torch.device, torch.dtype, int], list[Tensor]] = defaultdict(list)
         for p in group["params"]:
             if p.grad is None or p.numel() == 0:
@@ -151,7 +150,7 @@ class Apollo(torch.optim.Optimizer):
 
 
 def _chunks(params: list[Tensor], numel: int) -> Iterator[list[Tensor]]:
-    """Cut the list where its tensors pass ``numel`` elements together; a larger tensor comes alone."""
+    """Split the list into chunks of at most ``numel`` elements; a larger tensor is a chunk of its own."""
     start, filled = 0, 0
     for i, p in enumerate(params):
         if i > start and filled + p.numel() > numel:
@@ -168,9 +167,9 @@ def _check_options(options: dict[str, Any]) -> None:
         "eps": (lambda x: 0 < x < math.inf, "a finite number above 0, such as 1e-4"),
         "weight_decay": (lambda x: 0 <= x < math.inf, "a finite number of at least 0, such as 1e-8"),
     }
-    for name, (holds, mend) in ranges.items():
+    for name, (holds, required) in ranges.items():
         if not (isinstance(options[name], int | float) and holds(options[name])):
-            raise ValueError(f"Apollo: {name}={options[name]!r} must be {mend}")
+            raise ValueError(f"Apollo: {name}={options[name]!r} must be {required}")
     choices = {"rebound": tuple(DEFAULT_DECAY), "weight_decay_type": (None, *DECAY_TYPES)}
     for name, allowed in choices.items():
         if options[name] not in allowed:

@@ -6,24 +6,23 @@ from typing import Any
 import torch
 from torch import Tensor
 
-# The floor under |B| with the constant rebound. Learning rates and eps are relative to it.
+# The lower bound of |B| with the constant rebound. Learning rates and eps are relative to it.
 BOUND = 0.01
 DEFAULT_DECAY = {"constant": "L2", "belief": "decoupled"}
 STATE = ("exp_avg", "hessian", "direction")
 
 
 def update(params: list[Tensor], states: list[dict[str, Any]], step: int, options: dict[str, Any]) -> None:
-    """Step number ``step`` (from 1) of tensors that share device and dtype, in place.
+    """Update tensors that share device and dtype, in place.
 
-    Temporaries of the parameters' size are, one after the other: the surprise (gradient minus its average),
-    the squared direction, and the bounded curvature. Torch promotes half-precision parameters and gradients
-    to the fp32 of their state.
+    Temporaries of the parameters' size, one at a time: the surprise (gradient minus its mean), the squared direction
+    and the bounded curvature. torch promotes half-precision parameters and gradients to the fp32 of their state.
 
     Args:
-        params: dense, none of them empty, each with a gradient.
-        states: of each parameter, the tensors named in ``STATE``; floating, fp32 or wider.
-        step: number of this step, from 1.
-        options: an optimizer's group, see :class:`fairseq_luna.optim.apollo.Apollo`.
+        params: dense and not empty, each with a gradient.
+        states: for each parameter, the tensors named in ``STATE``, in fp32 or wider.
+        step: number of this step, counted from 1.
+        options: a parameter group, see :class:`fairseq_luna.optim.apollo.Apollo`.
     """
     exp_avg, hessian, direction = ([state[name] for state in states] for name in STATE)
     grads = [p.grad for p in params if p.grad is not None]
@@ -63,10 +62,10 @@ def update(params: list[Tensor], states: list[dict[str, Any]], step: int, option
 
 
 def _follow_secant(hessian: list[Tensor], direction: list[Tensor], change: Tensor, floor: float) -> None:
-    """Correct each diagonal so that along its last direction it predicts the gradient's change.
+    """Correct each diagonal so that it predicts the gradient's change along the last direction.
 
-    With n = ||d||_4 + floor the paper divides d by n first; here the tensors' scalars carry the powers of n,
-    which saves a pass over d. ``change`` holds <rate * surprise, d> of each tensor.
+    The paper first divides d by n = ||d||_4 + floor; here the scalar coefficients include the powers of n, which saves
+    a pass over d. ``change``: <rate * surprise, d> of each tensor.
     """
     squared = torch._foreach_mul(direction, direction)
     n = torch.stack(torch._foreach_norm(squared)).sqrt_().add_(floor)

@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, List, Optional  # noqa: UP035 (fairseq's parser knows no other spelling)
+from typing import Any, List, Optional  # noqa: UP035 (fairseq's parser does not support list and | None)
 
 import torch
 from fairseq.dataclass import FairseqDataclass
@@ -33,8 +33,8 @@ REFUSED = {
     ),
     "common.amp": (
         True,
-        "--amp: fairseq divides the gradients by the loss scale twice, which Adam hardly notices but Apollo "
-        "does: use --bf16, or --fp16 --fp16-no-flatten-grads",
+        "--amp: fairseq divides the gradients by the loss scale twice, which changes Adam little but Apollo "
+        "a lot: use --bf16, or --fp16 --fp16-no-flatten-grads",
     ),
 }
 
@@ -58,14 +58,16 @@ class WeightDecayType(StrEnum):
 @dataclass
 class FairseqApolloConfig(FairseqDataclass):
     apollo_beta: float = field(default=0.9, metadata={"help": "decay of the average gradient, in [0, 1)"})
-    apollo_eps: float = field(default=1e-4, metadata={"help": "keeps the norm of the last direction off zero"})
+    apollo_eps: float = field(default=1e-4, metadata={"help": "keeps the norm of the last direction above zero"})
     apollo_rebound: Rebound = field(
         default=Rebound("constant"),
-        metadata={"help": "what keeps the curvature off zero: a constant, or the tensor's largest surprise"},
+        metadata={
+            "help": "lower bound of the curvature: a constant, or the gradient's largest deviation from its mean"
+        },
     )
     apollo_clip_mode: ClipMode = field(
         default=ClipMode("total"),
-        metadata={"help": "clip the norm of all gradients together to --clip-norm, or each parameter's own"},
+        metadata={"help": "clip the norm of all gradients together to --clip-norm, or of each parameter's gradient"},
     )
     weight_decay: float = field(default=0.0, metadata={"help": "weight decay"})
     weight_decay_type: Optional[WeightDecayType] = field(  # noqa: UP045 (as above)
@@ -76,21 +78,21 @@ class FairseqApolloConfig(FairseqDataclass):
         },
     )
     clip_norm: float = II("optimization.clip_norm")
-    lr: List[float] = II("optimization.lr")  # noqa: UP006, RUF009 (a string, despite its looks)
+    lr: List[float] = II("optimization.lr")  # noqa: UP006, RUF009 (a string)
 
 
-class _HostedApollo(Apollo):
-    # fairseq's memory-efficient wrapper would put the checkpoint's own tensors, which are on the CPU, in place
-    # of the loaded state, to undo a cast that Apollo.load_state_dict does not make.
+class _ApolloInFairseq(Apollo):
+    # fairseq's memory-efficient wrapper would replace the loaded state by the checkpoint's tensors on the CPU, to undo
+    # a cast that Apollo.load_state_dict does not make.
     disable_mem_eff_fp16_loading_hack = True
 
 
 @register_optimizer("apollo", dataclass=FairseqApolloConfig)
 class FairseqApollo(FairseqOptimizer):
-    """fairseq's wrapper of :class:`Apollo`, for fp32, ``--fp16``, ``--bf16`` and their memory-efficient kinds.
+    """fairseq's wrapper of :class:`Apollo`, for fp32, ``--fp16``, ``--bf16`` and their memory-efficient variants.
 
     Raises:
-        UsageError: if an option is out of its range, or fairseq is told to do what Apollo cannot bear
+        UsageError: if an option is out of its range, or with an option of fairseq that Apollo does not support
             (see ``REFUSED``). fairseq itself refuses ``--fp16`` without ``--fp16-no-flatten-grads``.
     """
 
@@ -103,7 +105,7 @@ class FairseqApollo(FairseqOptimizer):
         if self.clips_each and not cfg.clip_norm > 0:
             raise UsageError(f"--apollo-clip-mode each with --clip-norm {cfg.clip_norm}: give a norm, such as 0.1")
         try:
-            self._optimizer = _HostedApollo(params, **self.optimizer_config)
+            self._optimizer = _ApolloInFairseq(params, **self.optimizer_config)
         except ValueError as error:
             raise UsageError(f"--optimizer apollo: {error}") from error
 
@@ -136,9 +138,8 @@ class FairseqApollo(FairseqOptimizer):
     ) -> None:
         """Clip each parameter's gradient, with ``--apollo-clip-mode each``, and update.
 
-        That waits until here because ``clip_grad_norm`` sees gradients that fairseq's half-precision
-        wrappers have not yet divided by the loss scale and the number of tokens; in ``step`` all of that
-        has been done, in every precision. A ``closure`` comes first: its gradients are the ones.
+        Not in ``clip_grad_norm``, because fairseq's half-precision wrappers divide the gradients by the loss scale and
+        the number of tokens only after that. A ``closure`` is called first, and its gradients are used.
         """
         if closure is not None:
             with torch.enable_grad():
@@ -151,7 +152,7 @@ class FairseqApollo(FairseqOptimizer):
 
 
 def clip_each(grads: list[Tensor], max_norm: float) -> None:
-    """Scale each dense gradient, in place, to a 2-norm of at most ``max_norm``; norms are taken in fp32."""
+    """Scale each dense gradient in place to a 2-norm of at most ``max_norm``; norms are computed in fp32."""
     if not grads:
         return
     norms = torch._foreach_norm(grads, 2, dtype=torch.promote_types(grads[0].dtype, torch.float32))
@@ -160,7 +161,7 @@ def clip_each(grads: list[Tensor], max_norm: float) -> None:
 
 
 def refuse_unsupported(root: DictConfig) -> None:
-    """Look at the whole of fairseq's config, and refuse what Apollo cannot bear: UsageError."""
+    """Raise UsageError if fairseq's config has an option that Apollo does not support."""
     for place, (value, reason) in REFUSED.items():
         if OmegaConf.select(root, place) == value:
             raise UsageError(f"--optimizer apollo does not go with {reason}")

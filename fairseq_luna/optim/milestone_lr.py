@@ -1,11 +1,11 @@
-"""``--lr-scheduler milestone``: linear warm-up, then a constant rate cut at given updates."""
+"""``--lr-scheduler milestone``: linear warm-up, then a constant rate that is reduced at given updates."""
 
 import math
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import List  # noqa: UP035 (fairseq's parser knows no other spelling)
+from typing import List  # noqa: UP035 (fairseq's parser does not support list)
 
 from fairseq.dataclass import FairseqDataclass
 from fairseq.optim import FairseqOptimizer
@@ -18,15 +18,15 @@ from fairseq_luna.usage_error import UsageError
 def milestone_lr(
     num_updates: int, *, peak: float, init: float, warmup: int, milestones: Sequence[int], decay: float
 ) -> float:
-    """Learning rate of an update, from its number alone, so that resuming anywhere gives the same.
+    """Learning rate as a function of the number of updates alone, so that a resumed run has the same.
 
     Args:
         num_updates: updates made so far.
         peak: rate at the end of the warm-up.
         init: rate before the first update, if there is a warm-up.
-        warmup: length of the linear warm-up in updates; 0 for none. No milestone counts until it is over.
+        warmup: length of the linear warm-up in updates; 0 for none. A milestone within it takes effect at its end.
         milestones: ascending numbers of updates.
-        decay: factor that each milestone reached multiplies the rate by.
+        decay: factor by which each milestone multiplies the rate.
     """
     if num_updates <= warmup and warmup > 0:
         return init + (peak - init) * num_updates / warmup
@@ -37,14 +37,14 @@ def milestone_lr(
 class MilestoneLRScheduleConfig(FairseqDataclass):
     milestones: List[int] = field(  # noqa: UP006 (as above)
         default_factory=list,
-        metadata={"help": "updates at which to cut the rate, as 300000,450000; none keeps it constant"},
+        metadata={"help": "updates at which the rate is reduced, such as 300000,450000; default: none"},
     )
     lr_decay_rate: float = field(
-        default=0.1, metadata={"help": "factor that each milestone multiplies the rate by, in (0, 1]"}
+        default=0.1, metadata={"help": "factor by which each milestone multiplies the rate, in (0, 1]"}
     )
     warmup_updates: int = field(default=0, metadata={"help": "length of the linear warm-up in updates"})
     warmup_init_lr: float = field(default=1e-5, metadata={"help": "rate at the start of the warm-up"})
-    lr: List[float] = II("optimization.lr")  # noqa: UP006, RUF009 (a string, despite its looks)
+    lr: List[float] = II("optimization.lr")  # noqa: UP006, RUF009 (a string)
 
 
 @register_lr_scheduler("milestone", dataclass=MilestoneLRScheduleConfig)
@@ -63,10 +63,10 @@ class MilestoneLRSchedule(FairseqLRScheduler):
         self.step_update(0)
 
     def step(self, epoch: int, val_loss: float | None = None) -> None:
-        """Do nothing at an epoch's end: the rate hangs on the updates alone.
+        """Do nothing at the end of an epoch: the rate depends on the number of updates alone.
 
-        The inherited method keeps the best loss, which nothing reads, and which is not that of an uninterrupted run
-        in one that goes on from an epoch's last checkpoint: that is written before the call.
+        The inherited method stores the best loss, which nothing reads and which differs after a resume, because an
+        epoch's last checkpoint is written before this call.
         """
 
     def step_update(self, num_updates: int) -> float:

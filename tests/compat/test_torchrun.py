@@ -65,7 +65,7 @@ def test_unjoined_processes_are_refused_in_one_line(under_torchrun):
 @pytest.mark.slow
 def test_two_processes_equal_one_of_double_batches_also_after_a_resume(tiny_data, tmp_path):
     def train_on_two(updates: int) -> None:
-        # 0.12.2's transformer has weights that nothing trains, which torch's own DDP, the default, cannot bear.
+        # fairseq 0.12.2's transformer has weights without gradient, for which torch's DDP, the default, fails.
         more = ("--dropout=0", "--disable-validation", f"--max-update={updates}", "--ddp-backend=legacy_ddp")
         arguments = tiny_training.arguments(tiny_data, tmp_path / "two", *more)
         launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2"]

@@ -89,7 +89,7 @@ def test_whole_tensor_sharding_is_allowed():
 
 
 def test_fairseqs_amp_divides_twice():
-    """The reason for refusing --amp: when this fails, fairseq has mended it and --amp can be allowed."""
+    """The reason for refusing --amp: if this fails, fairseq has fixed it and --amp can be allowed."""
     cfg = config("--fp16-init-scale", "8")
     param = nn.Parameter(torch.ones(3))
     optimizer = optim.AMPOptimizer(cfg, [param], optim.build_optimizer(cfg.optimizer, [param]))
@@ -149,11 +149,11 @@ def test_clipping_each_is_left_to_apollo_by_the_trainer(tiny_data, tmp_path, mon
     from tiny_training import train_here
 
     told, clipped = [], []
-    host = fairseq_apollo.FairseqApollo.clip_grad_norm
+    original = fairseq_apollo.FairseqApollo.clip_grad_norm
 
     def spy(self, max_norm, aggregate_norm_fn=None):
         told.append(max_norm)
-        return host(self, max_norm, aggregate_norm_fn)
+        return original(self, max_norm, aggregate_norm_fn)
 
     monkeypatch.setattr(fairseq_apollo.FairseqApollo, "clip_grad_norm", spy)
     monkeypatch.setattr(fairseq_apollo, "clip_each", lambda grads, norm: clipped.append(norm))

@@ -30,7 +30,7 @@ def test_half_precision_follows_fp32(precision, clip):
 
 @pytest.mark.parametrize("precision", ["fp32", "memory_efficient_bf16", "memory_efficient_fp16"])
 def test_resumes_bit_for_bit(precision, tmp_path):
-    """Not --fp16 and --bf16: fairseq makes their fp32 copy of the model anew from the rounded one."""
+    """Not --fp16 and --bf16: fairseq makes their fp32 copy of the model again from the rounded one."""
     params, optimizer = build(precision)
     train(optimizer, params, 3)
     torch.save((params, optimizer.state_dict()), tmp_path / "checkpoint.pt")

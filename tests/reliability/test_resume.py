@@ -16,7 +16,7 @@ STOPS = (4, 16, 20)
 
 
 def updates(caplog):
-    """What has been logged of each update, but for the clocks; the log starts anew."""
+    """The log of each update without times; clears the log."""
     records = [json.loads(record.message) for record in caplog.records if record.name == "train_inner"]
     caplog.clear()
     return [{name: value for name, value in each.items() if name not in CLOCKS} for each in records]
