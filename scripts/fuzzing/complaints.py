@@ -1,4 +1,4 @@
-"""Errors by which fairseq and torch refuse flags of their own; any other error of theirs is a failure."""
+"""The errors with which fairseq and torch refuse their own flags; any other error is a failure."""
 
 import re
 

@@ -1,6 +1,6 @@
-"""Values for every flag of this package, and for those of fairseq's that meet its code.
+"""Values for every flag of this package, and for flags of fairseq's that affect its code.
 
-A flag without a value is there or not.
+The value of a switch is the empty string.
 """
 
 from typing import NamedTuple
@@ -10,7 +10,7 @@ PYRAMID = "block_pyramid_classifier"
 
 
 class Values(NamedTuple):
-    """``good`` can be used, if what stands beside them fits; ``bad`` must be refused whatever stands beside them."""
+    """``good`` values are valid if the other flags fit; ``bad`` ones must be refused with any other flags."""
 
     good: tuple[str, ...] = ()
     bad: tuple[str, ...] = ()
@@ -61,8 +61,8 @@ _TRANSFORMER: Table = {
     "--merge-src-tgt-embed": _SWITCH,
     "--no-token-positional-embeddings": _SWITCH,
     "--adaptive-softmax-cutoff": Values(("4", "8,16", "24", "1000"), ("0", "8,4", "-4", "4,4", "x")),
-    "--adaptive-softmax-dropout": Values(("0", "0.5", "-0.1", "1", "2", "nan")),  # read with the cutoff alone
-    "--adaptive-softmax-factor": Values(("1", "2", "4", "0.5", "100", "0", "-1", "nan", "inf")),  # likewise
+    "--adaptive-softmax-dropout": Values(("0", "0.5", "-0.1", "1", "2", "nan")),  # only used with the cutoff
+    "--adaptive-softmax-factor": Values(("1", "2", "4", "0.5", "100", "0", "-1", "nan", "inf")),  # the same
     "--layernorm-embedding": _SWITCH,
     "--tie-adaptive-weights": Values(bad=("",)),
     "--tie-adaptive-proj": Values(bad=("",)),
@@ -176,7 +176,7 @@ CRITERIA: dict[str, Table] = {
     "sentence_prediction": {},
 }
 
-# The trainer's and the task's. Half precisions stand by themselves: two together are fairseq's own affair.
+# The trainer's and the task's flags. Combinations of half precisions are not drawn.
 TRAINING: Table = {
     "--clip-norm": Values(("0", "0.1", "10", "inf")),
     "--sentence-avg": _SWITCH,

@@ -1,4 +1,4 @@
-"""What became of a configuration: it trained, it was refused in a line, or it failed."""
+"""The outcome of a configuration: it is trained, refused or a failure."""
 
 import contextlib
 import io
@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-import fairseq_luna.models  # noqa: F401 (registers the models)
+import fairseq_luna.models  # registers the models
 from fairseq_luna.usage_error import UsageError
 from fuzzing.complaints import is_fairseqs
 from fuzzing.configurations import Configuration
@@ -19,10 +19,11 @@ from fuzzing.life import train, use
 from fuzzing.parsing import parse
 
 TRAINED, REFUSED, FAILED = "trained", "refused", "failed"
+_PACKAGE = Path(fairseq_luna.__file__).parent
 
 
 class Outcome(NamedTuple):
-    """``kind`` is one of the three; ``line`` what was said, of a failure where and what; ``trace`` a failure's own."""
+    """``line`` is a refusal's message, or a failure's place and message; ``trace`` is a failure's traceback."""
 
     kind: str
     line: str = ""
@@ -30,12 +31,12 @@ class Outcome(NamedTuple):
 
     @property
     def group(self) -> str:
-        """The line without what differs from example to example."""
+        """The line without numbers, paths and quoted values."""
         return re.sub(r"/\S*/|(?<![\w])-?\d[\d.e-]*|'[^']*'|\[.*?\]", "N", self.line)
 
 
 def outcome(configuration: Configuration) -> Outcome:
-    """Let ``configuration`` live, and judge how it ends."""
+    """Train ``configuration`` and use the model."""
     with tempfile.TemporaryDirectory() as temporary, _quiet() as said:
         folder = Path(temporary)
         arguments = _with_files(configuration.arguments(), folder)
@@ -45,10 +46,11 @@ def outcome(configuration: Configuration) -> Outcome:
             trained = train(cfg, joined=configuration.joined)
         except SystemExit:
             return _refused(arguments, said.getvalue().rstrip().rpartition("error: ")[2])
+        except UsageError as error:
+            return _refused(arguments, str(error))
         except Exception as error:
-            if isinstance(error, UsageError):
-                return _refused(arguments, str(error))
-            return Outcome(REFUSED, str(error)) if is_fairseqs(error) else _failed(error)
+            ours = Path(_innermost(error).filename).is_relative_to(_PACKAGE)
+            return Outcome(REFUSED, str(error)) if is_fairseqs(error) and not ours else _failed(error)
         if configuration.is_bad:
             return Outcome(FAILED, f"was not refused: {[flag.text for flag in configuration.flags if flag.is_bad]}")
         try:
@@ -58,17 +60,23 @@ def outcome(configuration: Configuration) -> Outcome:
     return Outcome(TRAINED)
 
 
-def _failed(error: Exception) -> Outcome:
-    """What and where: the first line of the message, and the innermost function of fairseq's or of this package's."""
+def _innermost(error: Exception) -> traceback.FrameSummary:
+    """The innermost frame of fairseq or this package; of this module if there is none."""
     frames = traceback.extract_tb(error.__traceback__)
-    hosts = [frame for frame in frames if re.search(r"[/\\]fairseq(_luna)?[/\\]", frame.filename)]
-    where = f"{Path(hosts[-1].filename).stem}.{hosts[-1].name}" if hosts else "fuzzing"
+    packages = [frame for frame in frames if re.search(r"[/\\]fairseq(_luna)?[/\\]", frame.filename)]
+    return (packages or frames)[-1 if packages else 0]
+
+
+def _failed(error: Exception) -> Outcome:
+    """The place of the error, and the first line of its message."""
+    frame = _innermost(error)
+    where = "fuzzing" if frame.filename == __file__ else f"{Path(frame.filename).stem}.{frame.name}"
     first, *_ = str(error).strip().split("\n")
     return Outcome(FAILED, f"{type(error).__name__} in {where}: {first}", traceback.format_exc())
 
 
 def _refused(arguments: list[str], line: str) -> Outcome:
-    """A line must name a flag or a file that was given."""
+    """A refusal, or a failure if the message names none of the given flags and files."""
     given = {argument.partition("=")[0] for argument in arguments}
     files = [argument.partition("=")[2] for argument in arguments if "/" in argument]
     if given.isdisjoint(re.findall(r"--[a-z][a-z0-9-]*", line)) and not any(file in line for file in files):
@@ -77,7 +85,7 @@ def _refused(arguments: list[str], line: str) -> Outcome:
 
 
 def _with_files(arguments: list[str], folder: Path) -> list[str]:
-    """``arguments`` with paths in the places of ``{embeddings}``, vectors of 8 numbers, and ``{missing}``."""
+    """``arguments`` with paths for ``{embeddings}``, a file of vectors of 8 numbers, and ``{missing}``."""
     if any("{embeddings}" in argument for argument in arguments):
         vectors = "".join(f"w{word} {' '.join(['0.5'] * 8)}\n" for word in range(5))
         (folder / "embeddings").write_text(f"5 8\n{vectors}", encoding="utf-8")
@@ -88,7 +96,7 @@ def _with_files(arguments: list[str], folder: Path) -> list[str]:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[io.StringIO]:
-    """Neither logs nor warnings; what argparse says goes into the result."""
+    """Suppress logs and warnings; the result has argparse's messages."""
     said = io.StringIO()
     disabled = logging.root.manager.disable
     logging.disable(logging.CRITICAL)

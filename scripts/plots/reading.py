@@ -9,7 +9,7 @@ import torch
 from fairseq import checkpoint_utils
 from fairseq.dataclass.configs import GenerationConfig
 
-import fairseq_luna.models  # noqa: F401 (registers the models and keeps torch's weights_only on)
+import fairseq_luna.models  # noqa: F401 (applies the patches, registers the models)
 from fairseq_luna.usage_error import UsageError
 from plots.attention_map import Pair
 from shared.command import CommandError
@@ -21,15 +21,15 @@ def load(checkpoint: Path, data: Path | None) -> tuple[Any, Any]:
     """The model of ``checkpoint`` in evaluation mode, and its task.
 
     Args:
-        checkpoint: what fairseq-train saved.
-        data: the folder with the dictionaries; None = where the training had them.
+        checkpoint: saved by fairseq-train.
+        data: the folder with the dictionaries; None: the training's.
 
     Raises:
-        CommandError: one of them cannot be read, or the model is no encoder-decoder.
+        CommandError: one of them cannot be read, or the model is not an encoder-decoder.
     """
     if not checkpoint.is_file():
         raise CommandError(f"{checkpoint}: there is no such file")
-    overrides: dict[str, Any] = {"eval_bleu": False}  # it would want the training's tokenizer
+    overrides: dict[str, Any] = {"eval_bleu": False}  # it would need the training's tokenizer
     if data is not None:
         overrides["data"] = str(data)
     try:
@@ -40,7 +40,7 @@ def load(checkpoint: Path, data: Path | None) -> tuple[Any, Any]:
         raise CommandError(str(error)) from error
     model = models[0]
     if not (hasattr(model, "encoder") and hasattr(model, "decoder") and getattr(task, "source_dictionary", None)):
-        raise CommandError(f"{checkpoint}: its model is no translation model")
+        raise CommandError(f"{checkpoint}: its model is not a translation model")
     return model.eval(), task
 
 
