@@ -2,7 +2,7 @@ import logging
 import os
 from collections.abc import Iterator
 
-# Models this small gain nothing from a second thread, and lose much where another process wants it too. Before torch.
+# Models this small are slower with a second thread if another process uses it too. Must be set before importing torch.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import pytest
@@ -10,7 +10,7 @@ import pytest
 
 @pytest.fixture(autouse=True)
 def _no_closed_log() -> Iterator[None]:
-    """fairseq's and hydra's logs go to the standard output of their first test, which is closed after it."""
+    """Remove handlers of fairseq and hydra that write to the closed standard output of an earlier test."""
     yield
     root = logging.getLogger()
     for handler in list(root.handlers):

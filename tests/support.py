@@ -1,4 +1,4 @@
-"""What several tests build: dictionaries, tiny models, batches, golden files."""
+"""Dictionaries, tiny models, batches and golden files for several tests."""
 
 from argparse import Namespace
 from functools import partial
@@ -64,14 +64,14 @@ def sentences(*lengths: int, words: int = 40, seed: int = 1, left: bool = False)
 
 
 def as_prefix(target: Tensor) -> Tensor:
-    """What the decoder is fed for a right-padded ``target``: EOS first, the target's own EOS left out."""
+    """The decoder's input for a right-padded ``target``: EOS first, without the target's own EOS."""
     rolled = target.roll(1, dims=1)
     rolled[:, 0] = EOS
     return rolled.masked_fill(target.eq(PAD), PAD)
 
 
 def step_by_step(model: Any, prefix: Tensor, encoder_out: Any) -> Tensor:
-    """Logits ``(B, T, V)`` from generation's own path: one token at a time, through the state."""
+    """Logits ``(B, T, V)`` by incremental decoding, one token at a time."""
     state: dict[str, Any] = {}
     steps = [
         model.decoder(prefix[:, : t + 1], encoder_out=encoder_out, incremental_state=state)[0]

@@ -1,4 +1,4 @@
-"""A training that takes a second: 61 sentences of made-up words, one layer, in this process or by command."""
+"""A training of a second: 61 sentences of made-up words and one layer, in this process or by command."""
 
 import random
 import re
@@ -15,7 +15,7 @@ from fairseq_cli import train
 SENTENCES = {"train": 61, "valid": 7}
 USER_DIR = str(Path(__file__).parents[1] / "fairseq_luna")
 
-# 0.12.2 keeps copies of some weights that nothing trains or even initialises, so no two runs agree on them.
+# fairseq 0.12.2 has copies of some weights that are neither trained nor initialised, so they differ between runs.
 _UNTRAINED = re.compile(r"_float_tensor$|(in_proj|out_proj|fc1|fc2)_(weight|bias)$")
 
 

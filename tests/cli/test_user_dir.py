@@ -1,4 +1,4 @@
-"""Wherever the plugin lies and whichever command imports it, in a process of its own."""
+"""The plugin in a checkout, another folder or site-packages, and under hydra: commands as processes."""
 
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""A process that ends while a thread of its own still makes batches ends well."""
+"""A process exits normally while one of its threads is still making batches."""
 
 import subprocess
 import sys

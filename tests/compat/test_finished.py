@@ -1,4 +1,4 @@
-"""A training that has ended, by --max-update or --max-epoch, changes nothing when it is started again."""
+"""A training that was finished by --max-update or --max-epoch changes nothing when it is started again."""
 
 import json
 
@@ -14,7 +14,7 @@ def updates(caplog):
     return found
 
 
-# An epoch has eight updates: it ends in the midst of one, and with one.
+# An epoch has eight updates: training ends within one, and at the end of one.
 @pytest.mark.parametrize("end", ["--max-update=5", "--max-update=8", "--max-epoch=1"])
 def test_started_again_after_its_end_it_stays_as_it_was(tiny_data, tmp_path, caplog, end):
     caplog.set_level("INFO")

@@ -1,4 +1,4 @@
-"""No sentence is lost to --required-batch-size-multiple, and every batch keeps to its limits."""
+"""--required-batch-size-multiple drops no sentence, and every batch is within its limits."""
 
 import numpy
 import pytest

@@ -1,4 +1,4 @@
-"""A training that is stopped in its second epoch and resumed ends as one that was not: bit for bit."""
+"""A training that is stopped in its second epoch and resumed equals an uninterrupted one bit for bit."""
 
 import torch
 

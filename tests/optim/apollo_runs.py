@@ -1,4 +1,4 @@
-"""Small problems for Apollo, and the runs over them that its tests compare."""
+"""Small problems for Apollo, and runs over them for its tests to compare."""
 
 import torch
 from torch import nn

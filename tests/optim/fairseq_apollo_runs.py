@@ -38,7 +38,7 @@ def build(precision, *flags):
 
 
 def train(optimizer, params, steps, clip_norm=0.0, size=8.0):
-    """Steps of fairseq's trainer on the quadratic ``sum p ** 2``, summed over ``size`` tokens; their norms."""
+    """The gradient norms of steps of fairseq's trainer on ``sum p ** 2``, summed over ``size`` tokens."""
     norms = []
     for _ in range(steps):
         optimizer.zero_grad()
@@ -50,7 +50,7 @@ def train(optimizer, params, steps, clip_norm=0.0, size=8.0):
 
 
 def spy_on_steps(optimizer):
-    """Record the norm of each gradient at the moment the torch optimizer uses it."""
+    """Record the norm of each gradient when the torch optimizer uses it."""
     seen, inner = [], optimizer.optimizer
     inner.register_step_pre_hook(
         lambda *_: seen.append([p.grad.float().norm().item() for g in inner.param_groups for p in g["params"]])

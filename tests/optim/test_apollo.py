@@ -12,7 +12,7 @@ from optim.apollo_runs import SHAPES, assert_same, random_problem, run, trajecto
 @pytest.mark.parametrize("rebound", ["constant", "belief"])
 @pytest.mark.parametrize("kind", ["L2", "decoupled", "stable"])
 def test_never_waits_for_the_device(rebound, kind):
-    """Meta tensors have no values, so reading one, as a branch or ``.item()`` would, raises."""
+    """Meta tensors have no values, so reading one, by a branch or ``.item()``, raises."""
     params = [nn.Parameter(torch.empty(s, device="meta")) for s in SHAPES]
     optimizer = Apollo(params, lr=0.1, rebound=rebound, weight_decay=0.1, weight_decay_type=kind)
     for _ in range(3):
@@ -65,7 +65,7 @@ def test_groups_keep_their_own_options():
 
 
 def test_parameters_without_gradient_wait_at_their_own_step():
-    """A parameter that joins late starts at step 1 then, while the others go on."""
+    """A parameter that is used later starts at step 1, while the others continue."""
     init, grads = random_problem(shapes=[(4, 3), (6,)])
     params = [nn.Parameter(p.clone()) for p in init]
     optimizer = Apollo(params, lr=0.02)

@@ -38,7 +38,7 @@ def test_equals_the_formula_in_fp64(weight_decay_type, rebound, beta, eps):
 
 
 def test_the_direction_follows_from_the_other_two_where_two_would_do():
-    """Said in Apollo's docstring: for the constant rebound with L2 decay, and for no other choice."""
+    """For the constant rebound with L2 decay, and for no other choice."""
 
     def follows(**options):
         init, grads = random_problem()
@@ -103,7 +103,7 @@ def test_stays_finite_through_zero_and_tiny_gradients(rebound, eps):
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=["bf16", "fp16"])
 @pytest.mark.parametrize("rebound", ["constant", "belief"])
 def test_half_precision_keeps_fp32_state_and_stays_near(dtype, rebound):
-    """The state of a half-precision run is that of an fp32 run fed with the same gradients."""
+    """The state of a half-precision run equals that of an fp32 run with the same gradients."""
     init, grads = random_problem(dtype=dtype)
     half = [nn.Parameter(p.clone()) for p in init]
     full = [nn.Parameter(p.float()) for p in init]
@@ -152,7 +152,7 @@ def test_layout_in_memory_does_not_matter():
 
 
 def quadratic_loss(warmup, **options):
-    """What is left of the loss of an ill-conditioned quadratic, relative to the start, after 400 steps."""
+    """The loss of an ill-conditioned quadratic after 400 steps, relative to the start."""
     scales = torch.logspace(-2, 0, 20)
     p = nn.Parameter(torch.ones(20))
     optimizer = Apollo([p], **options)
@@ -170,5 +170,5 @@ def test_solves_an_ill_conditioned_quadratic_after_warm_up(rebound, lr):
 
 
 def test_diverges_without_warm_up():
-    """Why fairseq's face warns of a short one."""
+    """Why a short warm-up gives a warning in fairseq."""
     assert quadratic_loss(1, lr=0.1) > 1e3

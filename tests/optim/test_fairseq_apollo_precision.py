@@ -41,7 +41,7 @@ def test_resumes_bit_for_bit(precision, tmp_path):
     for p, q in zip(again, saved, strict=True):
         p.data.copy_(q)
     resumed.load_state_dict(state)
-    # fairseq would hand the checkpoint's own dict, on the CPU, to the optimizer if it were not told otherwise
+    # by default fairseq would give the checkpoint's own tensors, on the CPU, to the optimizer
     assert resumed.optimizer.state[next(iter(resumed.params))] is not state["state"][0]
     train(resumed, again, 3)
     assert all(torch.equal(p, q) for p, q in zip(params, again, strict=True))

@@ -1,4 +1,4 @@
-"""A command that ends as a program of its own would: its exit status, and what it prints in the end."""
+"""Exit status and last line of a command of fairseq that fails, and fingerprints of files."""
 
 import hashlib
 import sys

@@ -1,4 +1,4 @@
-"""What stands beside a refused input and is none goes through; so does every run without a model of this package."""
+"""Valid input close to what is refused is accepted, and so is everything without a model of this package."""
 
 from pathlib import Path
 
@@ -22,9 +22,9 @@ TRAIN = {
         *(*FAMILIES["luna"], *APOLLO, "--reset-optimizer", "--reset-dataloader", "--reset-lr-scheduler"),
         "--reset-meters",
     ),
-    # A command that begins a run and goes on with it names its own last checkpoint, however spelt.
+    # A command that starts a run and resumes it names its own last checkpoint.
     "own-checkpoint-to-come": (*FAMILIES["luna"], *APOLLO, "--restore-file={folder}/run/../run/checkpoint_last.pt"),
-    # fairseq's own: what it takes stays taken, whatever it makes of it.
+    # fairseq's own model: what fairseq accepts stays accepted.
     "fairseq's-transformer": (
         *("--arch=transformer_tiny", *ADAM, "--lr=0", "--clip-norm=-1", "--label-smoothing=1.5"),
         *("--restore-file=no-such.pt", "--weight-decay=-1"),

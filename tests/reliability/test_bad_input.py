@@ -30,7 +30,7 @@ def files(tiny_data, tmp_path_factory):
 
 @pytest.fixture
 def refuse(files, tiny_data, tmp_path, capsys):
-    """Commands that must be refused in a folder with a checkpoint, which must stay as it is."""
+    """Commands that must be refused in a folder with a checkpoint, which must not change."""
     shutil.copy(files["luna"], tmp_path / "checkpoint_last.pt")
     before = fingerprint(tmp_path)
 

@@ -24,7 +24,7 @@ def configuration(
     return Configuration(arch, optimizer, scheduler, criterion, joined, tuple(map(Flag, typed)))
 
 
-# Without hypothesis's own shrinking, which takes minutes: scripts/fuzz.py leaves out the flags that are not needed.
+# Without hypothesis's shrinking, which takes minutes: scripts/fuzz.py removes the flags that are not needed.
 @settings(
     max_examples=300,
     deadline=None,

@@ -1,4 +1,4 @@
-"""Every attention at the edges of its numbers: half precision, sizes of inputs, lengths, padding."""
+"""Every attention at numerical extremes: half precision, scales of inputs, lengths, padding."""
 
 import pytest
 import torch
@@ -16,7 +16,7 @@ SLOTS = 4
 
 
 def sequence(module, x, mask=None, **options):
-    """The output for ``x (T, B, C)``; every attention but Luna's has this form already."""
+    """The output for ``x (T, B, C)``, which is what every attention except Luna's returns."""
     return module(x, padding_mask=mask, **options)
 
 
@@ -30,7 +30,7 @@ def luna_decoder(module, x, mask=None, **options):
 
 
 def packed_input(x):
-    """Some packed sequence of the inputs' own size, ``(L, B, C)``."""
+    """A packed sequence of the scale of the inputs, ``(L, B, C)``."""
     return x.detach().new_ones(SLOTS, *x.shape[1:]) * torch.linspace(-1, 1, SLOTS)[:, None, None].to(x.dtype)
 
 
@@ -48,13 +48,13 @@ ATTENTIONS = {
     "block-encoder-convolution": (modules.BlockAttention, {"kernel_size": 5}, sequence),
     "block-decoder-convolution": (modules.BlockCausalAttention, {"block_size": 64, "kernel_size": 5}, sequence),
 }
-# Biases of gradient zero whose rounding is large beside the largest gradient: they go by that of their weight.
+# Biases with gradient zero, whose rounding errors are compared with their weight's gradient.
 OF_ITS_WEIGHT = {("block-encoder-convolution", "k_proj.bias")}
 EVERY_ATTENTION = pytest.mark.parametrize("name", ATTENTIONS)
 
 
 def build(name, dtype=torch.float32, size=16):
-    """The attention, and how it is called."""
+    """The attention, and a function that calls it."""
     kind, options, call = ATTENTIONS[name]
     torch.manual_seed(1)
     module = kind(embed_dim=size, num_heads=2, **options).to(dtype)
@@ -82,7 +82,7 @@ def test_outputs_and_gradients_of_half_precision_stay_near_those_of_fp32(name, d
     largest = max(gradient.abs().max() for gradient in expected.values())
     for which, gradient in half.items():
         error = (gradient.float() - expected[which]).abs().max()
-        # A gradient that is zero but for rounding, as of a bias that a softmax takes out again, has no size to go by.
+        # A gradient that is zero except for rounding, such as that of a bias under a softmax, has no scale.
         size = expected[which.replace(".bias", ".weight") if (name, which) in OF_ITS_WEIGHT else which].abs().max()
         assert error < bound * max(size, 1e-2 * largest), which
 
@@ -101,7 +101,7 @@ def test_finite_whatever_the_size_of_the_inputs(name, scale, dtype):
 @EVERY_ATTENTION
 @pytest.mark.parametrize("scale", [1e-4, 1.0, 10.0])
 def test_finite_in_fp16(name, scale):
-    # From some hundreds on what the formulas say, which are of third order in the inputs, is beyond fp16.
+    # The formulas are of third order in the inputs: from some hundreds on their values exceed fp16's range.
     _, call = build(name, torch.float16)
     out = call(inputs(90, dtype=torch.float16, scale=scale))
     assert torch.isfinite(out).all()
@@ -186,8 +186,8 @@ def test_a_row_of_padding_alone_harms_no_other_sentence(family, dtype):
     out = model(source, source.ne(PAD).sum(1), prefix)[0]
     if dtype == torch.float32:
         torch.testing.assert_close(out[:1], model(source[:1], torch.tensor([3]), prefix[:1])[0], rtol=1e-5, atol=1e-5)
-    # Beside a real sentence in both precisions: a batch of one rounds differently in bf16.
+    # In a batch with a real sentence in both cases: a batch of one rounds differently in bf16.
     beside = torch.tensor([[5, 6, EOS], [EOS, PAD, PAD]])
     torch.testing.assert_close(out[:1], model(beside, beside.ne(PAD).sum(1), prefix)[0][:1], rtol=1e-5, atol=1e-5)
-    # The other families attend to the source by fairseq's attention, whose mean over no words is NaN.
+    # The other families use fairseq's attention to the source, whose mean over no words is NaN.
     assert family != "luna" or torch.isfinite(out).all()

@@ -1,4 +1,4 @@
-"""Each family, optimizer and precision trains on a CPU, or is refused in a line."""
+"""Each family, optimizer and precision trains on a CPU, or is refused."""
 
 import pytest
 import torch
@@ -19,7 +19,7 @@ REFUSED = {
     ("apollo", "--amp"): "--optimizer apollo does not go with --amp",
     ("adam", "--fp16"): "--fp16-no-flatten-grads",
 }
-# The precision meets the family in its attention and the optimizer in its steps: Adam's need one family.
+# Precision matters in a family's attention and in an optimizer's steps; for Adam's steps one family is enough.
 CASES = [("apollo", family, each) for family in ("luna", "fastformer", "block") for each in TRAINS["apollo"]]
 CASES += [("adam", "luna", each) for each in TRAINS["adam"]]
 

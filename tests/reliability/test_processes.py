@@ -1,4 +1,4 @@
-"""Several processes train as one does with as many batches to an update, and no parameter is left without gradient."""
+"""Several processes train like one with gradient accumulation, and every parameter has a gradient."""
 
 import subprocess
 import sys
@@ -19,16 +19,16 @@ from reliability.refusal import refusal
 from shared.small_training import environment, logged
 from tiny_training import trained_weights
 
-# Each process draws masks and blocks of its own, so there is nothing to draw.
+# Each process draws its own dropout masks and blocks, so nothing random is used here.
 FIXED = (
     *("--dropout=0", "--attention-dropout=0", "--activation-dropout=0", "--clip-norm=1"),
     *("--batch-size=4", "--num-workers=0", "--cpu", "--no-epoch-checkpoints", "--disable-validation"),
     *("--max-update=5", "--log-format=json", "--log-interval=1"),
 )
-# Gradients are summed over the processes in another order than over batches. Measured after five updates of Apollo:
+# Sums of gradients over processes and over batches differ in order. Measured after five updates of Apollo:
 # no difference between two processes and one, 1.2e-7 between four and one; ATOL is eight times that.
 ATOL = 1e-6
-# The losses are logged with three decimals, and have been the same; the last one may be rounded otherwise.
+# The losses are logged with three decimals and were the same; the last decimal may be rounded differently.
 LOSS_ATOL = 1.1e-3
 
 
@@ -92,7 +92,7 @@ def one_process_group(tmp_path, monkeypatch):
 
 
 def two_backward_passes(model, sample) -> None:
-    """The second one fails where the first has left a parameter without gradient."""
+    """The second update fails if a parameter had no gradient in the first."""
     wrapped = DistributedDataParallel(model)
     for _ in range(2):
         logits, _ = wrapped(**sample["net_input"])
@@ -127,7 +127,7 @@ FULLY_SHARDED = "--ddp-backend=fully_sharded"
     ids=["whole-state", "sharded-state", "sharded-state-alone"],
 )
 def test_split_tensors_are_refused_in_a_line(tiny_data, tmp_path, capsys, monkeypatch, flags, named):
-    """Before fairseq asks for fairscale, which need not be there."""
+    """Before fairseq imports fairscale, which need not be installed."""
     monkeypatch.setitem(sys.modules, "fairscale", None)
     line = refusal(capsys, "train", *arguments(tiny_data, tmp_path, "luna", *flags))
     assert line.startswith(f"fairseq_luna: error: --optimizer apollo does not go with {named}")
@@ -161,7 +161,7 @@ def trained(optimizer: Callable[..., torch.optim.Optimizer], split: Callable[...
     ids=["halves", "flattened"],
 )
 def test_why_split_tensors_are_refused(split):
-    """Adam makes the same updates of parts of tensors, and Apollo makes others, because its norms are per tensor."""
+    """Adam updates parts of tensors like whole ones; Apollo does not, because its norms are per tensor."""
     whole = {optimizer: trained(optimizer, lambda *both: list(both)) for optimizer in (torch.optim.Adam, Apollo)}
     torch.testing.assert_close(trained(torch.optim.Adam, split), whole[torch.optim.Adam], rtol=0, atol=1e-7)
     assert (trained(Apollo, split) - whole[Apollo]).abs().max() > 1e-3

@@ -1,4 +1,4 @@
-"""A run that stops goes on as if it had not, bit for bit: losses, rates and all state.
+"""A stopped and resumed run equals an uninterrupted one bit for bit: losses, rates and all state.
 
 It stops within the warm-up, and between the milestones at the end of an epoch.
 """
@@ -35,5 +35,5 @@ def test_stopped_twice_is_bit_identical(tiny_data, tmp_path, caplog, family):
     assert [each["num_updates"] for each in found] == [str(update + 1) for update in range(STOPS[-1])]
     assert found == expected
     assert len({each["lr"] for each in found}) >= 8  # six of the warm-up, one after each milestone
-    # Each stop validates once more, and that validation may be the best.
+    # Each stop validates once more, and that validation may have the best loss.
     assert set(differing(outcome(resumed), outcome(whole))) <= {"/best"}

@@ -18,7 +18,7 @@ REPOSITORY = Path(USER_DIR).parent
 
 
 class Payload:
-    """Its pickle makes the file ``touched`` when something runs it."""
+    """Its pickle creates the file ``touched`` when it is executed."""
 
     def __init__(self, touched: Path):
         self.touched = touched
@@ -144,15 +144,15 @@ def test_torchscript_is_refused(tmp_path):
         checkpoint_utils.load_checkpoint_to_cpu(str(file))
 
 
-# What runs what it reads, by the dotted name that is called.
+# Functions that execute what they read, by dotted name.
 FORBIDDEN = {"eval", "exec", "compile", "__import__", "os.system", "os.popen", "yaml.load", "yaml.unsafe_load"}
 FORBIDDEN |= {f"{module}.{name}" for module in ("pickle", "dill", "joblib", "marshal") for name in ("load", "loads")}
-# These read what they have just written themselves, to see whether torch refuses it.
+# These probes read what they have just written, to see whether torch refuses it.
 PROBES = {"fairseq_luna/compat/checkpoints.py", "fairseq_luna/compat/broadcast.py"}
 
 
 def dangers(code: str) -> list[str]:
-    """The calls in ``code`` that could run something from a file or a shell."""
+    """The calls in ``code`` that could execute something from a file or a shell."""
     found = []
     for call in ast.walk(ast.parse(code)):
         if isinstance(call, ast.Call):
