@@ -45,7 +45,7 @@ REFUSALS = {
     "generate": ("generate", *READING, "--path={folder}/smaller.pt"),
     "interactive": ("interactive", *READING, *PAIR, "--path={folder}/smaller.pt"),
     "eval_lm": ("eval_lm", *READING, "--task=translation", "--path={folder}/cut.pt"),
-    "validate": ("validate", *READING, "--task=translation", "--path={folder}/cut.pt"),
+    "validate": ("validate", *READING, "--task=translation", "--batch-size=4", "--path={folder}/cut.pt"),
 }
 SAID = {
     "smaller.pt": "/smaller.pt does not fit the model: encoder.packed_embeddings is (3, 16), the model's is (4, 16)",
