@@ -33,7 +33,7 @@ importlib.metadata.version = version_of_others
 def run(site: Path, *args: str) -> subprocess.CompletedProcess:
     env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(site), str(ROOT)])}
     command = [sys.executable, *args]
-    return subprocess.run(command, env=env, cwd=site, capture_output=True, text=True, timeout=60)
+    return subprocess.run(command, env=env, cwd=site, capture_output=True, text=True, timeout=300)
 
 
 @pytest.fixture

@@ -19,5 +19,5 @@ next(BufferedIterator(10, Slow()))
 
 
 def test_half_read_iterator_does_not_abort_the_process():
-    ended = subprocess.run([sys.executable, "-c", HALF_READ], capture_output=True, text=True, timeout=60)
+    ended = subprocess.run([sys.executable, "-c", HALF_READ], capture_output=True, text=True, timeout=300)
     assert ended.returncode == 0, ended.stderr

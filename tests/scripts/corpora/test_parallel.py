@@ -80,7 +80,7 @@ def test_workers_do_not_outlive_a_killed_program(tmp_path: Path) -> None:
     script.write_text(program)
     environment = {**os.environ, "PYTHONPATH": str(Path(parallel.__file__).parents[1])}
     command = [sys.executable, str(script)]
-    ended = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=60)
+    ended = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=300)
     assert ended.returncode == -9
     # run() returns when the last worker closes its output.
     assert len(ended.stdout.split()) == 2
