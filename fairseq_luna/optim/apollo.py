@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .apollo_update import BOUND, DEFAULT_DECAY, STATE, update
+from .apollo_update import BOUND, DEFAULT_DECAY, STATE, has_multi_tensor_kernels, update
 
 DECAY_TYPES = ("L2", "decoupled", "stable")
 HALF = (torch.float16, torch.bfloat16)
@@ -21,7 +21,7 @@ HALF = (torch.float16, torch.bfloat16)
 # Elements per multi-tensor call, which bound the temporaries. On a CPU the tensors should stay in the cache between
 # calls (2.5 times faster); on an accelerator few launches are faster.
 CACHE_NUMEL = 2**20
-LAUNCH_NUMEL = 2**24
+LAUNCH_NUMEL = 2**26
 
 
 class Apollo(torch.optim.Optimizer):
@@ -33,7 +33,8 @@ class Apollo(torch.optim.Optimizer):
 
     State per parameter: ``step`` (int) and three tensors of its shape, ``exp_avg``, ``hessian`` and
     ``direction``, in fp32 if the parameter is half precision (the arithmetic is in fp32 too), else in its
-    dtype. A step also needs memory for 2**24 elements, or for one tensor if that is larger.
+    dtype. A step also needs memory for three times 2**26 elements (2**20 on a CPU), or for three
+    times one tensor if that is larger; five times for half precision.
 
     Args:
         params: tensors or groups, as for any torch optimizer; a group may set any of the options below.
@@ -145,7 +146,7 @@ class Apollo(torch.optim.Optimizer):
             state["step"] += 1
             buckets[p.device, p.dtype, state["step"]].append(p)
         for (device, _, step), params in buckets.items():
-            for chunk in _chunks(params, CACHE_NUMEL if device.type == "cpu" else LAUNCH_NUMEL):
+            for chunk in _chunks(params, LAUNCH_NUMEL if has_multi_tensor_kernels(device) else CACHE_NUMEL):
                 yield step, chunk
 
 

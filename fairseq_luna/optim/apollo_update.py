@@ -1,6 +1,5 @@
 """The mathematics of one Apollo step (arXiv 2009.13586), on lists of tensors and without a device sync."""
 
-from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -15,8 +14,9 @@ STATE = ("exp_avg", "hessian", "direction")
 def update(params: list[Tensor], states: list[dict[str, Any]], step: int, options: dict[str, Any]) -> None:
     """Update tensors that share device and dtype, in place.
 
-    Temporaries of the parameters' size, one at a time: the surprise (gradient minus its mean), the squared direction
-    and the bounded curvature. torch promotes half-precision parameters and gradients to the fp32 of their state.
+    All operations are multi-tensor calls with operands of one dtype and equal shapes, which accelerators launch as a few
+    kernels. Temporaries of the parameters' size: three at a time, and for half precision fp32 copies of parameters and
+    gradients.
 
     Args:
         params: dense and not empty, each with a gradient.
@@ -25,20 +25,23 @@ def update(params: list[Tensor], states: list[dict[str, Any]], step: int, option
         options: a parameter group, see :class:`fairseq_luna.optim.apollo.Apollo`.
     """
     exp_avg, hessian, direction = ([state[name] for state in states] for name in STATE)
-    grads = [p.grad for p in params if p.grad is not None]
+    dtype = exp_avg[0].dtype
+    grads = _cast([p.grad for p in params if p.grad is not None], dtype)
+    weights = _cast(params, dtype)
     decay_type = options["weight_decay_type"] or DEFAULT_DECAY[options["rebound"]]
     weight_decay, belief = options["weight_decay"], options["rebound"] == "belief"
     rate = (1 - options["beta"]) / (1 - options["beta"] ** step)
 
     surprise = torch._foreach_sub(grads, exp_avg)
+    del grads
     if weight_decay and decay_type == "L2":
-        torch._foreach_add_(surprise, params, alpha=weight_decay)
+        torch._foreach_add_(surprise, weights, alpha=weight_decay)
     torch._foreach_add_(exp_avg, surprise, alpha=rate)
     change = rate * _dots(surprise, direction)
     largest = None
     if belief:
         torch._foreach_abs_(surprise)
-        largest = torch._foreach_max(surprise)
+        largest = torch.stack(torch._foreach_max(surprise))
     del surprise
 
     floor = options["eps"] if belief else options["eps"] / BOUND
@@ -48,17 +51,46 @@ def update(params: list[Tensor], states: list[dict[str, Any]], step: int, option
     if largest is None:
         torch._foreach_clamp_min_(curvature, BOUND)
     else:
-        torch._foreach_maximum_(curvature, largest)
+        torch._foreach_maximum_(curvature, spread(largest, curvature))
         torch._foreach_add_(curvature, options["eps"] / rate)
 
     torch._foreach_copy_(direction, exp_avg)
     torch._foreach_div_(direction, curvature)
     if weight_decay and decay_type == "decoupled":
-        torch._foreach_add_(direction, params, alpha=weight_decay)
+        torch._foreach_add_(direction, weights, alpha=weight_decay)
     if weight_decay and decay_type == "stable":
-        for d, p, h in zip(direction, params, curvature, strict=True):
-            d.addcdiv_(p, h.mean(), value=weight_decay)
-    torch._foreach_add_(params, direction, alpha=-options["lr"])
+        mean = torch._foreach_norm(curvature, 1)
+        torch._foreach_div_(mean, [float(c.numel()) for c in curvature])
+        torch._foreach_addcdiv_(direction, weights, spread(torch.stack(mean), weights), value=weight_decay)
+    torch._foreach_add_(weights, direction, alpha=-options["lr"])
+    if weights is not params:
+        torch._foreach_copy_(params, weights)
+
+
+def spread(values: Tensor, like: list[Tensor]) -> list[Tensor]:
+    """``values (len(like),)`` as operands of a multi-tensor call: ``values[i]`` for each element of ``like[i]``.
+
+    They are broadcast, or, where that would cost a kernel for each tensor, written out.
+    """
+    if not has_multi_tensor_kernels(values.device):
+        return list(values.unbind())
+    sizes = [x.numel() for x in like]
+    flat = torch.cat([value.expand(size) for value, size in zip(values.unbind(), sizes, strict=True)])
+    return [part.view(x.shape) for part, x in zip(flat.split(sizes), like, strict=True)]
+
+
+def has_multi_tensor_kernels(device: torch.device) -> bool:
+    """Whether a multi-tensor call is a few kernels, if its operands have one dtype and equal shapes, and not a loop."""
+    return device.type != "cpu"
+
+
+def _cast(tensors: list[Tensor], dtype: torch.dtype) -> list[Tensor]:
+    """``tensors`` in ``dtype``: themselves where they have it, else copies."""
+    if tensors[0].dtype == dtype:
+        return tensors
+    copies = [torch.empty_like(x, dtype=dtype) for x in tensors]
+    torch._foreach_copy_(copies, tensors)
+    return copies
 
 
 def _follow_secant(hessian: list[Tensor], direction: list[Tensor], change: Tensor, floor: float) -> None:
@@ -71,10 +103,21 @@ def _follow_secant(hessian: list[Tensor], direction: list[Tensor], change: Tenso
     n = torch.stack(torch._foreach_norm(squared)).sqrt_().add_(floor)
     # Divide twice: n ** 4 would underflow for a small floor.
     coefficients = -(change + _dots(hessian, squared)) / n.square() / n.square()
-    for b, sq, c in zip(hessian, squared, coefficients.unbind(), strict=True):
-        b.addcmul_(sq, c)
+    torch._foreach_addcmul_(hessian, squared, spread(coefficients, hessian))
 
 
-def _dots(left: Sequence[Tensor], right: Sequence[Tensor]) -> Tensor:
-    """Inner product of each pair of tensors, ``(len(left),)``; torch has no multi-tensor sum."""
-    return torch.stack([torch.dot(a.flatten(), b.flatten()) for a, b in zip(left, right, strict=True)])
+def _dots(left: list[Tensor], right: list[Tensor]) -> Tensor:
+    """Inner product of each pair of tensors, ``(len(left),)``."""
+    if not has_multi_tensor_kernels(left[0].device):
+        return torch.stack([torch.dot(a.flatten(), b.flatten()) for a, b in zip(left, right, strict=True)])
+    return _sums(torch._foreach_mul(left, right))
+
+
+def _sums(tensors: list[Tensor]) -> Tensor:
+    """Sum of each tensor, ``(len(tensors),)``, for want of a multi-tensor sum: ``||x||_1 - 2 ||min(x, 0)||_1``.
+
+    Rounding is that of a sum: relative to the sum of absolute values. ``tensors`` are overwritten.
+    """
+    absolute = torch.stack(torch._foreach_norm(tensors, 1))
+    torch._foreach_clamp_max_(tensors, 0)
+    return absolute - 2 * torch.stack(torch._foreach_norm(tensors, 1))

@@ -13,6 +13,7 @@ from omegaconf import II, DictConfig, OmegaConf
 from torch import Tensor
 
 from fairseq_luna.optim.apollo import Apollo
+from fairseq_luna.optim.apollo_update import spread
 from fairseq_luna.usage_error import UsageError
 
 logger = logging.getLogger(__name__)
@@ -156,8 +157,8 @@ def clip_each(grads: list[Tensor], max_norm: float) -> None:
     if not grads:
         return
     norms = torch._foreach_norm(grads, 2, dtype=torch.promote_types(grads[0].dtype, torch.float32))
-    for grad, norm in zip(grads, norms, strict=True):
-        grad.mul_((max_norm / (norm + 1e-6)).clamp_(max=1))
+    factors = (max_norm / (torch.stack(norms) + 1e-6)).clamp_(max=1)
+    torch._foreach_mul_(grads, spread(factors.to(grads[0].dtype), grads))
 
 
 def refuse_unsupported(root: DictConfig) -> None:
