@@ -10,6 +10,8 @@ BOUND = 0.01
 DEFAULT_DECAY = {"constant": "L2", "belief": "decoupled"}
 STATE = ("exp_avg", "hessian", "direction")
 
+Tensors = list[Tensor] | tuple[Tensor, ...]  # as torch's multi-tensor calls take and return them
+
 
 def update(params: list[Tensor], states: list[dict[str, Any]], step: int, options: dict[str, Any]) -> None:
     """Update tensors that share device and dtype, in place.
@@ -67,7 +69,7 @@ def update(params: list[Tensor], states: list[dict[str, Any]], step: int, option
         torch._foreach_copy_(params, weights)
 
 
-def spread(values: Tensor, like: list[Tensor]) -> list[Tensor]:
+def spread(values: Tensor, like: Tensors) -> list[Tensor]:
     """``values (len(like),)`` as operands of a multi-tensor call: ``values[i]`` for each element of ``like[i]``.
 
     They are broadcast, or, where that would cost a kernel for each tensor, written out.
@@ -106,14 +108,14 @@ def _follow_secant(hessian: list[Tensor], direction: list[Tensor], change: Tenso
     torch._foreach_addcmul_(hessian, squared, spread(coefficients, hessian))
 
 
-def _dots(left: list[Tensor], right: list[Tensor]) -> Tensor:
+def _dots(left: Tensors, right: Tensors) -> Tensor:
     """Inner product of each pair of tensors, ``(len(left),)``."""
     if not has_multi_tensor_kernels(left[0].device):
         return torch.stack([torch.dot(a.flatten(), b.flatten()) for a, b in zip(left, right, strict=True)])
     return _sums(torch._foreach_mul(left, right))
 
 
-def _sums(tensors: list[Tensor]) -> Tensor:
+def _sums(tensors: Tensors) -> Tensor:
     """Sum of each tensor, ``(len(tensors),)``, for want of a multi-tensor sum: ``||x||_1 - 2 ||min(x, 0)||_1``.
 
     Rounding is that of a sum: relative to the sum of absolute values. ``tensors`` are overwritten.
