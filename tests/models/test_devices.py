@@ -1,4 +1,4 @@
-"""Every tensor is made on the device of its input: models on meta tensors, where a tensor on the CPU is found at once."""
+"""Models on meta tensors: a tensor that is not made on the device of its input stands out at once."""
 
 import pytest
 import torch

@@ -2,6 +2,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from fairseq_luna.ops.softmax_attention import fused, naive
 from numeric import EVERY_DTYPE, PADDED, TOLERANCE, gradients, randn, random_padding
@@ -73,3 +74,29 @@ def test_dropout_drops_and_rescales():
     whole, dropped = (fused.softmax_attention(q, k, v, dropout_p=p)[0] for p in (0.0, 0.5))
     assert (whole - dropped).abs().max() > 1e-3
     torch.testing.assert_close(whole, dropped, rtol=0, atol=0.1)
+
+
+@pytest.mark.parametrize("disabled", [None, "flash"])
+@torch.no_grad()
+def test_leaves_cudnns_kernel_out(disabled, monkeypatch):
+    """On a CUDA tensor without its data; a kernel that the user disabled stays disabled, and the flags come back."""
+    names = ("cudnn", "flash", "mem_efficient", "math")
+    flags = {name: getattr(torch.backends.cuda, f"{name}_sdp_enabled") for name in names}
+    seen = {}
+
+    def attend(q, k, v, **options):
+        seen.update({name: enabled() for name, enabled in flags.items()})
+        return q
+
+    monkeypatch.setattr(torch.nn.functional, "scaled_dot_product_attention", attend)
+    if disabled:
+        getattr(torch.backends.cuda, f"enable_{disabled}_sdp")(False)
+    try:
+        before = {name: enabled() for name, enabled in flags.items()}
+        with FakeTensorMode():
+            q = torch.empty(2, 4, 8, 16, device="cuda", dtype=torch.float16)
+            fused.softmax_attention(q, q, q)
+        assert {name: enabled() for name, enabled in flags.items()} == before
+        assert seen == {**before, "cudnn": False}
+    finally:
+        torch.backends.cuda.enable_flash_sdp(True)

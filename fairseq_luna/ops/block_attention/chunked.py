@@ -6,7 +6,7 @@ from torch import Tensor
 
 from ..block_partition import Blocks, empty_blocks, empty_places, from_blocks, reduce_blocks, to_blocks
 from ..dtypes import accumulation_dtype
-from ..softmax_attention import softmax_attention
+from ..softmax_attention import scaled_dot_product_attention, softmax_attention
 from .shared import Projection
 
 
@@ -71,7 +71,7 @@ def attention_within(
     q, k, v = (to_blocks(x, blocks) for x in (q, k, v))
     if causal:
         # Blocks are filled from their first place on: no real step has an empty place before it.
-        return F.scaled_dot_product_attention(q, k, v, is_causal=True, dropout_p=dropout_p)
+        return scaled_dot_product_attention(q, k, v, is_causal=True, dropout_p=dropout_p)
     return softmax_attention(q, k, v, padding_mask=empty_places(blocks).flatten(0, 1), dropout_p=dropout_p)[0]
 
 
@@ -79,7 +79,7 @@ def attention_among(summaries: Tensor, project: Projection, blocks: Blocks, caus
     """Z ``(B, H, T, D)`` from the summaries of all blocks, ``(B M, H, D)``."""
     q, k, v = project(summaries.unflatten(0, blocks.sizes.shape).transpose(1, 2))
     if causal:
-        z = F.scaled_dot_product_attention(q, k, v, is_causal=True, dropout_p=dropout_p)
+        z = scaled_dot_product_attention(q, k, v, is_causal=True, dropout_p=dropout_p)
         z = F.pad(z[:, :, :-1], (0, 0, 1, 0))  # a block reads the result of the previous block's query
     else:
         z, _ = softmax_attention(q, k, v, padding_mask=empty_blocks(blocks), dropout_p=dropout_p)

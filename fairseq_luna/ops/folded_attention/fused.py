@@ -45,8 +45,11 @@ def pack(
         ``(B, H, L, D)`` in the dtype of ``q``.
     """
     batch, heads, slots, size = q.shape
-    padded = None if padding_mask is None else padding_mask[:, :, None]
-    weights = drop(masked_softmax(scores_of(context, q, key), padded, dim=1), dropout_p).transpose(1, 2)
+    keys, constant = folded_keys(q, key)
+    # Steps last: a GPU's softmax over another axis is slow where that axis is long.
+    scores = torch.baddbmm(constant.flatten(1)[:, :, None], keys, context.mT)
+    padded = None if padding_mask is None else padding_mask[:, None, :]
+    weights = drop(masked_softmax(scores, padded, dim=-1), dropout_p)
     read = slots_first(torch.bmm(weights, context), heads)
     out = torch.bmm(read, value.weight.unflatten(0, (heads, size)).transpose(1, 2))
     if value.bias is not None:
@@ -90,16 +93,20 @@ def scores_of(x: Tensor, k: Tensor, affine: Affine, *, padding_mask: Tensor | No
 
     Slots that are True in ``padding_mask (B, L)`` have a score far below all others.
     """
-    _, heads, _, size = k.shape
-    k = k * size**-0.5
-    keys = fold(k, affine.weight.unflatten(0, (heads, size))).transpose(1, 2)
-    if affine.bias is None and padding_mask is None:
-        return torch.bmm(x, keys)
-    constant = k.new_zeros(k.shape[:3]) if affine.bias is None else k @ affine.bias.view(heads, size, 1)
-    constant = constant.view(k.shape[:3])
+    keys, constant = folded_keys(k, affine)
     if padding_mask is not None:
         constant = constant.masked_fill(padding_mask[:, None, :], lowest(constant))
-    return torch.baddbmm(constant.flatten(1)[:, None], x, keys)
+    return torch.baddbmm(constant.flatten(1)[:, None], x, keys.mT)
+
+
+def folded_keys(k: Tensor, affine: Affine) -> tuple[Tensor, Tensor]:
+    """Keys ``(B, H L, C)`` and a constant ``(B, H, L)``: ``x . keys + constant`` is ``affine(x) . k / sqrt(D)``."""
+    _, heads, _, size = k.shape
+    k = k * size**-0.5
+    keys = fold(k, affine.weight.unflatten(0, (heads, size)))
+    if affine.bias is None:
+        return keys, k.new_zeros(k.shape[:3])
+    return keys, (k @ affine.bias.view(heads, size, 1)).view(k.shape[:3])
 
 
 def fold(slots: Tensor, weight: Tensor) -> Tensor:

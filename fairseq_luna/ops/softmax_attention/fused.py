@@ -1,7 +1,11 @@
 """Training form: torch's fused attention."""
 
+from typing import Any
+
 import torch.nn.functional as F
 from torch import Tensor
+from torch.backends import cuda
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from ..dtypes import accumulation_dtype, full_precision
 from ..masked_softmax import masked_softmax
@@ -32,8 +36,26 @@ def softmax_attention(
     """
     padded = None if padding_mask is None else padding_mask[:, None, None, :]
     attend = None if padded is None else ~padded
-    out = F.scaled_dot_product_attention(q, k, v, attn_mask=attend, dropout_p=dropout_p)
+    out = scaled_dot_product_attention(q, k, v, attn_mask=attend, dropout_p=dropout_p)
     return out, _weights(q, k, padded) if need_weights else None
+
+
+def scaled_dot_product_attention(q: Tensor, k: Tensor, v: Tensor, **options: Any) -> Tensor:
+    """torch's function of this name, with any of its kernels but cuDNN's, which it prefers on GPUs such as the H100.
+
+    cuDNN's gradients are NaN for some lengths with a mask (pytorch issue 196678), and cuDNN builds a plan for every
+    shape, where the shapes of fairseq's batches change at every update. Kernels that the user disabled stay disabled.
+    """
+    if q.device.type != "cuda" or not cuda.cudnn_sdp_enabled():
+        return F.scaled_dot_product_attention(q, k, v, **options)
+    enabled = {
+        SDPBackend.FLASH_ATTENTION: cuda.flash_sdp_enabled(),
+        SDPBackend.EFFICIENT_ATTENTION: cuda.mem_efficient_sdp_enabled(),
+        SDPBackend.MATH: cuda.math_sdp_enabled(),
+    }
+    others = [backend for backend, is_enabled in enabled.items() if is_enabled]
+    with sdpa_kernel(others or [SDPBackend.CUDNN_ATTENTION]):
+        return F.scaled_dot_product_attention(q, k, v, **options)
 
 
 def _weights(q: Tensor, k: Tensor, padded: Tensor | None) -> Tensor:
