@@ -16,9 +16,9 @@ Tensors = list[Tensor] | tuple[Tensor, ...]  # as torch's multi-tensor calls tak
 def update(params: list[Tensor], states: list[dict[str, Any]], step: int, options: dict[str, Any]) -> None:
     """Update tensors that share device and dtype, in place.
 
-    All operations are multi-tensor calls with operands of one dtype and equal shapes, which accelerators launch as a few
-    kernels. Temporaries of the parameters' size: three at a time, and for half precision fp32 copies of parameters and
-    gradients.
+    All operations are multi-tensor calls with operands of one dtype and equal shapes, which accelerators launch as a
+    few kernels. Temporaries of the parameters' size: three at a time, and for half precision fp32 copies of
+    parameters and gradients.
 
     Args:
         params: dense and not empty, each with a gradient.

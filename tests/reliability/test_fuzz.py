@@ -44,6 +44,10 @@ ADAPTIVE = {"criterion": "adaptive_loss"}
 FOUND = {
     "a-kept-layer-of-the-encoder-alone": (configuration("--encoder-layers-to-keep=1"), ""),
     "kept-layers-of-the-decoder-alone": (configuration("--decoder-layers-to-keep=0, 2", arch="block"), ""),
+    "output-size-of-merged-embeddings": (
+        configuration("--merge-src-tgt-embed", "--decoder-output-dim=4"),
+        "--decoder-output-dim 4: must equal --decoder-embed-dim",
+    ),
     "adaptive-cutoff": (
         configuration("--adaptive-softmax-cutoff=8,4", **ADAPTIVE),
         "--adaptive-softmax-cutoff [8, 4]: must be above 0 and ascending",

@@ -57,14 +57,14 @@ def check_sizes(nested: Any) -> None:
             f"--decoder-input-dim {decoder.input_dim}: must equal --decoder-embed-dim {decoder.embed_dim} in"
             " translation models; leave it out"
         )
-    shared = nested.share_all_embeddings or nested.share_decoder_input_output_embed
+    merged = getattr(nested, "merge_src_tgt_embed", False)  # not in every fairseq
+    shared = nested.share_all_embeddings or nested.share_decoder_input_output_embed or merged
     if shared and nested.adaptive_softmax_cutoff is None and decoder.output_dim != decoder.embed_dim:
         raise UsageError(
             f"--decoder-output-dim {decoder.output_dim}: must equal --decoder-embed-dim {decoder.embed_dim}, because"
             " the embeddings of inputs and outputs are shared; leave it out"
         )
-    merged = getattr(nested, "merge_src_tgt_embed", False) and not nested.share_all_embeddings  # not in every fairseq
-    if merged and decoder.embed_dim != nested.encoder.embed_dim:
+    if merged and not nested.share_all_embeddings and decoder.embed_dim != nested.encoder.embed_dim:
         raise UsageError(
             f"--merge-src-tgt-embed: --decoder-embed-dim {decoder.embed_dim} must equal --encoder-embed-dim"
             f" {nested.encoder.embed_dim}"
