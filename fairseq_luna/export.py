@@ -77,7 +77,7 @@ class DecoderStepForExport(nn.Module):
 class _IndependentOfData(TorchFunctionMode):
     """Avoids control flow that depends on data, and shapes as tensors, while a graph is recorded.
 
-    ``if mask.any()`` is taken as if something were padded: the other branch is only faster. Shapes that fairseq's
+    ``if mask.any()`` is always true: the other branch is only faster. Shapes that fairseq's
     positional embedding reads as a tensor stay integers, which can be dynamic in a graph.
     """
 

@@ -1,4 +1,4 @@
-"""The plugin is active however fairseq, or a user's script, comes to it: each in a process of its own."""
+"""Every way of loading the plugin activates it. Each test runs in a process of its own."""
 
 import subprocess
 import sys

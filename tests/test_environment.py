@@ -1,4 +1,4 @@
-"""What is said where fairseq is missing or made for another Python, and what works all the same."""
+"""The message if fairseq is missing or does not support this Python, and what works without it."""
 
 import os
 import subprocess

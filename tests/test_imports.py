@@ -10,7 +10,7 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 
 # The parts of the package that the files of each part may import, besides their own.
 ALLOWED = {"ops": set(), "modules": {"ops"}, "models": {"modules", "ops"}, "optim": set()}
-# Files beside the parts that every part except ops may import.
+# Files outside the parts that every part except ops may import.
 SHARED = {"usage_error"}
 # Files that import nothing but torch.
 PLAIN_TORCH = ("ops/", "optim/apollo.py", "optim/apollo_update.py")

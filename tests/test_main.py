@@ -14,13 +14,13 @@ from fairseq_luna import compat
 PACKAGE = Path(command.__file__).parent
 
 
-def test_path_alone_is_printed(capsys, monkeypatch):
+def test_only_the_path_is_printed(capsys, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["fairseq_luna", "--path"])
     assert command.main() == 0
     assert capsys.readouterr().out == f"{PACKAGE}\n"
 
 
-def test_report_says_where_and_with_what(capsys, monkeypatch):
+def test_the_report_has_the_path_the_versions_and_the_patches(capsys, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["fairseq_luna"])
     assert command.main() == 0
     lines = capsys.readouterr().out.splitlines()

@@ -78,7 +78,7 @@ def test_the_source_archive_is_complete(built):
     assert wanted - held == set()
 
 
-def test_the_wheel_holds_the_package_alone(wheel):
+def test_the_wheel_contains_only_the_package(wheel):
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
     assert {name.split("/")[0].split("-")[0] for name in names} == {"fairseq_luna"}
@@ -86,7 +86,7 @@ def test_the_wheel_holds_the_package_alone(wheel):
     assert any(name.endswith("/licenses/LICENSE") for name in names)
 
 
-def test_what_is_imported_is_declared(metadata):
+def test_imported_packages_are_declared(metadata):
     required = {
         re.match(r"[\w-]+", line).group() for line in metadata.get_all("Requires-Dist") if "extra ==" not in line
     }
@@ -109,7 +109,7 @@ def test_the_readme_works_on_a_package_index(metadata):
     assert [target for target in targets if not target.startswith("https://")] == []
 
 
-def test_the_wheel_works_where_it_is_installed(python, tmp_path):
+def test_the_installed_wheel_works(python, tmp_path):
     path, version = run(
         python, "-c", "import fairseq_luna as it; print(*it.__path__, it.__version__)", cwd=tmp_path
     ).split()

@@ -59,11 +59,11 @@ OPS = [f"fairseq_luna.ops.{name}" for _, name, _ in pkgutil.iter_modules(ops.__p
 FAIRSEQ = "fairseq fairseq.trainer fairseq_cli.train"
 
 
-def test_the_package_needs_the_standard_library_alone():
+def test_the_package_needs_only_the_standard_library():
     assert changes("fairseq_luna", "fairseq_luna.usage_error", "fairseq_luna.environment", after="") == NOTHING
 
 
-def test_operations_and_apollo_need_torch_alone():
+def test_operations_and_apollo_need_only_torch():
     assert changes(*OPS, "fairseq_luna.optim", "fairseq_luna.optim.apollo", after="torch") == NOTHING
 
 

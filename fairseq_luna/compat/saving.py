@@ -2,8 +2,8 @@
 
 fairseq copies the new checkpoint over checkpoint_last.pt and its like in place, so a failed copy leaves half a file;
 and when it retries a failed write, it continues in the same file after the first half (fairseq 0.12.2 and fairseq-fixed
-0.12.3.1). With this patch every file is written beside the old one and then renamed, and a retry starts again. Saving
-needs room for one more checkpoint than are kept.
+0.12.3.1). With this patch every file is written under a temporary name and then renamed, and a retry starts again.
+Saving needs room for one more checkpoint than are kept.
 """
 
 import contextlib

@@ -16,7 +16,7 @@ def updates(caplog):
 
 # An epoch has eight updates: training ends within one, and at the end of one.
 @pytest.mark.parametrize("end", ["--max-update=5", "--max-update=8", "--max-epoch=1"])
-def test_started_again_after_its_end_it_stays_as_it_was(tiny_data, tmp_path, caplog, end):
+def test_a_finished_training_started_again_changes_nothing(tiny_data, tmp_path, caplog, end):
     caplog.set_level("INFO")
     logging = ("--log-format=json", "--log-interval=1")
     tiny_training.train_here(tiny_data, tmp_path, *logging, end)
@@ -27,14 +27,14 @@ def test_started_again_after_its_end_it_stays_as_it_was(tiny_data, tmp_path, cap
     assert fingerprint(tmp_path) == before
 
 
-def test_with_more_updates_to_make_it_goes_on(tiny_data, tmp_path, caplog):
+def test_with_a_larger_max_update_training_continues(tiny_data, tmp_path, caplog):
     caplog.set_level("INFO")
     for end in (5, 7):
         tiny_training.train_here(tiny_data, tmp_path, f"--max-update={end}", "--log-format=json", "--log-interval=1")
     assert updates(caplog) == [str(update + 1) for update in range(7)]
 
 
-def test_a_new_training_from_its_weights_is_not_held_back(tiny_data, tmp_path, caplog):
+def test_a_new_training_from_its_weights_makes_all_updates(tiny_data, tmp_path, caplog):
     caplog.set_level("INFO")
     last = tiny_training.train_here(tiny_data, tmp_path / "first", "--max-update=5")
     again = (f"--finetune-from-model={last}", "--max-update=5", "--log-format=json", "--log-interval=1")

@@ -41,7 +41,7 @@ def test_resumes_bit_for_bit(dtype, rebound, tmp_path):
 
 @pytest.mark.parametrize("saved", [torch.float64, torch.float32, torch.bfloat16], ids=["fp64", "fp32", "bf16"])
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16], ids=["fp64", "fp32", "bf16"])
-def test_state_is_in_its_own_precision_whatever_it_was_saved_in(saved, dtype):
+def test_the_precision_of_the_state_does_not_depend_on_the_saved_one(saved, dtype):
     (init,), grads = random_problem(shapes=[(4, 3)], dtype=saved)
     params = [nn.Parameter(init.clone())]
     first = Apollo(params, lr=0.02)

@@ -37,7 +37,7 @@ def test_equals_the_formula_in_fp64(weight_decay_type, rebound, beta, eps):
     assert_same(run(init, grads, **options), expected, rtol=1e-9, atol=1e-9)
 
 
-def test_the_direction_follows_from_the_other_two_where_two_would_do():
+def test_the_direction_follows_from_the_other_two_states():
     """For the constant rebound with L2 decay, and for no other choice."""
 
     def follows(**options):

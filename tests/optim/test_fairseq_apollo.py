@@ -77,7 +77,7 @@ def test_flattened_gradients_are_refused_by_flag(monkeypatch):
         pytest.param(["--amp"], "--amp", id="amp"),
     ],
 )
-def test_what_apollo_cannot_bear_is_refused(flags, named):
+def test_unsupported_options_are_refused(flags, named):
     with pytest.raises(ValueError, match=f"^--optimizer apollo does not go with {named}.*: use") as error:
         optim.build_optimizer(config(*flags).optimizer, [nn.Parameter(torch.ones(3))])
     assert "\n" not in str(error.value)

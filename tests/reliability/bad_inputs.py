@@ -103,7 +103,7 @@ CHECKPOINTS = {
     "{weight_missing}": "{weight_missing} does not fit",
 }
 
-# To fairseq-generate, beside a good data-bin and checkpoint.
+# To fairseq-generate, with a good data-bin and checkpoint.
 GENERATE = {
     "--model-overrides={{'projection_length':0}}": "--projection-length 0: must be",
     "--model-overrides={{'encoder_layers':5}}": "{luna} does not fit",

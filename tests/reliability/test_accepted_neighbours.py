@@ -47,7 +47,7 @@ def test_generates(tiny_data, tmp_path, capsys, model):
     assert "\nH-0" in capsys.readouterr().out
 
 
-def test_goes_on_by_itself_and_from_a_named_checkpoint(tiny_data, tmp_path):
+def test_training_continues_from_the_last_and_from_a_named_checkpoint(tiny_data, tmp_path):
     flags = (*FAMILIES["luna"], *APOLLO, "--disable-validation")
     first = train(tiny_data, tmp_path / "first", *flags, "--max-update=1")
     train(tiny_data, tmp_path / "first", *flags, "--max-update=2", f"--restore-file={first}")

@@ -81,7 +81,7 @@ def test_a_second_attempt_starts_the_file_again(tmp_path, monkeypatch, at_once):
      RuntimeError("CUDA error: out of memory")],
     ids=["permission", "disk-broken", "device"],
 )  # fmt: skip
-def test_what_is_no_full_disk_is_not_said_to_be_one(tmp_path, monkeypatch, at_once, error):
+def test_other_errors_while_writing_are_unchanged(tmp_path, monkeypatch, at_once, error):
     file = tmp_path / "checkpoint_last.pt"
     checkpoint_utils.torch_persistent_save({"model": 1}, str(file))
 

@@ -97,7 +97,7 @@ FOUND = {
     FOUND.values(),
     ids=FOUND,
 )
-def test_what_was_found_stays_fixed(drawn, said):
+def test_faults_found_by_fuzzing_stay_fixed(drawn, said):
     seen = outcome(drawn)
     assert seen.kind == (REFUSED if said else TRAINED), seen
     assert said in seen.line
@@ -138,7 +138,7 @@ def test_the_quick_config_is_fairseqs(drawn):
     assert quick == slow
 
 
-def test_what_crashes_leaves_nothing_behind(tmp_path, monkeypatch):
+def test_a_crash_leaves_no_files(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     drawn = configuration("--quant-noise-pq=0.1", "--decoder-ffn-embed-dim=4")  # fairseq asserts in the first layer
     assert outcome(drawn).kind == REFUSED
@@ -193,7 +193,7 @@ def test_failures_are_counted_and_shown_with_no_more_flags_than_they_need(monkey
     assert counts == "1 trained, 1 refused, 1 failed"
 
 
-def test_the_command_draws_alike_from_a_seed(capsys):
+def test_the_command_draws_the_same_from_a_seed(capsys):
     assert [fuzz.main(["--examples=4", "--seed=3"]) for _ in range(2)] == [0, 0]
     first, second = capsys.readouterr().out.split("for 4 configurations, seed 3\n")[:2]
     assert first.rpartition("\n")[0] == second.rpartition("\n")[0]

@@ -90,7 +90,7 @@ def test_outputs_and_gradients_of_half_precision_stay_near_those_of_fp32(name, d
 @EVERY_ATTENTION
 @pytest.mark.parametrize("scale", [1e-4, 1e-2, 1.0, 1e2, 1e4])
 @FP32_AND_BF16
-def test_finite_whatever_the_size_of_the_inputs(name, scale, dtype):
+def test_finite_for_inputs_of_any_size(name, scale, dtype):
     module, call = build(name, dtype)
     x = inputs(90, dtype=dtype, scale=scale)
     out = call(x)
@@ -129,7 +129,7 @@ def test_finite_at_100000_steps(name, dtype):
 
 @EVERY_ATTENTION
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=["fp32", "bf16", "fp16"])
-def test_a_row_of_padding_alone_is_finite_and_harms_no_other(name, dtype):
+def test_a_row_of_padding_is_finite_and_does_not_affect_others(name, dtype):
     module, call = build(name, dtype)
     x = inputs(20, 3, dtype=dtype)
     mask = torch.zeros(3, 20, dtype=torch.bool)
@@ -179,7 +179,7 @@ def test_an_empty_sentence_is_read_and_an_empty_prefix_continued(family, dtype):
 @EVERY_FAMILY
 @FP32_AND_BF16
 @torch.no_grad()
-def test_a_row_of_padding_alone_harms_no_other_sentence(family, dtype):
+def test_a_row_of_padding_does_not_affect_other_sentences(family, dtype):
     model = build_model(family).to(dtype).eval()
     source, prefix = torch.tensor([[5, 6, EOS], [PAD] * 3]), torch.tensor([[EOS, 7], [EOS, 7]])
     assert torch.isfinite(model.encoder(source)["encoder_out"][0]).all()
@@ -187,7 +187,7 @@ def test_a_row_of_padding_alone_harms_no_other_sentence(family, dtype):
     if dtype == torch.float32:
         torch.testing.assert_close(out[:1], model(source[:1], torch.tensor([3]), prefix[:1])[0], rtol=1e-5, atol=1e-5)
     # In a batch with a real sentence in both cases: a batch of one rounds differently in bf16.
-    beside = torch.tensor([[5, 6, EOS], [EOS, PAD, PAD]])
-    torch.testing.assert_close(out[:1], model(beside, beside.ne(PAD).sum(1), prefix)[0][:1], rtol=1e-5, atol=1e-5)
+    both = torch.tensor([[5, 6, EOS], [EOS, PAD, PAD]])
+    torch.testing.assert_close(out[:1], model(both, both.ne(PAD).sum(1), prefix)[0][:1], rtol=1e-5, atol=1e-5)
     # The other families use fairseq's attention to the source, whose mean over no words is NaN.
     assert family != "luna" or torch.isfinite(out).all()

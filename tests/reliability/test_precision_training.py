@@ -36,7 +36,7 @@ def test_trains_two_updates(tiny_data, tmp_path, family, optimizer, precision):
 
 
 @pytest.mark.parametrize(("flags", "said"), REFUSED.items(), ids="".join)
-def test_or_is_refused_in_a_line(tiny_data, tmp_path, capsys, monkeypatch, flags, said):
+def test_unsupported_precisions_are_refused_in_one_line(tiny_data, tmp_path, capsys, monkeypatch, flags, said):
     def no_gpu():
         raise AssertionError("Torch not compiled with CUDA enabled")
 

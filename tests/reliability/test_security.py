@@ -102,7 +102,7 @@ def test_no_command_runs_a_pickled_function(trained, loads, tmp_path, way, write
 
 
 @pytest.mark.parametrize(("hide", "payload"), [(in_settings, Evaluated), (in_weights, Payload), (in_an_array, Payload)])
-def test_wherever_it_is_hidden(trained, loads, tmp_path, hide, payload):
+def test_a_hidden_payload_is_refused(trained, loads, tmp_path, hide, payload):
     touched, file = tmp_path / "touched", tmp_path / "evil.pt"
     zipped(hide(torch.load(trained, weights_only=True), payload(touched)), file)
     line = loads("generate", file)
@@ -110,14 +110,14 @@ def test_wherever_it_is_hidden(trained, loads, tmp_path, hide, payload):
     assert not touched.exists()
 
 
-def test_the_payload_would_run_where_pickle_is_trusted(tmp_path):
+def test_pickle_itself_runs_the_payload(tmp_path):
     for number, payload in enumerate((Payload, Evaluated)):
         touched = tmp_path / f"touched-{number}"
         pickle.loads(pickle.dumps(payload(touched)))
         assert touched.exists()
 
 
-def test_averaging_runs_none_either(trained, tmp_path, capsys):
+def test_averaging_runs_no_payload(trained, tmp_path, capsys):
     from average_checkpoints import main
 
     touched, file = tmp_path / "touched", tmp_path / "evil.pt"
@@ -127,7 +127,7 @@ def test_averaging_runs_none_either(trained, tmp_path, capsys):
     assert sorted(tmp_path.iterdir()) == [file]
 
 
-def test_drawing_runs_none_either(tiny_data, trained, tmp_path, capsys):
+def test_drawing_runs_no_payload(tiny_data, trained, tmp_path, capsys):
     from plot_attention import main
 
     touched, file = tmp_path / "touched", tmp_path / "evil.pt"
@@ -190,11 +190,11 @@ def test_a_danger_is_seen(code):
         "tar.extractall(path, filter='data')",
     ],
 )
-def test_what_is_none_is_not(code):
+def test_harmless_code_is_not_reported(code):
     assert dangers(code) == []
 
 
-def test_no_code_of_ours_runs_what_it_reads():
+def test_no_code_of_this_project_executes_input():
     files = [path for folder in ("fairseq_luna", "scripts", "examples") for path in (REPOSITORY / folder).rglob("*.py")]
     assert len(files) > 90
     found = {

@@ -98,7 +98,7 @@ def test_an_incomplete_line_is_skipped(kept: int, tmp_path: Path) -> None:
     assert read(write(tmp_path, step(10, 9), cut + step(20, 7)))["loss"] == Series([10, 20], [9, 7])
 
 
-def test_values_that_are_none_are_skipped_and_nan_is_kept(tmp_path: Path) -> None:
+def test_values_that_are_not_numbers_are_skipped_and_nan_is_kept(tmp_path: Path) -> None:
     lines = [
         step(10, 9),
         '{"epoch": 1, "loss": "nan", "gnorm": null, "num_updates": "20"}',

@@ -60,7 +60,7 @@ def test_missing_members_are_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", ["half", "text", "flipped"])
-def test_a_corrupt_archive_is_said_in_one_line(tmp_path: Path, damage: str) -> None:
+def test_a_corrupt_archive_is_reported_in_one_line(tmp_path: Path, damage: str) -> None:
     lines = b"".join(b"%d %d\n" % (number, number * number) for number in range(20000))
     whole = tar({WANTED[0]: lines, WANTED[1]: lines})
     middle = len(whole) // 2

@@ -101,7 +101,7 @@ def test_without_a_network_the_address_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
-def test_a_full_disk_is_said_in_one_line(server: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_full_disk_is_reported(server: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "corpus.tgz.part").symlink_to("/dev/full")
     assert command(lambda _: download(remote(server), tmp_path))() == 1
     assert capsys.readouterr().err.strip() == (

@@ -30,7 +30,7 @@ def test_order_is_kept_and_reading_ahead_is_bounded(workers: int) -> None:
     results.close()
 
 
-def test_a_killed_worker_is_said_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_killed_worker_is_reported_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert command(lambda _: list(in_order(os._exit, [1, 1, 1], workers=2)))() == 1
     assert capsys.readouterr().err.splitlines() == [
         "test_parallel.py: a worker was killed, probably because memory ran out: run again with fewer --workers"
@@ -49,7 +49,7 @@ def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
-def test_a_full_disk_is_said_in_one_line_and_leaves_no_half_file(
+def test_a_full_disk_is_reported_in_one_line_and_leaves_no_half_file(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     source = tmp_path / "source"

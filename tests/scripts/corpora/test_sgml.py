@@ -15,7 +15,7 @@ def segments(tmp_path: Path, content: str) -> list[tuple[str, str]]:
     return [tuple(segment) for segment in read_segments(path)]
 
 
-def test_what_was_written_is_read(tmp_path: Path) -> None:
+def test_written_files_can_be_read(tmp_path: Path) -> None:
     sentences = ["A & B are < C.", "Straße \u2028 und „Häuser“.", 'He said "no".', "one"]
     path = tmp_path / "set.sgm"
     path.write_bytes(sgml(sentences))
