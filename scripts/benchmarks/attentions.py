@@ -15,8 +15,8 @@ from fairseq_luna.ops.fastformer_attention import FastformerMaps
 from fairseq_luna.ops.fastformer_attention import chunked as fastformer_chunked
 from fairseq_luna.ops.fastformer_attention import naive as fastformer_naive
 from fairseq_luna.ops.luna_causal_attention import chunked, naive
+from fairseq_luna.ops.luna_causal_attention.shared import pack_weights, unpack_weights
 
-from . import cumulative_sum
 from .arguments import DTYPES
 
 Inputs = dict[str, Tensor]
@@ -117,12 +117,25 @@ def softmax_naive(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     return (scores.masked_fill(later, -torch.inf).softmax(-1) @ v.float()).to(q.dtype)
 
 
+def cumulative_prefix_attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """Prefix attention by a cumulative sum of all outer products: short, but with T x D x E elements per head."""
+    states = (k[..., :, None] * v[..., None, :]).cumsum(2)
+    steps = torch.arange(1, q.shape[2] + 1, device=q.device, dtype=q.dtype)
+    return (q[..., None, :] @ states).squeeze(-2) / steps[:, None]
+
+
+def luna_cumulative(q: Tensor, k: Tensor, v: Tensor, pq: Tensor, pk: Tensor) -> tuple[Tensor, Tensor]:
+    pack = pack_weights(pq, pk, "softplus")
+    unpack = unpack_weights(cumulative_prefix_attention(q * q.shape[-1] ** -0.5, k, pack), None)
+    return cumulative_prefix_attention(unpack, pack, v), unpack
+
+
 _LUNA_NAIVE = _luna(naive.luna_causal_attention)
 _FASTFORMER_NAIVE = _fastformer(fastformer_naive.fastformer_causal_attention)
 
 ATTENTIONS = {
     "luna-naive": Attention(luna_inputs, _LUNA_NAIVE, _LUNA_NAIVE),
-    "luna-cumulative-sum": Attention(luna_inputs, _luna(cumulative_sum.luna_causal_attention), _LUNA_NAIVE),
+    "luna-cumulative-sum": Attention(luna_inputs, _luna(luna_cumulative), _LUNA_NAIVE),
     "luna-chunked": Attention(luna_inputs, _luna(chunked.luna_causal_attention), _LUNA_NAIVE),
     "fastformer": Attention(
         fastformer_inputs, _fastformer(fastformer_chunked.fastformer_causal_attention), _FASTFORMER_NAIVE

@@ -13,13 +13,29 @@ from typing import NamedTuple
 
 import fairseq_luna.models  # registers the models
 from fairseq_luna.usage_error import UsageError
-from fuzzing.complaints import is_fairseqs
 from fuzzing.configurations import Configuration
 from fuzzing.life import train, use
 from fuzzing.parsing import parse
 
 TRAINED, REFUSED, FAILED = "trained", "refused", "failed"
 _PACKAGE = Path(fairseq_luna.__file__).parent
+
+# The errors with which fairseq and torch refuse their own flags, by type and the start of the message. Any other error
+# is a failure.
+_FAIRSEQS_REFUSALS: tuple[tuple[type[Exception], str], ...] = (
+    (ValueError, "--"),  # names the flag
+    (AssertionError, "--"),
+    (AssertionError, "cannot specify cutoff larger than vocab"),
+    (AssertionError, "Input features must be a multiple of block sizes"),
+    (AssertionError, "Torch not compiled with CUDA"),  # --fp16, --quant-noise-scalar
+    (RuntimeError, "Found no NVIDIA driver"),
+    (KeyError, ".*LearnedPositionalEmbedding"),  # --quant-noise-scalar
+    (RuntimeError, "The expanded size of the tensor"),  # vectors of another size in --encoder-embed-path
+    (FileNotFoundError, ".*No such file"),
+    (ValueError, "Cannot use a fixed learning rate schedule"),
+    (RuntimeError, "chosen optimizer does not support flat params"),
+    (AssertionError, "AdaptiveLoss"),
+)
 
 
 class Outcome(NamedTuple):
@@ -50,7 +66,7 @@ def outcome(configuration: Configuration) -> Outcome:
             return _refused(arguments, str(error))
         except Exception as error:
             ours = Path(_innermost(error).filename).is_relative_to(_PACKAGE)
-            return Outcome(REFUSED, str(error)) if is_fairseqs(error) and not ours else _failed(error)
+            return Outcome(REFUSED, str(error)) if _is_fairseqs(error) and not ours else _failed(error)
         if configuration.is_bad:
             return Outcome(FAILED, f"was not refused: {[flag.text for flag in configuration.flags if flag.is_bad]}")
         try:
@@ -58,6 +74,11 @@ def outcome(configuration: Configuration) -> Outcome:
         except Exception as error:
             return _failed(error)
     return Outcome(TRAINED)
+
+
+def _is_fairseqs(error: Exception) -> bool:
+    """Whether fairseq or torch refused a flag."""
+    return any(isinstance(error, kind) and re.match(pattern, str(error)) for kind, pattern in _FAIRSEQS_REFUSALS)
 
 
 def _innermost(error: Exception) -> traceback.FrameSummary:

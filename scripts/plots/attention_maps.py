@@ -1,7 +1,7 @@
 """The attention maps of a sentence pair: the weights of a model's modules, with the words they belong to."""
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import torch
@@ -14,7 +14,7 @@ from fairseq_luna.modules import (
     LunaAttention,
     LunaCausalAttention,
 )
-from plots import fairseq_maps, fastformer_maps, luna_maps
+from plots import fastformer_maps, luna_maps
 from plots.attention_map import SIDES, AttentionMap, Axis, Pair, slots
 from plots.luna_maps import SOFTMAX, LunaWeights
 from shared.command import CommandError
@@ -62,8 +62,33 @@ def _recorder(side: str, module: nn.Module | None) -> Recorder | None:
     if isinstance(module, FastformerAttention | FastformerCausalAttention):
         return fastformer_maps.recorded
     if isinstance(module, MultiheadAttention) and side == "cross":
-        return fairseq_maps.recorded
+        return _recorded_by_fairseq
     return None
+
+
+@contextmanager
+def _recorded_by_fairseq(module: MultiheadAttention) -> Iterator[list[Tensor]]:
+    """Record the weights ``(H, T, S)`` of the first sentence of each forward pass of ``module``.
+
+    Only for attention to the source: in self-attention fairseq may use a fast path that averages the heads.
+    """
+    seen: list[Tensor] = []
+
+    def before_forward(module: MultiheadAttention, args: tuple, kwargs: dict) -> tuple[tuple, dict]:
+        return args, {**kwargs, "need_weights": True, "need_head_weights": True}
+
+    def after_forward(module: MultiheadAttention, args: tuple, output: tuple[Tensor, Tensor]) -> None:
+        seen.append(output[1][:, 0])
+
+    handles = [
+        module.register_forward_pre_hook(before_forward, with_kwargs=True),
+        module.register_forward_hook(after_forward),
+    ]
+    try:
+        yield seen
+    finally:
+        for handle in handles:
+            handle.remove()
 
 
 def _layers(model: Any, side: str) -> Any:

@@ -4,6 +4,7 @@ import argparse
 
 import pytest
 from fairseq.models import MODEL_REGISTRY
+from fairseq.models.transformer import TransformerConfig
 from fairseq.optim import OPTIMIZER_REGISTRY
 from fairseq.optim.lr_scheduler import LR_SCHEDULER_REGISTRY
 from hypothesis import HealthCheck, Phase, given, settings
