@@ -9,8 +9,8 @@ class UsageError(ValueError):
     """A flag, a combination of flags or a file that cannot be used; the message names it and says what to do."""
 
 
-class CheckpointMismatch(UsageError):
-    """The tensors of a checkpoint do not fit the model."""
+class CheckpointMismatch(UsageError, RuntimeError):
+    """The tensors of a checkpoint do not fit the model: a RuntimeError, as torch's ``load_state_dict`` raises."""
 
 
 def report_in_one_line() -> None:

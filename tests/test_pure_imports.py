@@ -22,9 +22,6 @@ logging.getLogger().addHandler(Records())
 logging.getLogger().setLevel(logging.DEBUG)
 
 def state():
-    loaded = {
-        name: module for name, module in sys.modules.items() if name in ("fairseq.trainer", "fairseq.checkpoint_utils")
-    }
     registries = {
         name: sorted(getattr(sys.modules.get(module), registry, ()))
         for name, module, registry in (
@@ -33,8 +30,14 @@ def state():
             ("schedules", "fairseq.optim.lr_scheduler", "LR_SCHEDULER_REGISTRY"),
         )
     }
-    trainer = getattr(sys.modules.get("fairseq.trainer"), "Trainer", object)
-    functions = {name: id(value) for owner in (trainer, *loaded.values()) for name, value in vars(owner).items()}
+    modules = {name: module for name, module in sys.modules.items() if name.split(".")[0] in ("fairseq", "fairseq_cli")}
+    owners = modules | {
+        f"{name}.{kind.__name__}": kind
+        for name, module in modules.items()
+        for kind in vars(module).values()
+        if isinstance(kind, type) and kind.__module__.startswith("fairseq.")
+    }
+    functions = {f"{owner}.{name}": id(value) for owner in owners for name, value in vars(owners[owner]).items()}
     return {"hook": id(sys.excepthook), "functions": functions, "registries": registries, "path": len(sys.meta_path)}
 
 before = state()

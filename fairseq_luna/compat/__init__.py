@@ -38,12 +38,9 @@ PATCHES: tuple[Patch, ...] = (
 
 @functools.cache
 def apply_patches() -> tuple[Result, ...]:
-    """Apply the patches that are needed, once per process; later calls return the first call's results."""
-    return tuple(_apply(patch) for patch in PATCHES)
-
-
-def _apply(patch: Patch) -> Result:
-    needed = patch.is_needed()
-    if needed:
-        patch.apply()
-    return Result(patch.name, needed, patch.summary)
+    """Probe, then apply the patches that are needed, once per process; later calls return the first call's results."""
+    results = tuple(Result(patch.name, patch.is_needed(), patch.summary) for patch in PATCHES)
+    for patch, result in zip(PATCHES, results, strict=True):
+        if result.applied:
+            patch.apply()
+    return results

@@ -7,9 +7,9 @@ for it.
 
 import contextlib
 import functools
-import logging
 from collections.abc import Iterator
 from typing import Any
+from unittest.mock import patch
 
 import numpy
 from fairseq.data import FairseqDataset
@@ -35,19 +35,9 @@ class _Shuffled(FairseqDataset):
         return samples
 
 
-@contextlib.contextmanager
-def _quiet(logger: logging.Logger) -> Iterator[None]:
-    disabled = logger.disabled
-    logger.disabled = True
-    try:
-        yield
-    finally:
-        logger.disabled = disabled
-
-
 def is_needed() -> bool:
     """Whether batches depend on the epoch in which they are made, but are made only once."""
-    with _quiet(fairseq_task.logger):
+    with patch.object(fairseq_task.logger, "disabled", True):
         first, second = (
             FairseqTask(None).get_batch_iterator(_Shuffled(), max_sentences=4, epoch=epoch) for epoch in (1, 2)
         )

@@ -131,6 +131,12 @@ class FairseqApollo(FairseqOptimizer):
     def supports_flat_params(self) -> bool:
         return False
 
+    def load_state_dict(self, state_dict: dict[str, Any], optimizer_overrides: dict[str, Any] | None = None) -> None:
+        try:
+            super().load_state_dict(state_dict, optimizer_overrides)
+        except ValueError as error:
+            raise UsageError(f"--optimizer apollo: {error}") from error
+
     def step(
         self,
         closure: Callable[[], float] | None = None,
@@ -154,11 +160,11 @@ class FairseqApollo(FairseqOptimizer):
 
 def clip_each(grads: list[Tensor], max_norm: float) -> None:
     """Scale each dense gradient in place to a 2-norm of at most ``max_norm``; norms are computed in fp32."""
-    if not grads:
-        return
-    norms = torch._foreach_norm(grads, 2, dtype=torch.promote_types(grads[0].dtype, torch.float32))
-    factors = (max_norm / (torch.stack(norms) + 1e-6)).clamp_(max=1)
-    torch._foreach_mul_(grads, spread(factors.to(grads[0].dtype), grads))
+    for dtype in {grad.dtype for grad in grads}:
+        same = [grad for grad in grads if grad.dtype == dtype]
+        norms = torch._foreach_norm(same, 2, dtype=torch.promote_types(dtype, torch.float32))
+        factors = (max_norm / (torch.stack(norms) + 1e-6)).clamp_(max=1)
+        torch._foreach_mul_(same, spread(factors.to(dtype), same))
 
 
 def refuse_unsupported(root: DictConfig) -> None:

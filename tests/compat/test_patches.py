@@ -1,6 +1,5 @@
 """The patches as a set."""
 
-import pytest
 from fairseq.data import data_utils
 
 from fairseq_luna import compat
@@ -14,9 +13,13 @@ def test_applying_again_changes_nothing():
     assert data_utils.batch_by_size is patched
 
 
-@pytest.mark.parametrize("needed", [True, False])
-def test_a_patch_is_applied_if_its_probe_finds_the_fault(needed):
-    applied = []
-    patch = Patch("example", lambda: needed, lambda: applied.append("example"), "what it does")
-    assert compat._apply(patch) == ("example", needed, "what it does")
-    assert applied == ["example"] * needed
+def test_only_needed_patches_are_applied_and_only_after_all_probes(monkeypatch):
+    calls = []
+
+    def example(name, needed):
+        return Patch(name, lambda: calls.append(f"probe {name}") or needed, lambda: calls.append(name), "summary")
+
+    monkeypatch.setattr(compat, "PATCHES", (example("a", True), example("b", False), example("c", True)))
+    results = compat.apply_patches.__wrapped__()
+    assert results == (("a", True, "summary"), ("b", False, "summary"), ("c", True, "summary"))
+    assert calls == ["probe a", "probe b", "probe c", "a", "c"]

@@ -14,6 +14,7 @@ from fairseq_luna.optim import fairseq_apollo
 from fairseq_luna.optim.apollo import Apollo
 from fairseq_luna.optim.fairseq_apollo import FairseqApollo
 from fairseq_luna.optim.milestone_lr import MilestoneLRSchedule
+from fairseq_luna.usage_error import UsageError
 from optim.fairseq_apollo_runs import config, spy_on_steps
 
 
@@ -36,6 +37,16 @@ def test_command_line_builds_the_right_objects():
     assert isinstance(scheduler, MilestoneLRSchedule)
     rates = [scheduler.step_update(u) for u in (1000, 1999, 2000, 3000)]
     assert rates == pytest.approx([0.01, 0.01, 0.005, 0.0025])
+
+
+def test_another_optimizers_state_is_refused_in_one_line():
+    p = nn.Parameter(torch.ones(2))
+    other = torch.optim.Adam([p], lr=0.1)
+    p.grad = torch.ones(2)
+    other.step()
+    apollo = optim.build_optimizer(config().optimizer, [p])
+    with pytest.raises(UsageError, match=r"--optimizer apollo: Apollo: .*another optimizer wrote it"):
+        apollo.load_state_dict(other.state_dict())
 
 
 def test_command_line_defaults_are_the_optimizers():
@@ -114,9 +125,8 @@ def test_short_warm_up_warns(scheduler, warmup, warns, caplog):
     cfg = config("--lr-scheduler", scheduler, "--warmup-updates", str(warmup))
     with caplog.at_level(logging.WARNING, logger=fairseq_apollo.__name__):
         optim.build_optimizer(cfg.optimizer, [nn.Parameter(torch.ones(3))])
-    assert [r.getMessage().startswith(f"--warmup-updates {warmup} is too few") for r in caplog.records] == (
-        [True] if warns else []
-    )
+    said = [record.getMessage() for record in caplog.records if record.name == fairseq_apollo.__name__]
+    assert [line.startswith(f"--warmup-updates {warmup} is too few") for line in said] == ([True] if warns else [])
 
 
 def test_a_closures_gradients_are_scaled_clipped_and_used():

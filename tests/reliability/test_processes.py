@@ -135,13 +135,6 @@ def test_split_tensors_are_refused_in_a_line(tiny_data, tmp_path, capsys, monkey
     assert list(tmp_path.iterdir()) == []
 
 
-def test_shards_of_whole_tensors_without_fairscale_are_refused_in_one_line(tiny_data, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("fairseq.optim.shard._has_fairscale", False)
-    line = refusal(capsys, "train", *arguments(tiny_data, tmp_path, "luna", "--zero-sharding=os"))
-    assert line == "fairseq_luna: error: --zero-sharding os: pip install fairscale"
-    assert list(tmp_path.iterdir()) == []
-
-
 def trained(optimizer: Callable[..., torch.optim.Optimizer], split: Callable[..., list[Tensor]]) -> Tensor:
     """Five updates of a matrix and a vector, in the parts that ``split`` makes of them and of their gradients."""
     draw = torch.Generator().manual_seed(0)

@@ -1,24 +1,30 @@
 """The pyramid as a text classifier, registered with fairseq as ``block_pyramid_classifier``."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from fairseq.models import FairseqEncoderModel, register_model
 from fairseq.models.roberta.model import RobertaClassificationHead
 from torch import Tensor, nn
 
+from ..transformer.checkpoint import ExplainsMismatch
 from .config import PyramidConfig, pyramid_config
 from .encoder import PyramidEncoder
 
 
 @register_model("block_pyramid_classifier", dataclass=PyramidConfig)
-class PyramidClassifier(FairseqEncoderModel):
+class PyramidClassifier(ExplainsMismatch, FairseqEncoderModel):
     """A pyramid with classification heads, for fairseq's task ``sentence_prediction``.
 
     Args:
         cfg: the nested config.
         encoder: returns one vector per text.
     """
+
+    origins: ClassVar = (
+        (r"\.branches\.\d+\.layers", "--pyramid-block-sizes", "--encoder-embed-dim", "--encoder-embed-dim"),
+        (r"^classification_heads\.", "--classification-head-name", "--num-classes", "--pyramid-block-sizes"),
+    )
 
     def __init__(self, cfg: Any, encoder: PyramidEncoder) -> None:
         super().__init__(encoder)

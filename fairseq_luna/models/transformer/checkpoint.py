@@ -2,8 +2,12 @@
 
 import re
 from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
 
+from fairseq.models import BaseFairseqModel
 from torch import Tensor
+
+from ...usage_error import CheckpointMismatch
 
 StateDict = Mapping[str, Tensor]
 # A pattern of parameter names, the flag that decides whether the parameter exists, and the flag of each axis.
@@ -26,6 +30,29 @@ ORIGINS: tuple[Origin, ...] = (
     (r"", "--arch", WIDTH, WIDTH),
 )
 NAMED = 3
+
+
+class ExplainsMismatch(BaseFairseqModel):
+    """A model that names tensors and flags if it cannot load a state dict."""
+
+    # The flags of the subclass's own parameters.
+    origins: ClassVar[tuple[Origin, ...]] = ()
+
+    def load_state_dict(
+        self, state_dict: dict[str, Tensor], strict: bool = True, model_cfg: Any = None, args: Any = None
+    ) -> Any:
+        """See :meth:`fairseq.models.BaseFairseqModel.load_state_dict`.
+
+        Raises:
+            CheckpointMismatch: names tensors that do not fit and the flags that explain them.
+        """
+        try:
+            return super().load_state_dict(state_dict, strict, model_cfg, args)
+        except RuntimeError as error:
+            difference = mismatch(self.state_dict(), state_dict, self.origins, strict=strict)
+            if difference is None:
+                raise
+            raise CheckpointMismatch(difference) from error
 
 
 def keep_layers(state_dict: StateDict, side: str, kept: Sequence[int]) -> dict[str, Tensor]:

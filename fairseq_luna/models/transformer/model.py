@@ -1,5 +1,6 @@
 """An encoder-decoder that fairseq builds from a flat config."""
 
+from abc import abstractmethod
 from argparse import ArgumentParser
 from typing import Any, ClassVar
 
@@ -7,23 +8,19 @@ from fairseq.models import BaseFairseqModel
 from fairseq.models.transformer import TransformerModelBase
 from torch import Tensor, nn
 
-from ...usage_error import CheckpointMismatch
-from .checkpoint import Origin, keep_layers, mismatch
+from .checkpoint import ExplainsMismatch, keep_layers
 from .checks import REFUSED
 from .decoder import SelfAttentionDecoder
 from .encoder import SelfAttentionEncoder
 from .layers import BuildAttention
 
 
-class FlatConfigModel(TransformerModelBase):
+class FlatConfigModel(ExplainsMismatch, TransformerModelBase):
     """fairseq's transformer model, built from a flat config (see :mod:`.config`).
 
     A subclass has a class or static method ``nested_config(cfg)``, which returns the checked nested config, and builds
     its encoder and decoder.
     """
-
-    # The flags of the subclass's own parameters.
-    origins: ClassVar[tuple[Origin, ...]] = ()
 
     @classmethod
     def add_args(cls, parser: ArgumentParser) -> None:
@@ -46,9 +43,6 @@ class FlatConfigModel(TransformerModelBase):
 
         fairseq drops all layers of a side without the flag, and fails for a model that was trained with the flag. See
         :meth:`fairseq.models.BaseFairseqModel.load_state_dict` for the arguments.
-
-        Raises:
-            CheckpointMismatch: names tensors that do not fit and the flags that explain them.
         """
         for side in ("encoder", "decoder"):
             name = f"{side}_layers_to_keep"
@@ -56,13 +50,7 @@ class FlatConfigModel(TransformerModelBase):
             if kept:
                 state_dict = keep_layers(state_dict, side, [int(layer) for layer in kept.split(",")])
                 setattr(model_cfg, name, None)  # as fairseq does: the other layers are already removed
-        try:
-            return super().load_state_dict(state_dict, strict, model_cfg, args)
-        except RuntimeError as error:
-            difference = mismatch(self.state_dict(), state_dict, self.origins, strict=strict)
-            if difference is None:
-                raise
-            raise CheckpointMismatch(difference) from error
+        return super().load_state_dict(state_dict, strict, model_cfg, args)
 
     def upgrade_state_dict_named(self, state_dict: dict[str, Tensor], name: str) -> None:
         """As in fairseq, but without the output projection that it adds for shared embeddings.
@@ -105,12 +93,14 @@ class SelfAttentionModel(FlatConfigModel):
     refused: ClassVar = {**REFUSED, "cross_self_attention": (False, "only luna supports it; leave it out")}
 
     @staticmethod
+    @abstractmethod
     def encoder_self_attention(cfg: Any) -> nn.Module:
-        raise NotImplementedError
+        """The self-attention of an encoder layer."""
 
     @staticmethod
+    @abstractmethod
     def decoder_self_attention(cfg: Any) -> nn.Module:
-        raise NotImplementedError
+        """The self-attention of a decoder layer."""
 
     @classmethod
     def for_layers(cls, cfg: Any, build: BuildAttention) -> BuildAttention:

@@ -9,6 +9,7 @@ from fairseq.models import MODEL_REGISTRY
 from omegaconf import OmegaConf
 
 from fairseq_luna.models.block_pyramid.config import PyramidConfig
+from fairseq_luna.usage_error import CheckpointMismatch
 from support import PAD, sentences, translation_task
 
 SMALL = {
@@ -147,6 +148,11 @@ def test_probabilities():
     probabilities = model.get_normalized_probs(output, log_probs=False)
     torch.testing.assert_close(probabilities.sum(-1), torch.ones(2))
     torch.testing.assert_close(model.get_normalized_probs(output, log_probs=True).exp(), probabilities)
+
+
+def test_a_checkpoint_of_other_sizes_is_explained():
+    with pytest.raises(CheckpointMismatch, match=r"encoder.embed_tokens.weight is \(.*Check .*--encoder-embed-dim"):
+        build(encoder_embed_dim=8).load_state_dict(build(encoder_embed_dim=16).state_dict())
 
 
 def test_the_longest_text_defaults_to_the_tasks():
