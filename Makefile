@@ -33,13 +33,21 @@ lint: .venv/installed
 	$(BIN)/mypy
 
 bench: BENCH = $(BIN)/python scripts/benchmark.py
+bench: TRAIN_25 = $(BENCH) train --quick --no-peak --shapes 25x40 --systems transformer luna luna-softmax-source fastformer block
+bench: GENERATE_25 = $(BENCH) generate --quick --lengths 25 --source-length 25 --systems transformer luna
 bench: .venv/installed
 	mkdir -p outputs/benchmark
 	$(BENCH) op --quick --json outputs/benchmark/op.json --png outputs/benchmark/op.png
 	$(BENCH) train --quick --json outputs/benchmark/train.json --png outputs/benchmark/train.png
 	$(BENCH) train --quick --memory --source-length 64 --json outputs/benchmark/memory.json --png outputs/benchmark/memory.png
 	$(BENCH) generate --quick --json outputs/benchmark/generate.json --png outputs/benchmark/generate.png
+	$(TRAIN_25) --size base --json outputs/benchmark/train_base.json
+	$(TRAIN_25) --size tiny --json outputs/benchmark/train_tiny.json
+	$(GENERATE_25) fastformer block --sentences 4 --json outputs/benchmark/generate_4.json
+	$(GENERATE_25) fastformer block --sentences 32 --json outputs/benchmark/generate_32.json
+	$(GENERATE_25) luna-softmax-source fastformer block --size base --sentences 8 --json outputs/benchmark/generate_base.json
 	$(BENCH) optimizer --quick --json outputs/benchmark/optimizer.json
+	$(BENCH) launches --json outputs/benchmark/launches.json
 	$(BENCH) imports --quick --json outputs/benchmark/imports.json
 
 # Known vulnerabilities of the tested versions; docs/reliability.md explains them. --strict: a failed look-up is a failure.

@@ -4,6 +4,7 @@
     python scripts/benchmark.py train         a training step of whole models
     python scripts/benchmark.py generate      beam search
     python scripts/benchmark.py optimizer     a step of Apollo
+    python scripts/benchmark.py launches      operators of a training step and of a decoding step
     python scripts/benchmark.py imports       importing this package, in a fresh process
 
 Each round runs every system once. Printed are medians and quartiles over the rounds, and the median ratio to a
@@ -25,7 +26,7 @@ if __name__ in ("__main__", "__mp_main__"):  # as a program, or in a process tha
 
 import torch
 
-from benchmarks import generate, goals, imports, op, optimizer, report, train
+from benchmarks import generate, goals, imports, launches, op, optimizer, report, train
 from benchmarks.command import Command, Row
 from benchmarks.memory import is_out_of_memory
 from fairseq_luna.usage_error import UsageError
@@ -36,6 +37,7 @@ COMMANDS = {
     "train": train.COMMAND,
     "generate": generate.COMMAND,
     "optimizer": optimizer.COMMAND,
+    "launches": launches.COMMAND,
     "imports": imports.COMMAND,
 }
 

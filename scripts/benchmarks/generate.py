@@ -12,9 +12,10 @@ from torch import Tensor
 
 from shared.command import CommandError, positive
 
-from . import goals
+from . import ctranslate2_engine, goals
 from .arguments import add_common, check_common
 from .command import Column, Command, Panel, Row
+from .ctranslate2_engine import CTranslate2
 from .memory import memory_column, peak_mib
 from .models import SMALL, SYSTEMS, VARIANTS, add_size_arguments, build, sizes_of, source
 from .timing import Seconds, Step, compared, in_turn, named, now, ratios, spread, stopwatch, time_columns, walls
@@ -26,12 +27,13 @@ WARM_UP_LENGTH = 16
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    add_common(parser, systems=SYSTEMS, variants=VARIANTS, reference="transformer", rounds=3)
+    variants = (*VARIANTS, *ctranslate2_engine.SYSTEMS)
+    add_common(parser, systems=SYSTEMS, variants=variants, reference="transformer", rounds=3)
     parser.add_argument("--lengths", type=positive, nargs="+", default=LENGTHS, metavar="T", help="tokens generated")
     parser.add_argument("--source-length", type=positive, default=64)
     parser.add_argument("--sentences", type=positive, default=4)
     parser.add_argument("--beam", type=positive, default=5)
-    add_size_arguments(parser, "")
+    add_size_arguments(parser)
 
 
 def check(args: Namespace) -> None:
@@ -119,16 +121,20 @@ class Generation:
         return generate
 
 
+def generation_of(system: str, args: Namespace) -> Generation | CTranslate2:
+    return CTranslate2(system, args) if system in ctranslate2_engine.SYSTEMS else Generation(system, args)
+
+
 def step_of(system: str, args: Namespace, length: int) -> Step:
     """A step in a fresh process, after a short one for torch's initialisation."""
-    generation = Generation(system, args)
+    generation = generation_of(system, args)
     generation.step(WARM_UP_LENGTH)()
     return generation.step(length)
 
 
 def rows(args: Namespace) -> Iterator[Row]:
     """One for each length and system."""
-    generations = {system: Generation(system, args) for system in args.systems}
+    generations = {system: generation_of(system, args) for system in args.systems}
     for generation in generations.values():
         for _ in range(args.warm_up):
             generation.step(WARM_UP_LENGTH)()
@@ -150,7 +156,9 @@ def rows(args: Namespace) -> Iterator[Row]:
 
 
 def of_history(history: list[Row], length: int) -> Row:
-    """The times of tokens and the sizes of the state, for a row."""
+    """The times of tokens and the sizes of the state, for a row; nothing without a history."""
+    if not history:
+        return {}
     state = history[-1]["state_bytes"]
     return {
         "edge_tokens": edge_of(length),
@@ -164,17 +172,21 @@ def of_history(history: list[Row], length: int) -> Row:
 
 
 def columns(args: Namespace) -> list[Column]:
+    def recorded(heading: str, key: str, digits: str) -> Column:
+        return Column(heading, lambda row: format(row[key], digits) if key in row else "")
+
     return [
         Column("T", lambda row: str(row["length"])),
         Column("model", lambda row: row["system"]),
         *time_columns(args.reference),
         Column("times as fast", lambda row: f"{row['times_as_fast']:.2f}"),
         Column("tokens/s of all hypotheses", lambda row: f"{row['tokens_per_second']:,.0f}"),
-        Column("ms a token, first", lambda row: f"{row['first_ms']:.2f}"),
-        Column("last", lambda row: f"{row['last_ms']:.2f}"),
-        Column("last / first (CPU)", lambda row: f"{row['last_over_first']:.2f} ({row['cpu_last_over_first']:.2f})"),
-        Column("state bytes at T/2", lambda row: f"{row['state_bytes_half']:,}"),
-        Column("at T", lambda row: f"{row['state_bytes_end']:,}"),
+        recorded("ms a token, first", "first_ms", ".2f"),
+        recorded("last", "last_ms", ".2f"),
+        recorded("last / first", "last_over_first", ".2f"),
+        recorded("CPU", "cpu_last_over_first", ".2f"),
+        recorded("state bytes at T/2", "state_bytes_half", ","),
+        recorded("at T", "state_bytes_end", ","),
         memory_column(),
         goals.column(),
     ]

@@ -4,12 +4,28 @@ from argparse import Namespace
 from collections.abc import Iterable
 
 from .command import Column, Row
-from .models import SMALL, TINY
+from .models import BASE, SMALL, TINY
 
-# Maximum time of Luna's training step over fairseq's transformer's, by length and batch.
-TRAINING = {(25, 40): 1.15, (128, 8): 0.90, (512, 2): 0.70, (1024, 1): 0.50, (2048, 1): 0.33}
-# Minimum speed of Luna's generation over fairseq's transformer's, by length.
-GENERATION = {512: 1.6, 1024: 2.2}
+# Maximum time of a training step over fairseq's transformer's, by size, length and batch.
+TRAINING = {
+    (BASE, 25, 40): {"luna": 1.06, "luna-softmax-source": 1.06, "fastformer": 0.98, "block": 1.06},
+    (TINY, 25, 40): {"luna": 1.00, "luna-softmax-source": 1.00, "fastformer": 0.86, "block": 1.00},
+    (SMALL, 25, 40): {"luna": 1.15},
+    (SMALL, 128, 8): {"luna": 0.90},
+    (SMALL, 512, 2): {"luna": 0.70},
+    (SMALL, 1024, 1): {"luna": 0.50},
+    (SMALL, 2048, 1): {"luna": 0.33},
+}
+# Maximum time of beam search over fairseq's transformer's, by size, length and sentences.
+GENERATION = {
+    (SMALL, 25, 4): {"luna": 1.00, "fastformer": 0.95, "block": 1.05},
+    (SMALL, 25, 32): {"luna": 0.92, "fastformer": 0.85, "block": 0.95},
+    (BASE, 25, 8): {"luna": 1.00, "luna-softmax-source": 1.00, "fastformer": 0.95, "block": 1.00},
+    (SMALL, 512, 4): {"luna": 1 / 2.4},
+    (SMALL, 1024, 4): {"luna": 1 / 4.5},
+}
+# Maximum time of Luna's beam search over CTranslate2's in fp32, by size, length and sentences.
+ENGINE = {(SMALL._replace(vocabulary=1600), 512, 4): 0.5, (SMALL._replace(vocabulary=1600), 1024, 4): 0.3}
 # Maximum time of a late token over an early one, by length.
 LATE_TOKEN = {1024: 1.10}
 # Systems whose incremental state has the same size at the end as half-way.
@@ -23,6 +39,8 @@ CONSTANT_STATE = (
 )
 # Maximum MiB of a training step of luna_tiny, by length.
 TRAINING_MEMORY = {65536: 4096}
+# Maximum launches of a training step and of a decoding step over fairseq's transformer's.
+LAUNCHES = {"luna": (1.25, 1.05), "fastformer": (1.4, 1.25), "block": (1.6, 1.25)}
 # Maximum ratio of the memory for an additional token in the longest and in the shortest sentences; 1 is linear.
 GROWTH = 1.05
 LINEAR = ("luna", "fastformer")
@@ -44,10 +62,9 @@ def at_least(what: str, reached: float | None, wanted: float) -> Row:
 
 def of_training(row: Row, args: Namespace) -> list[Row]:
     """The goals of a row of ``train``."""
-    wanted = TRAINING.get((row["length"], row["batch"]))
+    wanted = TRAINING.get((args.sizes, row["length"], row["batch"]), {}).get(row["system"])
     plain = not (args.optimizer != "none" or args.source_length or args.checkpoint_activations)
-    compared = args.sizes == SMALL and args.reference == "transformer"
-    if row["system"] != "luna" or wanted is None or not (plain and compared):
+    if wanted is None or not plain or args.reference != "transformer":
         return []
     return [at_most("time / transformer", row["ratio"], wanted)]
 
@@ -68,14 +85,29 @@ def of_training_memory(row: Row, args: Namespace) -> list[Row]:
 def of_generation(row: Row, args: Namespace) -> list[Row]:
     """The goals of a row of ``generate``."""
     goals = []
-    if args.sizes == SMALL and row["system"] == "luna":
-        length = row["length"]
-        if length in GENERATION and args.reference == "transformer":
-            goals.append(at_least("times as fast", row["times_as_fast"], GENERATION[length]))
-        if length in LATE_TOKEN:
-            goals.append(at_most("last / first", row["last_over_first"], LATE_TOKEN[length]))
+    shape = (args.sizes, row["length"], args.sentences)
+    wanted = GENERATION.get(shape, {}).get(row["system"])
+    if wanted is not None and args.reference == "transformer":
+        goals.append(at_most("time / transformer", row["ratio"], wanted))
+    if row["system"] == "luna" and args.reference == "ctranslate2-float32" and shape in ENGINE:
+        goals.append(at_most("CPU time / CTranslate2", row["cpu_ratio"], ENGINE[shape]))
+    if row["system"] == "luna" and row["length"] in LATE_TOKEN:
+        goals.append(at_most("last / first", row["last_over_first"], LATE_TOKEN[row["length"]]))
     if row["system"] in CONSTANT_STATE:
         goals.append(at_most("state at T / at T/2", row["state_bytes_end"] / row["state_bytes_half"], 1))
+    return goals
+
+
+def of_launches(row: Row, reference: Row, args: Namespace) -> list[Row]:
+    """The goals of a row of ``launches``; ``reference`` is the row of fairseq's transformer."""
+    shape = (reference["system"], args.sizes, args.length, args.dtype)
+    if shape != ("transformer", BASE, 25, "bfloat16") or row["system"] not in LAUNCHES:
+        return []
+    goals = []
+    for name, most in zip(("training", "decoding"), LAUNCHES[row["system"]], strict=True):
+        goals.append(at_most(name, row[f"{name}_ratio"], most))
+        read = f"{name}_synchronisations"
+        goals.append(at_most(f"numbers read in {name}", row[read], reference[read]))
     return goals
 
 

@@ -49,6 +49,8 @@ class Sizes(NamedTuple):
 SMALL = Sizes()
 # The sizes of luna_tiny, fastformer_tiny and block_tiny, with the demo's vocabulary.
 TINY = Sizes(layers=4, embed_dim=128, ffn_dim=256, vocabulary=1600)
+BASE = Sizes(layers=6, embed_dim=512, ffn_dim=2048, heads=8, slots=32, vocabulary=32_000)
+NAMED_SIZES = {"small": SMALL, "tiny": TINY, "base": BASE}
 
 
 class Built(NamedTuple):
@@ -59,7 +61,7 @@ class Built(NamedTuple):
     cfg: Any
 
 
-def add_size_arguments(parser: ArgumentParser, default: str) -> None:
+def add_size_arguments(parser: ArgumentParser) -> None:
     """Flags for the sizes; those not given are absent from ``args``, see :func:`sizes_of`."""
     described = {
         "layers": "of the encoder, and of the decoder",
@@ -69,18 +71,18 @@ def add_size_arguments(parser: ArgumentParser, default: str) -> None:
         "slots": "L, Luna's packed slots",
         "vocabulary": "words of the joint dictionary",
     }
+    parser.add_argument("--size", choices=NAMED_SIZES, help="all of the following (default: as the table's title says)")
     for name, help_text in described.items():
+        values = ", ".join(f"{size} {getattr(sizes, name)}" for size, sizes in NAMED_SIZES.items())
         parser.add_argument(
-            f"--{name.replace('_', '-')}",
-            type=positive,
-            default=argparse.SUPPRESS,
-            help=f"{help_text} (default: {getattr(SMALL, name)}{default.format(getattr(TINY, name))})",
+            f"--{name.replace('_', '-')}", type=positive, default=argparse.SUPPRESS, help=f"{help_text}: {values}"
         )
 
 
 def sizes_of(args: Namespace, default: Sizes = SMALL) -> Sizes:
-    """``default``, with the sizes that the command line sets."""
-    return Sizes(**{name: getattr(args, name, value) for name, value in default._asdict().items()})
+    """``default`` or those that --size names, with the sizes that the command line sets."""
+    chosen = NAMED_SIZES[args.size] if args.size else default
+    return Sizes(**{name: getattr(args, name, value) for name, value in chosen._asdict().items()})
 
 
 def flags(system: str, sizes: Sizes, longest: int) -> list[str]:

@@ -89,7 +89,8 @@ def draw(target: Path, panels: Sequence[Panel], rows: Sequence[Row]) -> None:
         for system in dict.fromkeys(row["system"] for row in rows):
             points = [(row["length"], row[panel.key]) for row in rows if row["system"] == system and panel.key in row]
             points = sorted(point for point in points if point[1] is not None)
-            axis.plot(*zip(*points, strict=True), marker="o", label=system)
+            if points:
+                axis.plot(*zip(*points, strict=True), marker="o", label=system)
         axis.set(xscale="log", yscale="log", xlabel="length", ylabel=panel.label)
         axis.set_xticks(lengths, [str(length) for length in lengths])
         axis.minorticks_off()

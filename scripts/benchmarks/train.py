@@ -63,7 +63,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--checkpoint-activations", action="store_true", help="as fairseq-train's flag")
     parser.add_argument("--memory", action="store_true", help="measure only memory, for --lengths")
     parser.add_argument("--lengths", type=positive, nargs="+", default=MEMORY_LENGTHS, metavar="N")
-    add_size_arguments(parser, "; with --memory {}")
+    add_size_arguments(parser)
 
 
 def check(args: Namespace) -> None:

@@ -14,7 +14,7 @@ from fairseq.modules import MultiheadAttention
 from torch import nn
 
 import benchmark
-from benchmarks import generate, models, op, optimizer, train
+from benchmarks import ctranslate2_engine, generate, launches, models, op, optimizer, train
 from benchmarks.attentions import ATTENTIONS
 
 TINY = ("--layers=1", "--embed-dim=16", "--ffn-dim=16", "--heads=2", "--slots=4", "--vocabulary=30")
@@ -99,6 +99,34 @@ def test_a_variant_is_measured_if_it_is_named(command: str, tmp_path: Path, monk
 def test_half_precision_is_measured_too(arguments, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     flags = (*arguments, *TINY, "--no-peak", "--dtype=bfloat16", "--systems", "transformer", "luna")
     assert len(measured(tmp_path, *flags)["rows"]) == 2
+
+
+@pytest.mark.skipif(not ctranslate2_engine.SYSTEMS, reason="ctranslate2 is not installed")
+def test_generation_of_ctranslate2_is_measured(tmp_path: Path) -> None:
+    named = ["transformer", *ctranslate2_engine.SYSTEMS]
+    flags = ("--lengths=8", "--source-length=5", "--beam=2", "--no-peak", "--systems", *named)
+    assert [row["system"] for row in measured(tmp_path, "generate", *flags, *TINY)["rows"]] == named
+
+
+def test_launches_and_numbers_read() -> None:
+    weight = torch.ones(3, 3, requires_grad=True)
+
+    def step() -> None:
+        product = (weight @ weight).view(9)  # 1 launch
+        assert product.sum() > 0  # 2, and a number
+        product.backward(torch.empty(9))  # 2 products and their sum
+
+    count = launches.counted(step)
+    assert (count.launches, count.synchronisations) == (6, 1)
+
+
+def test_launches_of_every_system(tmp_path: Path) -> None:
+    rows = measured(tmp_path, "launches", "--length=11", *TINY)["rows"]
+    assert [row["system"] for row in rows] == MODELS
+    for row in rows:
+        assert row["training_launches"] > row["decoding_launches"] > row["reorder_launches"] > 0
+        assert row["training_synchronisations"] >= row["decoding_synchronisations"] >= 0
+    assert rows[0]["training_ratio"] == rows[0]["decoding_ratio"] == 1
 
 
 @needs_matplotlib
@@ -287,5 +315,7 @@ def test_quick_changes_only_defaults(command: str, monkeypatch: pytest.MonkeyPat
 
     usual, quick = vars(parsed()), vars(parsed("--quick"))
     assert {name for name in usual if usual[name] != quick[name]} == {"quick", *benchmark.COMMANDS[command].quick}
+    if command == "launches":
+        return  # counts are quick as they are
     assert quick["rounds"] < usual["rounds"] or max(quick["lengths"]) < max(usual["lengths"])
     assert parsed("--quick", "--rounds=7").rounds == 7

@@ -18,18 +18,23 @@ def changed(args: Namespace, **values: Any) -> Namespace:
 
 
 @pytest.mark.parametrize(
-    ("length", "batch", "wanted"), [(25, 40, 1.15), (128, 8, 0.9), (512, 2, 0.7), (1024, 1, 0.5), (2048, 1, 0.33)]
+    ("sizes", "length", "batch", "system", "wanted"),
+    [
+        (models.SMALL, 25, 40, "luna", 1.15),
+        (models.SMALL, 2048, 1, "luna", 0.33),
+        (models.BASE, 25, 40, "block", 1.06),
+        (models.TINY, 25, 40, "fastformer", 0.86),
+    ],
 )
-def test_a_training_step(length: int, batch: int, wanted: float) -> None:
-    row = {"system": "luna", "length": length, "batch": batch, "ratio": wanted}
-    assert goals.of_training(row, SMALL) == [
-        {"goal": f"time / transformer <= {wanted}", "reached": wanted, "met": True}
-    ]
-    assert not goals.of_training({**row, "ratio": wanted + 0.01}, SMALL)[0]["met"]
-    for elsewhere in ({"batch": batch + 1}, {"length": length + 1}, {"system": "block"}):
-        assert goals.of_training({**row, **elsewhere}, SMALL) == []
-    for other in ({"sizes": models.TINY}, {"optimizer": "adam"}, {"reference": "luna-untied"}, {"source_length": 64}):
-        assert goals.of_training(row, changed(SMALL, **other)) == []
+def test_a_training_step(sizes: models.Sizes, length: int, batch: int, system: str, wanted: float) -> None:
+    args = changed(SMALL, sizes=sizes)
+    row = {"system": system, "length": length, "batch": batch, "ratio": wanted}
+    assert goals.of_training(row, args) == [{"goal": f"time / transformer <= {wanted}", "reached": wanted, "met": True}]
+    assert not goals.of_training({**row, "ratio": wanted + 0.01}, args)[0]["met"]
+    for elsewhere in ({"batch": batch + 1}, {"length": length + 1}, {"system": "luna-untied"}):
+        assert goals.of_training({**row, **elsewhere}, args) == []
+    for other in ({"optimizer": "adam"}, {"reference": "luna-untied"}, {"source_length": 64}):
+        assert goals.of_training(row, changed(args, **other)) == []
 
 
 def test_memory_of_the_longest_sequence() -> None:
@@ -61,20 +66,42 @@ def test_growth_needs_measured_peaks() -> None:
     ("values", "met"),
     [
         ({}, [True, True, True]),
-        ({"times_as_fast": 2.19}, [False, True, True]),
+        ({"ratio": 0.23}, [False, True, True]),
         ({"last_over_first": 1.11}, [True, False, True]),
         ({"state_bytes_end": 65}, [True, True, False]),
         ({"length": 512}, [True, True]),
         ({"length": 64}, [True]),
         ({"system": "fastformer"}, [True]),
         ({"system": "block"}, []),
+        ({"system": "block", "length": 25, "ratio": 1.05}, [True]),
     ],
     ids=str,
 )
 def test_generation(values: dict[str, Any], met: list[bool]) -> None:
-    row = {"system": "luna", "length": 1024, "times_as_fast": 2.2, "last_over_first": 1.1}
+    row = {"system": "luna", "length": 1024, "ratio": 0.22, "last_over_first": 1.1}
     row |= {"state_bytes_half": 64, "state_bytes_end": 64, **values}
-    assert [goal["met"] for goal in goals.of_generation(row, SMALL)] == met
+    assert [goal["met"] for goal in goals.of_generation(row, changed(SMALL, sentences=4))] == met
+
+
+def test_generation_beside_an_engine() -> None:
+    row = {"system": "luna", "length": 512, "cpu_ratio": 0.5, "state_bytes_half": 64, "state_bytes_end": 64}
+    args = Namespace(sizes=models.SMALL._replace(vocabulary=1600), sentences=4, reference="ctranslate2-float32")
+    assert [goal["goal"] for goal in goals.of_generation(row, args)] == [
+        "CPU time / CTranslate2 <= 0.5",
+        "state at T / at T/2 <= 1",
+    ]
+    assert len(goals.of_generation(row, changed(args, reference="transformer"))) == 1
+
+
+def test_launches() -> None:
+    row = {"system": "luna", "training_ratio": 1.25, "decoding_ratio": 1.06}
+    row |= {"training_synchronisations": 8, "decoding_synchronisations": 2}
+    reference = {"system": "transformer", "training_synchronisations": 8, "decoding_synchronisations": 1}
+    args = Namespace(sizes=models.BASE, length=25, dtype="bfloat16")
+    assert [goal["met"] for goal in goals.of_launches(row, reference, args)] == [True, True, False, False]
+    for other in ({"sizes": models.SMALL}, {"length": 26}, {"dtype": "float32"}):
+        assert goals.of_launches(row, reference, changed(args, **other)) == []
+    assert goals.of_launches(row, {**reference, "system": "luna"}, args) == []
 
 
 def test_apollo() -> None:
