@@ -36,6 +36,10 @@ def test_fused_equals_naive(shape, dtype, padded):
         torch.testing.assert_close(found, exact, **TOLERANCE[dtype])
     alone, none = fused.softmax_attention(q, k, v, padding_mask=mask)
     assert alone.equal(actual) and none is None
+    if padded:
+        made_before = fused.additive_mask(mask, like=q)
+        again, same_weights = fused.softmax_attention(q, k, v, padding_mask=made_before, need_weights=True)
+        assert again.equal(actual) and same_weights.equal(weights)
 
 
 @settings(max_examples=40, deadline=None)

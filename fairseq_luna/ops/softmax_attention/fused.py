@@ -26,7 +26,7 @@ def softmax_attention(
         q: ``(B, H, T, D)``.
         k: ``(B, H, S, D)``.
         v: ``(B, H, S, E)``.
-        padding_mask: ``(B, S)`` bool, True = padding.
+        padding_mask: ``(B, S)`` bool, True = padding, or :func:`additive_mask` of it.
         dropout_p: dropout probability of the weights.
         need_weights: also return the weights, which costs a T x S tensor. The output is the same.
 
@@ -34,10 +34,20 @@ def softmax_attention(
         ``(B, H, T, E)`` in the dtype of ``q`` (under autocast in autocast's), and the weights ``(B, H, T, S)`` before
         dropout or None.
     """
-    padded = None if padding_mask is None else padding_mask[:, None, None, :]
-    attend = None if padded is None else ~padded
-    out = scaled_dot_product_attention(q, k, v, attn_mask=attend, dropout_p=dropout_p)
-    return out, _weights(q, k, padded) if need_weights else None
+    mask = None
+    if padding_mask is not None:
+        mask = padding_mask if padding_mask.is_floating_point() else additive_mask(padding_mask, like=q)
+        mask = mask[:, None, None, :]
+    out = scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=dropout_p)
+    return out, _weights(q, k, mask) if need_weights else None
+
+
+def additive_mask(padding_mask: Tensor, *, like: Tensor) -> Tensor:
+    """What is added to scores: 0 for real places and -inf for padding, in the dtype of ``like``.
+
+    torch makes it of a bool mask at every call; a model with several layers makes it once.
+    """
+    return like.new_zeros(padding_mask.shape).masked_fill_(padding_mask, float("-inf"))
 
 
 def scaled_dot_product_attention(q: Tensor, k: Tensor, v: Tensor, **options: Any) -> Tensor:
@@ -58,7 +68,8 @@ def scaled_dot_product_attention(q: Tensor, k: Tensor, v: Tensor, **options: Any
         return F.scaled_dot_product_attention(q, k, v, **options)
 
 
-def _weights(q: Tensor, k: Tensor, padded: Tensor | None) -> Tensor:
+def _weights(q: Tensor, k: Tensor, mask: Tensor | None) -> Tensor:
+    padded = None if mask is None else mask.isneginf()
     dtype = accumulation_dtype(q)
     with full_precision(q):
         scores = (q.to(dtype) * q.shape[-1] ** -0.5) @ k.to(dtype).mT
