@@ -8,60 +8,9 @@ import torch.nn.functional as F
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from shared.variants import FAMILIES, VARIANTS
 from support import PAD, as_prefix, build_model, sentences, step_by_step
 
-PRENORM = {"encoder_normalize_before": True, "decoder_normalize_before": True}
-
-FAMILIES = {
-    "luna": {
-        "tied": {},
-        "untied-elu": {"untie_luna_kv": True, "luna_activation": "elu"},
-        "prenorm": PRENORM,
-        "fixed-length": {"fix_projection_length": True},
-        "learned-positions": {"encoder_learned_pos": True, "decoder_learned_pos": True, "layernorm_embedding": True},
-        "packed-heads": {"encoder_projected_attention_heads": 2, "decoder_projected_attention_heads": 8},
-        "softmax-source": {"luna_source_attention": "softmax"},
-        "softmax-source-prenorm": {"luna_source_attention": "softmax", "untie_luna_kv": True, **PRENORM},
-        "convolution": {"luna_kernel_size": 5},
-        "convolution-prenorm-untied": {"luna_kernel_size": 3, "untie_luna_kv": True, **PRENORM},
-        "convolution-cross-self": {"luna_kernel_size": 3, "cross_self_attention": True},
-        "cross-self": {"cross_self_attention": True},
-        "cross-self-only": {"cross_self_attention": True, "no_cross_attention": True},
-        "checkpointed": {"checkpoint_activations": True},
-        "quant-noise": {"quant_noise_pq": 0.1, "quant_noise_pq_block_size": 4},
-    },
-    "fastformer": {
-        "default": {},
-        "prenorm": PRENORM,
-        "sum-global": {"fastformer_combine": "sum", "fastformer_residual": "global-query", "fastformer_share": "none"},
-        "concat-one": {"fastformer_combine": "concat", "fastformer_share": "query-key-value"},
-        "share-layers": {"fastformer_share_layers": True},
-        "convolution": {"fastformer_kernel_size": 5},
-        "convolution-prenorm-shared": {"fastformer_kernel_size": 3, "fastformer_share_layers": True, **PRENORM},
-        "checkpointed": {"checkpoint_activations": True},
-    },
-    "block": {
-        "default": {},
-        "prenorm": PRENORM,
-        "three-blocks": {"num_blocks": 3, "share_block_levels": True, "decoder_block_size": 3},
-        "unordered-mean": {"unordered_blocks": "mean"},
-        "unordered-sum": {"unordered_blocks": "sum", "share_block_levels": True},
-        "share-layers": {"share_block_layers": True},
-        "convolution": {"block_kernel_size": 5},
-        "convolution-unordered-shared": {
-            "block_kernel_size": 3,
-            "unordered_blocks": "mean",
-            "share_block_layers": True,
-        },
-        "random": {"random_blocks": True},
-        "checkpointed": {"checkpoint_activations": True},
-    },
-}
-VARIANTS = {
-    f"{family}-{name}": {"family": family, **flags}
-    for family, variants in FAMILIES.items()
-    for name, flags in variants.items()
-}
 EVERY_VARIANT = pytest.mark.parametrize("flags", VARIANTS.values(), ids=VARIANTS.keys())
 EVERY_FAMILY = pytest.mark.parametrize("family", FAMILIES)
 CLOSE = {"rtol": 1e-4, "atol": 1e-5}

@@ -8,20 +8,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from fairseq_luna.optim import apollo, apollo_update
 from fairseq_luna.optim.apollo import Apollo
 from optim.apollo_runs import SHAPES, assert_same, random_problem, run
+from shared.variants import APOLLO
 
-OPTIONS = [
-    {},
-    *(
-        {"rebound": rebound, "weight_decay": 0.1, "weight_decay_type": kind}
-        for rebound in ("constant", "belief")
-        for kind in ("L2", "decoupled", "stable")
-    ),
-]
+EVERY_MODE = pytest.mark.parametrize("options", APOLLO.values(), ids=APOLLO)
 DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
-
-
-def named(options):
-    return "-".join(str(options.get(name, "none")) for name in ("rebound", "weight_decay_type"))
 
 
 class CountedCalls(TorchDispatchMode):
@@ -48,13 +38,13 @@ def calls_of_a_step(tensors, dtype, options):
 
 
 @pytest.mark.parametrize("dtype", DTYPES.values(), ids=DTYPES)
-@pytest.mark.parametrize("options", OPTIONS, ids=named)
+@EVERY_MODE
 def test_calls_do_not_grow_with_the_number_of_tensors(options, dtype):
     few, many = calls_of_a_step(2, dtype, options), calls_of_a_step(12, dtype, options)
     assert few == many <= 60
 
 
-@pytest.mark.parametrize("options", OPTIONS, ids=named)
+@EVERY_MODE
 def test_no_multi_tensor_call_mixes_dtypes_or_shapes(options, monkeypatch):
     """Either would make the call a loop over the tensors on a GPU."""
 
@@ -76,7 +66,7 @@ def test_no_multi_tensor_call_mixes_dtypes_or_shapes(options, monkeypatch):
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16], ids=["fp64", "bf16"])
-@pytest.mark.parametrize("options", OPTIONS, ids=named)
+@EVERY_MODE
 def test_equals_the_form_for_a_cpu(options, dtype, monkeypatch):
     init, grads = random_problem(dtype=dtype)
     expected = run(init, grads, lr=0.02, **options)

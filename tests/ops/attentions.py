@@ -1,0 +1,99 @@
+"""Every attention of ``fairseq_luna.ops`` as one call, for tests that run all of them."""
+
+import torch
+
+from fairseq_luna.ops import (
+    block_attention,
+    fastformer_attention,
+    folded_attention,
+    luna_causal_attention,
+    prefix_attention,
+    prefix_softmax,
+    softmax_attention,
+)
+from fairseq_luna.ops.block_partition import block_means, cut_by_number, cut_by_size
+from numeric import randn
+
+STEPS, SLOTS, SIZE = 70, 4, 8
+MAPS = fastformer_attention.FastformerMaps(
+    query_score=lambda q: q.sum(-1), key_score=lambda p: p.sum(-1), combine_key=torch.mul, combine_value=torch.add
+)
+
+
+def sequence(like, seed, steps=STEPS):
+    return randn(2, 2, steps, SIZE, grad=False, seed=seed).to(like).requires_grad_()
+
+
+def qkv(like):
+    return [sequence(like, seed) for seed in range(3)]
+
+
+def blocks(like, causal=False):
+    mask = torch.zeros(2, STEPS, dtype=torch.bool, device=like.device)
+    return cut_by_size(mask, 8) if causal else cut_by_number(mask, 0)
+
+
+def luna_step(like, of_memory):
+    q, k, v = qkv(like)
+    pq, pk = sequence(like, 3, SLOTS), sequence(like, 4)
+    state = luna_causal_attention.initial_state(pq)
+    if of_memory:
+        state = luna_causal_attention.state_after(k, v, pq, pk)
+    return luna_causal_attention.luna_causal_attention_step(q, k, v, pk, state)
+
+
+def unordered_step(like):
+    v = sequence(like, 2)
+    return block_attention.unordered_block_attention_step(
+        v, lambda s: (s, s, s), block_attention.initial_state(v, 0), reduce="mean", block_size=8
+    )
+
+
+def folded(like, bias=True):
+    weight = randn(2 * SIZE, 2 * SIZE, grad=False) / 4
+    affine = folded_attention.Affine(weight.to(like), randn(2 * SIZE, grad=False).to(like) if bias else None)
+    x, slots = sequence(like, 0).transpose(1, 2).flatten(2), sequence(like, 3, SLOTS)
+    packed = folded_attention.pack(slots, x, affine, affine)
+    return packed, folded_attention.unpack(x, packed, packed, affine, affine)
+
+
+# Each takes a tensor with the dtype and the device of its inputs, and returns tensors.
+SUMS = {
+    "prefix-attention": lambda like: prefix_attention.prefix_attention(*qkv(like)),
+    "prefix-attention-step": lambda like: prefix_attention.prefix_attention_step(
+        *qkv(like), prefix_attention.initial_prefix_mean(*qkv(like)[1:])
+    ),
+    "prefix-mean-of": lambda like: prefix_attention.prefix_mean_of(*qkv(like)[1:]),
+    "prefix-softmax": lambda like: prefix_softmax.prefix_softmax(sequence(like, 0).sum(-1), sequence(like, 1)),
+    "prefix-softmax-step": lambda like: prefix_softmax.prefix_softmax_step(
+        sequence(like, 0).sum(-1), sequence(like, 1), prefix_softmax.initial_running_softmax(sequence(like, 1))
+    ),
+    "fastformer": lambda like: fastformer_attention.fastformer_attention(*qkv(like), MAPS),
+    "fastformer-causal": lambda like: fastformer_attention.fastformer_causal_attention(*qkv(like), MAPS),
+    "fastformer-step": lambda like: fastformer_attention.fastformer_causal_attention_step(
+        *qkv(like), MAPS, fastformer_attention.initial_state(sequence(like, 0))
+    ),
+    "block-means": lambda like: block_means(sequence(like, 0)[:, 0].transpose(0, 1), blocks(like)),
+}
+ATTENTIONS = {
+    **SUMS,
+    "softmax": lambda like: softmax_attention.softmax_attention(*qkv(like), need_weights=True),
+    "folded": folded,
+    "folded-without-bias": lambda like: folded(like, bias=False),
+    "luna-causal": lambda like: luna_causal_attention.luna_causal_attention(
+        *qkv(like), sequence(like, 3, SLOTS), sequence(like, 4)
+    ),
+    "luna-step": lambda like: luna_step(like, of_memory=False),
+    "luna-step-after-memory": lambda like: luna_step(like, of_memory=True),
+    "block": lambda like: block_attention.block_attention(*qkv(like), lambda s: (s, s, s), blocks(like)),
+    "block-causal": lambda like: block_attention.block_attention(
+        *qkv(like), lambda s: (s, s, s), blocks(like, causal=True), causal=True
+    ),
+    "block-step": lambda like: block_attention.block_attention_step(
+        *qkv(like), lambda s: (s, s, s), block_attention.initial_state(sequence(like, 0), 8)
+    ),
+    "block-unordered": lambda like: block_attention.unordered_block_attention(
+        sequence(like, 2), lambda s: (s, s, s), blocks(like, causal=True), reduce="mean", causal=True
+    ),
+    "block-unordered-step": unordered_step,
+}
