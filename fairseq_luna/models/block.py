@@ -1,5 +1,6 @@
 """Block attention: attention inside blocks of a sentence, and between the blocks."""
 
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from fairseq.dataclass import ChoiceEnum
@@ -10,9 +11,9 @@ from ..modules import BlockAttention, BlockCausalAttention
 from ..usage_error import UsageError
 from .transformer.architectures import SIZES, register_architectures
 from .transformer.checkpoint import WIDTH
-from .transformer.checks import check_positive
+from .transformer.checks import REFUSED_OUTSIDE_LUNA, check_positive
 from .transformer.config import checked_config, flat_config, option
-from .transformer.layers import attention_options
+from .transformer.layers import attention_options, flag_options
 from .transformer.model import SelfAttentionModel
 
 OPTIONS = {
@@ -31,6 +32,11 @@ OPTIONS = {
     "decoder_block_size": option(int, 8, "number of tokens in a block of the decoder"),
 }
 
+# Flags of the attentions, and the constructor arguments that they become.
+FLAGS = {"share_block_levels": "share_levels", "unordered_blocks": "unordered"}
+ENCODER_FLAGS = {"num_blocks": "num_blocks", "random_blocks": "random_blocks", **FLAGS}
+DECODER_FLAGS = {"decoder_block_size": "block_size", **FLAGS}
+
 BlockConfig = flat_config("BlockConfig", OPTIONS)
 
 
@@ -47,7 +53,7 @@ class BlockModel(SelfAttentionModel):
 
     @classmethod
     def nested_config(cls, cfg: Any) -> Any:
-        nested = checked_config(BlockConfig, cfg, refused=cls.refused)
+        nested = checked_config(BlockConfig, cfg, refused=REFUSED_OUTSIDE_LUNA)
         if nested.num_blocks < 0:
             raise UsageError(f"--num-blocks {nested.num_blocks}: must be 1 or more, or 0 for the optimum")
         check_positive(nested, "decoder.block_size")
@@ -55,22 +61,16 @@ class BlockModel(SelfAttentionModel):
 
     @staticmethod
     def encoder_self_attention(cfg: Any) -> nn.Module:
-        blocks = {"num_blocks": cfg.num_blocks, "random_blocks": cfg.random_blocks}
-        return BlockAttention(**blocks, **options(cfg, cfg.encoder))
+        return BlockAttention(**options(cfg, cfg.encoder, ENCODER_FLAGS))
 
     @staticmethod
     def decoder_self_attention(cfg: Any) -> nn.Module:
-        return BlockCausalAttention(block_size=cfg.decoder.block_size, **options(cfg, cfg.decoder))
+        return BlockCausalAttention(**options(cfg, cfg.decoder, DECODER_FLAGS))
 
 
-def options(cfg: Any, side: Any) -> dict[str, Any]:
-    """Constructor arguments of both sides' self-attention."""
-    return {
-        **attention_options(cfg, side),
-        "share_levels": cfg.share_block_levels,
-        "unordered": str(cfg.unordered_blocks),
-        "kernel_size": cfg.block_kernel_size,
-    }
+def options(cfg: Any, side: Any, flags: Mapping[str, str]) -> dict[str, Any]:
+    """Constructor arguments of one side's self-attention."""
+    return {**attention_options(cfg, side), **flag_options(cfg, flags), "kernel_size": cfg.block_kernel_size}
 
 
 register_architectures("block", {f"block_{name}": settings for name, settings in SIZES.items()})

@@ -9,8 +9,9 @@ from torch import nn
 from ..modules import FastformerAttention, FastformerCausalAttention
 from .transformer.architectures import SIZES, register_architectures
 from .transformer.checkpoint import WIDTH
+from .transformer.checks import REFUSED_OUTSIDE_LUNA
 from .transformer.config import checked_config, flat_config, option
-from .transformer.layers import attention_options
+from .transformer.layers import attention_options, flag_options
 from .transformer.model import SelfAttentionModel
 
 OPTIONS = {
@@ -29,6 +30,9 @@ OPTIONS = {
     "fastformer_share_layers": option(bool, False, "share the self-attention's parameters between layers of a side"),
 }
 
+# Flags of the attention, and the constructor arguments that they become.
+FLAGS = {"fastformer_combine": "combine", "fastformer_residual": "residual", "fastformer_share": "share"}
+
 FastformerConfig = flat_config("FastformerConfig", OPTIONS)
 
 
@@ -46,7 +50,7 @@ class FastformerModel(SelfAttentionModel):
 
     @classmethod
     def nested_config(cls, cfg: Any) -> Any:
-        return checked_config(FastformerConfig, cfg, refused=cls.refused)
+        return checked_config(FastformerConfig, cfg, refused=REFUSED_OUTSIDE_LUNA)
 
     @staticmethod
     def encoder_self_attention(cfg: Any) -> nn.Module:
@@ -61,9 +65,7 @@ def options(cfg: Any, side: Any) -> dict[str, Any]:
     """Constructor arguments of one side's self-attention."""
     return {
         **attention_options(cfg, side),
-        "combine": str(cfg.fastformer_combine),
-        "residual": str(cfg.fastformer_residual),
-        "share": str(cfg.fastformer_share),
+        **flag_options(cfg, FLAGS),
         "kernel_size": cfg.fastformer_kernel_size,
     }
 

@@ -6,6 +6,7 @@ from .fastformer_attention import FastformerAttention
 from .fastformer_causal_attention import FastformerCausalAttention
 from .luna_attention import LunaAttention
 from .luna_causal_attention import LunaCausalAttention
+from .softmax_attention import SoftmaxAttention, SoftmaxCausalAttention, SoftmaxSourceAttention
 
 __all__ = [
     "BlockAttention",
@@ -14,4 +15,7 @@ __all__ = [
     "FastformerCausalAttention",
     "LunaAttention",
     "LunaCausalAttention",
+    "SoftmaxAttention",
+    "SoftmaxCausalAttention",
+    "SoftmaxSourceAttention",
 ]

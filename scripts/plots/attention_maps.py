@@ -13,6 +13,7 @@ from fairseq_luna.modules import (
     FastformerCausalAttention,
     LunaAttention,
     LunaCausalAttention,
+    SoftmaxSourceAttention,
 )
 from plots import fastformer_maps, luna_maps
 from plots.attention_map import SIDES, AttentionMap, Axis, Pair, slots
@@ -74,8 +75,12 @@ def _recorded_by_fairseq(module: MultiheadAttention) -> Iterator[list[Tensor]]:
     """
     seen: list[Tensor] = []
 
+    asked = {"need_weights": True}
+    if not isinstance(module, SoftmaxSourceAttention):  # of fairseq's transformer
+        asked["need_head_weights"] = True
+
     def before_forward(module: MultiheadAttention, args: tuple, kwargs: dict) -> tuple[tuple, dict]:
-        return args, {**kwargs, "need_weights": True, "need_head_weights": True}
+        return args, {**kwargs, **asked}
 
     def after_forward(module: MultiheadAttention, args: tuple, output: tuple[Tensor, Tensor]) -> None:
         seen.append(output[1][:, 0])

@@ -1,5 +1,7 @@
 """Every family of encoder-decoders with each of its flags, and every mode of Apollo, for checks of all of them."""
 
+from fairseq_luna.models.mixed.attentions import ATTENTIONS
+
 PRENORM = {"encoder_normalize_before": True, "decoder_normalize_before": True}
 
 FAMILIES = {
@@ -45,6 +47,10 @@ FAMILIES = {
         },
         "random": {"random_blocks": True},
         "checkpointed": {"checkpoint_activations": True},
+    },
+    "mixed": {
+        **{name: attention.fields(name) for name, attention in ATTENTIONS.items()},
+        "convolution-prenorm": {**ATTENTIONS["fastformer"].fields("fastformer"), "attention_kernel_size": 3, **PRENORM},
     },
 }
 VARIANTS = {

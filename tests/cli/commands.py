@@ -23,6 +23,10 @@ FAMILIES = {
     ),
     "fastformer": ("--arch=fastformer_tiny", *SIZES),
     "block": ("--arch=block_tiny", "--decoder-block-size=3", "--random-blocks", *SIZES),
+    "mixed": (
+        *("--arch=mixed_tiny", "--encoder-self-attention=fastformer", "--fastformer-combine=sum"),
+        *("--decoder-self-attention=block", "--decoder-block-size=3", "--attention-kernel-size=3", *SIZES),
+    ),
 }
 APOLLO = (
     "--criterion=label_smoothed_cross_entropy",

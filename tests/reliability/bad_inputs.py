@@ -91,6 +91,10 @@ OTHER_FAMILIES = {
     "--arch=block_tiny --unordered-blocks=max": "--unordered-blocks: invalid choice",
     "--arch=block_tiny --cross-self-attention": "--cross-self-attention: only luna supports it",
     "--arch=block_tiny --encoder-layerdrop=nan": "--encoder-layerdrop nan: must be",
+    "--arch=mixed_tiny --source-attention=block": "--source-attention block: its blocks are of one sequence; choose",
+    "--arch=mixed_tiny --num-blocks=4": "--num-blocks 4: is for block (encoder); choose that or leave the flag out",
+    "--arch=mixed_tiny --attention-kernel-size=2": "--attention-kernel-size 2: must be an odd number",
+    "--arch=mixed_tiny --encoder-self-attention=lineer": "--encoder-self-attention: invalid choice: 'lineer'",
 }
 
 # In place of a checkpoint, for every command that reads one.

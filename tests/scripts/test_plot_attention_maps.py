@@ -196,13 +196,14 @@ def test_fastformer_maps_reproduce_the_output(side: str, flags: dict[str, str], 
     assert_close(attention.output(u, q, global_query), call.output, **CLOSE)
 
 
-@pytest.mark.parametrize("family", ["fastformer", "block", "transformer"])
+@pytest.mark.parametrize("family", ["fastformer", "block", "mixed", "transformer"])
 def test_fairseqs_source_attention_maps_reproduce_the_output(family: str, pair: Pair) -> None:
     maps, call = maps_of(build_model(family), pair, "cross", 0)
     weights = maps["weights"].weights
     assert weights.shape == (4, 7, 9)
     assert_shares(weights)
-    values = cut(call.module.v_proj(call.given["value"]), 4)
+    source = call.given["value"] if family == "transformer" else call.inputs[1]
+    values = cut(call.module.v_proj(source), 4)
     assert_close(call.module.out_proj(joined(weights @ values)), call.output[0], **CLOSE)
 
 

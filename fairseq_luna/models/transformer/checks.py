@@ -20,6 +20,9 @@ REFUSED: dict[str, tuple[Any, str]] = {
     "decoder_xformers_att_config": (None, "xFormers attention is not supported; leave it out"),
 }
 
+# The same for families whose self-attention cannot read the source too.
+REFUSED_OUTSIDE_LUNA = {**REFUSED, "cross_self_attention": (False, "only luna supports it; leave it out")}
+
 # Probabilities in fairseq's nested config.
 RATES = (
     "dropout",

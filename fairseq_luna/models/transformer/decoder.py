@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from ...modules.generation_state import IncrementalState
 from ...usage_error import UsageError
-from .layers import BuildAttention, SelfAttentionDecoderLayer, wrap_layer
+from .layers import BuildAttention, SelfAttentionDecoderLayer, source_attention, wrap_layer
 
 NO_LAYER = -1
 
@@ -46,6 +46,7 @@ class SelfAttentionDecoder(CausalDecoder):
         embed_tokens: its embedding.
         no_encoder_attn: build layers without attention to the encoder's output.
         build_self_attention: called with ``cfg`` for each layer; returns its self-attention.
+        build_source_attention: the same for the attention to the encoder's output.
     """
 
     def __init__(
@@ -56,13 +57,16 @@ class SelfAttentionDecoder(CausalDecoder):
         no_encoder_attn: bool = False,
         *,
         build_self_attention: BuildAttention,
+        build_source_attention: BuildAttention = source_attention,
     ) -> None:
         self.build_self_attention = build_self_attention
+        self.build_source_attention = build_source_attention
         super().__init__(cfg, dictionary, embed_tokens, no_encoder_attn)
 
     def build_decoder_layer(self, cfg: Any, no_encoder_attn: bool = False) -> nn.Module:
         attention = self.build_self_attention(cfg)
-        return wrap_layer(SelfAttentionDecoderLayer(cfg, attention, no_encoder_attn=no_encoder_attn), cfg)
+        source = None if no_encoder_attn else self.build_source_attention
+        return wrap_layer(SelfAttentionDecoderLayer(cfg, attention, build_source_attention=source), cfg)
 
     def extract_features_scriptable(
         self,

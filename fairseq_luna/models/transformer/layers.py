@@ -1,15 +1,17 @@
 """Layers: the sub-layers that all have, and an encoder and a decoder layer around a given self-attention."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from enum import Enum
 from typing import Any
 
 from fairseq import utils
 from fairseq.distributed import fsdp_wrap
-from fairseq.modules import FairseqDropout, LayerNorm, MultiheadAttention
+from fairseq.modules import FairseqDropout, LayerNorm
 from fairseq.modules.checkpoint_activations import checkpoint_wrapper
 from fairseq.modules.quant_noise import quant_noise
 from torch import Tensor, nn
 
+from ...modules import SoftmaxSourceAttention
 from ...modules.dropout import dropout_probability
 from ...modules.generation_state import IncrementalState
 from ...ops.dropout import add_dropped
@@ -59,7 +61,7 @@ class ResidualLayer(nn.Module):
 
 
 class DecoderLayer(ResidualLayer):
-    """A layer of a decoder, without self-attention, that may have fairseq's attention to the source.
+    """A layer of a decoder, without self-attention, that may have an attention to the source.
 
     Args:
         cfg: the nested config.
@@ -82,22 +84,18 @@ class DecoderLayer(ResidualLayer):
     ) -> tuple[Tensor, Tensor | None]:
         """The sub-layer that reads the source ``(S, B, C)``, with residual connection and norm.
 
-        In generation the keys and values of the source are computed at the first step and kept in
-        ``incremental_state``.
+        In generation what is read of the source is computed at the first step and kept in ``incremental_state``.
 
         Returns:
             ``(T, B, C)``, the shape of ``x``, and the weights ``(H, B, T, S)`` or None.
         """
         assert self.encoder_attn is not None
         context, weights = self.encoder_attn(
-            query=self.prenorm(x, self.encoder_attn_layer_norm),
-            key=encoder_out,
-            value=encoder_out,
-            key_padding_mask=encoder_padding_mask,
+            self.prenorm(x, self.encoder_attn_layer_norm),
+            encoder_out,
+            source_padding_mask=encoder_padding_mask,
             incremental_state=incremental_state,
-            static_kv=True,
             need_weights=need_weights,
-            need_head_weights=need_weights,
         )
         return self.add_and_norm(context, x, self.encoder_attn_layer_norm), weights
 
@@ -129,21 +127,22 @@ class SelfAttentionEncoderLayer(ResidualLayer):
 
 
 class SelfAttentionDecoderLayer(DecoderLayer):
-    """Causal self-attention, fairseq's attention to the encoder's output, then the feed-forward network.
+    """Causal self-attention, attention to the encoder's output, then the feed-forward network.
 
     Args:
         cfg: the nested config.
         self_attn: takes ``x (T, B, C)``, ``padding_mask (B, T)`` and ``incremental_state``; returns ``(T, B, C)``.
-        no_encoder_attn: leave out the attention to the encoder's output.
+        build_source_attention: called with ``cfg``; returns the attention to the encoder's output, which is called as
+            :class:`~fairseq_luna.modules.SoftmaxSourceAttention` is. None: there is none.
     """
 
-    def __init__(self, cfg: Any, self_attn: nn.Module, *, no_encoder_attn: bool) -> None:
+    def __init__(self, cfg: Any, self_attn: nn.Module, *, build_source_attention: BuildAttention | None) -> None:
         super().__init__(cfg)
         self.self_attn = self_attn
         self.self_attn_layer_norm = LayerNorm(self.embed_dim, export=cfg.export)
         self.encoder_attn = None
-        if not no_encoder_attn:
-            self.encoder_attn = source_attention(cfg)
+        if build_source_attention is not None:
+            self.encoder_attn = build_source_attention(cfg)
             self.encoder_attn_layer_norm = LayerNorm(self.embed_dim, export=cfg.export)
 
     def forward(
@@ -202,11 +201,16 @@ def attention_options(cfg: Any, side: Any) -> dict[str, Any]:
     }
 
 
-def source_attention(cfg: Any) -> MultiheadAttention:
+def flag_options(cfg: Any, flags: Mapping[str, str]) -> dict[str, Any]:
+    """Constructor arguments from ``flags``, fields of the nested ``cfg`` and their arguments; without None."""
+    values = {argument: getattr(cfg, field) for field, argument in flags.items()}
+    given = {argument: value for argument, value in values.items() if value is not None}
+    return {argument: str(value) if isinstance(value, Enum) else value for argument, value in given.items()}
+
+
+def source_attention(cfg: Any) -> SoftmaxSourceAttention:
     """fairseq's softmax attention to the encoder's output, with the flags of the nested ``cfg``."""
-    size = cfg.encoder.embed_dim
-    options = attention_options(cfg, cfg.decoder)
-    return MultiheadAttention(kdim=size, vdim=size, encoder_decoder_attention=True, **options)
+    return SoftmaxSourceAttention(source_dim=cfg.encoder.embed_dim, **attention_options(cfg, cfg.decoder))
 
 
 def wrap_layer(layer: nn.Module, cfg: Any) -> nn.Module:

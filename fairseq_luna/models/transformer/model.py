@@ -9,7 +9,6 @@ from fairseq.models.transformer import TransformerModelBase
 from torch import Tensor, nn
 
 from .checkpoint import ExplainsMismatch, keep_layers
-from .checks import REFUSED
 from .decoder import SelfAttentionDecoder
 from .encoder import SelfAttentionEncoder
 from .layers import BuildAttention
@@ -89,8 +88,6 @@ class SelfAttentionModel(FlatConfigModel):
     """
 
     share_layers: ClassVar[str]
-    # These self-attentions cannot read the source too.
-    refused: ClassVar = {**REFUSED, "cross_self_attention": (False, "only luna supports it; leave it out")}
 
     @staticmethod
     @abstractmethod

@@ -116,6 +116,12 @@ MISFITS = {
         "encoder.layers.0.self_attn.q_proj.weight (32, 32) is unexpected; ",
         "--unordered-blocks",
     ),
+    "attention-by-name": (
+        {"family": "mixed", "encoder_self_attention": "fastformer"},
+        {"family": "mixed"},
+        "encoder.layers.0.self_attn.v_proj.weight (32, 32) is missing; ",
+        "--encoder-self-attention and its flags",
+    ),
     "family": ({"family": "fastformer"}, {}, "encoder.packed_embeddings (6, 32) is missing; ", "--arch"),
 }
 

@@ -1,0 +1,109 @@
+"""The table of attentions: parser, models, refusals, scripts and tests read it."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from torch import nn
+
+from ...modules import (
+    BlockAttention,
+    BlockCausalAttention,
+    FastformerAttention,
+    FastformerCausalAttention,
+    SoftmaxAttention,
+    SoftmaxCausalAttention,
+    SoftmaxSourceAttention,
+)
+from ...modules.convolved_attention import ConvolvedAttention
+from ...usage_error import UsageError
+from .. import block, fastformer
+from ..transformer.checks import flag
+from ..transformer.layers import attention_options, flag_options
+
+# The places of a model that have an attention, and the field of the config that names it.
+PLACES = {
+    "encoder": "encoder_self_attention",
+    "decoder": "decoder_self_attention",
+    "source": "source_attention",
+}
+
+
+class Factory(NamedTuple):
+    """Builds an attention for one place.
+
+    Args:
+        module: called with the options of all attentions, in the place "source" with ``source_dim`` too, and with
+            those of ``flags``. docs/design.md says how its result is called.
+        flags: fields of the config that it reads, and the constructor arguments that they become; a field that is None
+            leaves the module's own default.
+    """
+
+    module: Callable[..., nn.Module]
+    flags: Mapping[str, str] = {}
+
+
+class Attention(NamedTuple):
+    """What builds an attention in each place, or why it cannot stand there."""
+
+    encoder: Factory | str
+    decoder: Factory | str
+    source: Factory | str
+
+    def factories(self) -> dict[str, Factory]:
+        """By place, without the places where it cannot stand."""
+        return {place: found for place, found in self._asdict().items() if isinstance(found, Factory)}
+
+    def fields(self, name: str) -> dict[str, str]:
+        """The fields of the config with which this attention, ``name``, stands wherever it can."""
+        return {PLACES[place]: name for place in self.factories()}
+
+
+ATTENTIONS: dict[str, Attention] = {
+    "softmax": Attention(
+        encoder=Factory(SoftmaxAttention),
+        decoder=Factory(SoftmaxCausalAttention),
+        source=Factory(SoftmaxSourceAttention),
+    ),
+    "fastformer": Attention(
+        encoder=Factory(FastformerAttention, fastformer.FLAGS),
+        decoder=Factory(FastformerCausalAttention, fastformer.FLAGS),
+        source="its global query and key are of one sequence",
+    ),
+    "block": Attention(
+        encoder=Factory(BlockAttention, block.ENCODER_FLAGS),
+        decoder=Factory(BlockCausalAttention, block.DECODER_FLAGS),
+        source="its blocks are of one sequence",
+    ),
+}
+
+
+def factory_of(cfg: Any, place: str) -> Factory:
+    """What builds the attention that the nested ``cfg`` names for ``place``.
+
+    Raises:
+        UsageError: it cannot stand there; names those that can.
+    """
+    field = PLACES[place]
+    name = str(getattr(cfg, field))
+    found = getattr(ATTENTIONS[name], place)
+    if isinstance(found, str):
+        able = ", ".join(name for name, attention in ATTENTIONS.items() if place in attention.factories())
+        raise UsageError(f"{flag(field)} {name}: {found}; choose one of: {able}")
+    return found
+
+
+def build_attention(cfg: Any, place: str) -> nn.Module:
+    """The attention of one layer; self-attentions after the convolution that ``cfg``, the nested config, asks for."""
+    factory = factory_of(cfg, place)
+    options = attention_options(cfg, cfg.encoder if place == "encoder" else cfg.decoder)
+    if place == "source":
+        options["source_dim"] = cfg.encoder.embed_dim
+    attention = factory.module(**options, **flag_options(cfg, factory.flags))
+    if place == "source" or not cfg.attention_kernel_size:
+        return attention
+    return ConvolvedAttention(
+        attention,
+        embed_dim=options["embed_dim"],
+        kernel_size=cfg.attention_kernel_size,
+        causal=place == "decoder",
+    )

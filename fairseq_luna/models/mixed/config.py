@@ -1,0 +1,61 @@
+"""The flags of models whose attentions are chosen by name, with their checks."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from fairseq.dataclass import ChoiceEnum
+
+from ...usage_error import UsageError
+from .. import block, fastformer
+from ..transformer.checks import REFUSED_OUTSIDE_LUNA, flag
+from ..transformer.config import checked_config, flat_config, option
+from .attentions import ATTENTIONS, PLACES, factory_of
+
+NAMES = ChoiceEnum(list(ATTENTIONS))
+CHOICES = {
+    "encoder_self_attention": option(NAMES, "softmax", "attention of source words to source words"),
+    "decoder_self_attention": option(NAMES, "softmax", "attention of target words to earlier target words"),
+    "source_attention": option(NAMES, "softmax", "attention of target words to source words"),
+    "attention_kernel_size": option(
+        int, 0, "kernel size of a convolution before each self-attention, an odd number; 0: no convolution"
+    ),
+}
+READ = {
+    field for attention in ATTENTIONS.values() for factory in attention.factories().values() for field in factory.flags
+}
+# The flags that some attention reads.
+OPTIONS = {name: spec for name, spec in {**fastformer.OPTIONS, **block.OPTIONS}.items() if name in READ}
+
+MixedConfig = flat_config("MixedConfig", {**CHOICES, **OPTIONS})
+
+
+def mixed_config(cfg: Any) -> Any:
+    """Return the nested config of a flat one, checked.
+
+    Args:
+        cfg: a MixedConfig, or a namespace or DictConfig with its fields; missing fields get their defaults.
+
+    Raises:
+        UsageError: names the flag, its value and what to do.
+    """
+    nested = checked_config(MixedConfig, cfg, refused=REFUSED_OUTSIDE_LUNA)
+    read = {field for place in PLACES for field in factory_of(nested, place).flags}
+    for field, (_, spec) in OPTIONS.items():
+        value = getattr(nested, field)
+        if field not in read and value != spec.default:
+            shown = "" if value is True else f" {value}"
+            readers = ", ".join(readers_of(field))
+            raise UsageError(f"{flag(field)}{shown}: is for {readers}; choose that or leave the flag out")
+    if nested.no_cross_attention and str(nested.source_attention) != "softmax":
+        raise UsageError(
+            f"--source-attention {nested.source_attention}: there is none with --no-cross-attention; leave it out"
+        )
+    return nested
+
+
+def readers_of(field: str) -> Iterator[str]:
+    """The attentions that read ``field``, with their places, such as ``block (encoder)``."""
+    for name, attention in ATTENTIONS.items():
+        places = [place for place, factory in attention.factories().items() if field in factory.flags]
+        if places:
+            yield f"{name} ({', '.join(places)})"

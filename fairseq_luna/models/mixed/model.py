@@ -1,0 +1,47 @@
+"""The encoder-decoder whose attentions are chosen by name, registered with fairseq as ``mixed``."""
+
+from functools import partial
+from typing import Any, ClassVar
+
+from fairseq.models import register_model
+from torch import nn
+
+from ..transformer.architectures import SIZES, register_architectures
+from ..transformer.checkpoint import WIDTH
+from ..transformer.decoder import SelfAttentionDecoder
+from ..transformer.encoder import SelfAttentionEncoder
+from ..transformer.model import FlatConfigModel
+from .attentions import build_attention
+from .config import MixedConfig, mixed_config
+
+
+@register_model("mixed", dataclass=MixedConfig)
+class MixedModel(FlatConfigModel):
+    """fairseq's transformer with other attentions in the encoder, in the decoder and between them.
+
+    With softmax attention in all three places it is fairseq's transformer, with the same parameters.
+    """
+
+    origins: ClassVar = (
+        (r"\.convolution\.", "--attention-kernel-size", WIDTH, "--attention-kernel-size"),
+        (r"\.self_attn\.", "--{side}-self-attention and its flags", WIDTH, WIDTH),
+        (r"\.encoder_attn\.", "--source-attention and its flags", "--decoder-embed-dim", "--encoder-embed-dim"),
+    )
+
+    nested_config = staticmethod(mixed_config)
+
+    @classmethod
+    def build_encoder(cls, cfg: Any, src_dict: Any, embed_tokens: nn.Embedding) -> SelfAttentionEncoder:
+        build = partial(build_attention, place="encoder")
+        return SelfAttentionEncoder(cfg, src_dict, embed_tokens, build_self_attention=build)
+
+    @classmethod
+    def build_decoder(cls, cfg: Any, tgt_dict: Any, embed_tokens: nn.Embedding) -> SelfAttentionDecoder:
+        return SelfAttentionDecoder(
+            *(cfg, tgt_dict, embed_tokens, cfg.no_cross_attention),
+            build_self_attention=partial(build_attention, place="decoder"),
+            build_source_attention=partial(build_attention, place="source"),
+        )
+
+
+register_architectures("mixed", {f"mixed_{name}": settings for name, settings in SIZES.items()})

@@ -1,0 +1,73 @@
+"""Attentions chosen by name: what is refused, and which flags are read."""
+
+from itertools import product
+
+import pytest
+
+from fairseq_luna.models.mixed.attentions import ATTENTIONS, PLACES
+from fairseq_luna.models.mixed.config import OPTIONS
+from fairseq_luna.models.transformer.checks import flag
+from support import build_model
+
+REFUSED = [(place, name) for place, name in product(PLACES, ATTENTIONS) if place not in ATTENTIONS[name].factories()]
+READERS = [
+    (field, place, name)
+    for name, attention in ATTENTIONS.items()
+    for place, factory in attention.factories().items()
+    for field in factory.flags
+]
+
+
+def refusal(**flags):
+    with pytest.raises(ValueError) as refused:
+        build_model("mixed", **flags)
+    message = str(refused.value)
+    assert "\n" not in message
+    return message
+
+
+def another_value(field):
+    """A value of ``field`` that is not its default."""
+    annotation, spec = OPTIONS[field]
+    if isinstance(spec.default, bool):
+        return not spec.default
+    if isinstance(spec.default, str):
+        return next(str(value) for value in annotation if value != spec.default)
+    return (spec.default or 0) + 3
+
+
+@pytest.mark.parametrize(("place", "name"), REFUSED)
+def test_an_attention_where_it_cannot_stand_is_refused_with_those_that_can(place, name):
+    message = refusal(**{PLACES[place]: name})
+    assert message.startswith(f"{flag(PLACES[place])} {name}: {getattr(ATTENTIONS[name], place)}; choose one of: ")
+    for able in message.partition("choose one of: ")[2].split(", "):
+        build_model("mixed", **{PLACES[place]: able})
+
+
+@pytest.mark.parametrize("field", OPTIONS)
+def test_a_flag_that_no_chosen_attention_reads_is_refused(field):
+    readers = {(name, place) for read, place, name in READERS if read == field}
+    message = refusal(**{field: another_value(field)})
+    assert message.startswith(flag(field)) and message.endswith("leave the flag out")
+    assert all(name in message and place in message for name, place in readers)
+
+
+@pytest.mark.parametrize(("field", "place", "name"), READERS)
+def test_a_flag_is_read_by_the_attentions_that_name_it(field, place, name):
+    value = another_value(field)
+    layer = getattr(build_model("mixed", **{PLACES[place]: name, field: value}), f"{place}").layers[0]
+    attention = layer.encoder_attn if place == "source" else layer.self_attn
+    argument = ATTENTIONS[name].factories()[place].flags[field]
+    assert getattr(attention, argument) == value
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        ({"attention_kernel_size": 4}, "--attention-kernel-size 4: must be an odd number"),
+        ({"cross_self_attention": True}, "--cross-self-attention: only luna supports it"),
+    ],
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
+)
+def test_other_bad_values_are_refused(flags, said):
+    assert refusal(**flags).startswith(said)
