@@ -1,6 +1,7 @@
 """From nothing to a translation model in a few minutes: corpus, SentencePiece, fairseq's commands, sacreBLEU.
 
     python scripts/demo.py [--arch transformer_tiny] [--max-update 40]
+    python scripts/demo.py --arch mixed_tiny --attention fastformer
 
 What the folder holds is reused, and an interrupted training resumes from its last checkpoint. The score differs by
 about a point of BLEU between machines: sums are rounded differently, and a short training amplifies that.
@@ -10,6 +11,7 @@ import os
 import re
 import shlex
 import sys
+from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -19,7 +21,7 @@ from demo_training.recipes import RECIPES, Recipe
 from scoring import pieces
 from scoring.generated import read_both
 from scoring.measures import score
-from shared.command import Parser, command, positive
+from shared.command import CommandError, Parser, command, positive
 from shared.steps import USER_DIR, once
 
 _EXAMPLES = 12
@@ -29,18 +31,37 @@ _EXAMPLES = 12
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = Parser(__doc__)
     parser.add_argument("--arch", choices=tuple(RECIPES), default="luna_tiny", help="default: luna_tiny")
+    parser.add_argument(
+        "--attention",
+        metavar="NAME",
+        help="of mixed_tiny, in encoder and decoder where it can stand there; default: softmax",
+    )
     parser.add_argument("--folder", type=Path, default=Path("demo"), help="where everything is kept; default: demo")
     parser.add_argument("--max-update", type=positive, help="default: the recipe's")
     parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args(arguments)
-    recipe = RECIPES[args.arch]
-    run(args.folder, args.arch, recipe._replace(max_update=args.max_update or recipe.max_update), args.seed)
+    name, recipe = args.arch, RECIPES[args.arch]
+    if args.attention is not None:
+        name, recipe = f"{name}-{args.attention}", with_attention(recipe, args)
+    run(args.folder, name, recipe._replace(max_update=args.max_update or recipe.max_update), args.seed)
 
 
-def run(folder: Path, arch: str, recipe: Recipe, seed: int) -> None:
+def with_attention(recipe: Recipe, args: Namespace) -> Recipe:
+    """The recipe with the attention that --attention names."""
+    if args.arch != "mixed_tiny":
+        raise CommandError(f"--attention {args.attention}: is for --arch mixed_tiny")
+    # fairseq takes seconds to import.
+    from shared import by_name
+
+    if args.attention not in by_name.ATTENTIONS:
+        raise CommandError(f"--attention {args.attention}: choose one of {', '.join(by_name.ATTENTIONS)}")
+    return recipe._replace(flags=(*recipe.flags, *by_name.flags_for(args.attention)))
+
+
+def run(folder: Path, name: str, recipe: Recipe, seed: int) -> None:
     texts, model, data = folder / "corpus", folder / "sentencepiece", folder / "data-bin"
     # Another seed or length is another training, with its own checkpoint.
-    trained = folder / f"{arch}-{recipe.max_update}-updates-seed-{seed}"
+    trained = folder / f"{name}-{recipe.max_update}-updates-seed-{seed}"
     checkpoint = trained / "checkpoint_last.pt"
 
     def train(finished: Path) -> None:

@@ -11,7 +11,8 @@ from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.tasks.translation import TranslationTask
 from torch import Tensor
 
-import fairseq_luna.models  # noqa: F401 (registers the models)
+from fairseq_luna.models.mixed.attentions import ATTENTIONS
+from shared.by_name import flags_for
 from shared.command import positive
 from shared.dictionaries import joint_dictionary
 
@@ -30,6 +31,7 @@ VARIANTS = {
     "luna-convolution": ("--arch=luna_base", "--luna-source-attention=softmax", "--luna-kernel-size=5"),
     "fastformer-convolution": ("--arch=fastformer_base", "--fastformer-kernel-size=5"),
     "block-convolution": ("--arch=block_base", "--block-kernel-size=5"),
+    **{name: ("--arch=mixed_base", *flags_for(name)) for name in ATTENTIONS if name not in SYSTEMS},
 }
 # Indices in every dictionary of fairseq's.
 EOS, FIRST_WORD = 2, 4

@@ -34,5 +34,6 @@ RECIPES: dict[str, Recipe] = {
     "luna_tiny": Recipe(3000, (*_COMMON, "--arch", "luna_tiny", *_APOLLO)),
     "fastformer_tiny": Recipe(3000, (*_COMMON, "--arch", "fastformer_tiny", *_APOLLO)),
     "block_tiny": Recipe(3000, (*_COMMON, "--arch", "block_tiny", *_APOLLO)),
+    "mixed_tiny": Recipe(3000, (*_COMMON, "--arch", "mixed_tiny", *_ADAM)),
     "transformer_tiny": Recipe(3000, (*_COMMON, *_TRANSFORMER_OF_THE_SAME_SIZE, *_ADAM)),
 }

@@ -65,6 +65,8 @@ def configurations(draw: st.DrawFn) -> Configuration:
         parts |= flags.TRANSLATION
     usable = [name for name in parts if parts[name].good]
     names = draw(st.lists(st.sampled_from(usable), unique=True, max_size=_MOST_FLAGS))
+    if arch == "mixed":
+        names += [name for name in flags.NAMES if name not in names]
     criterion = draw(st.sampled_from(_criteria(arch, names)))
     parts |= flags.CRITERIA[criterion]
     names += [name for name in flags.CRITERIA[criterion] if draw(st.booleans())]

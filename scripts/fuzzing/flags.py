@@ -5,7 +5,11 @@ The value of a switch is the empty string.
 
 from typing import NamedTuple
 
-TRANSFORMERS = ("luna", "fastformer", "block")
+from fairseq_luna.models.mixed import config
+from fairseq_luna.models.mixed.attentions import ATTENTIONS, PLACES
+from fairseq_luna.models.transformer.checks import flag
+
+TRANSFORMERS = ("luna", "fastformer", "block", "mixed")
 PYRAMID = "block_pyramid_classifier"
 
 
@@ -86,35 +90,51 @@ _TRANSFORMER: Table = {
     "--decoder-xformers-att-config": Values(bad=('{"name":"x"}',)),
 }
 
-_FAMILIES: dict[str, Table] = {
-    "luna": {
-        "--projection-length": Values(("1", "2", "4", "16", "1000"), ("0", "-1", "x")),
-        "--fix-projection-length": _SWITCH,
-        "--untie-luna-kv": _SWITCH,
-        "--word-dropout": _RATE,
-        "--luna-activation": Values(("softplus", "elu"), ("relu",)),
-        "--luna-kernel-size": _KERNEL,
-        "--luna-source-attention": Values(("packed", "softmax"), ("full",)),
-        "--encoder-projected-attention-heads": _HEADS,
-        "--decoder-projected-attention-heads": _HEADS,
-    },
-    "fastformer": {
-        "--fastformer-combine": Values(("product", "sum", "concat"), ("max",)),
-        "--fastformer-residual": Values(("query", "global-query"), ("none",)),
-        "--fastformer-share": Values(("none", "query-value", "query-key-value"), ("key",)),
-        "--fastformer-kernel-size": _KERNEL,
-        "--fastformer-share-layers": _SWITCH,
-    },
-    "block": {
-        "--num-blocks": Values(("0", "1", "2", "5", "1000"), ("-1",)),
-        "--random-blocks": _SWITCH,
-        "--share-block-levels": _SWITCH,
-        "--share-block-layers": _SWITCH,
-        "--unordered-blocks": Values(("none", "mean", "sum"), ("max",)),
-        "--block-kernel-size": _KERNEL,
-        "--decoder-block-size": Values(("1", "2", "3", "8", "1000"), ("0", "-1")),
-    },
+_LUNA: Table = {
+    "--projection-length": Values(("1", "2", "4", "16", "1000"), ("0", "-1", "x")),
+    "--fix-projection-length": _SWITCH,
+    "--untie-luna-kv": _SWITCH,
+    "--word-dropout": _RATE,
+    "--luna-activation": Values(("softplus", "elu"), ("relu",)),
+    "--luna-kernel-size": _KERNEL,
+    "--luna-source-attention": Values(("packed", "softmax"), ("full",)),
+    "--encoder-projected-attention-heads": _HEADS,
+    "--decoder-projected-attention-heads": _HEADS,
 }
+
+_FASTFORMER: Table = {
+    "--fastformer-combine": Values(("product", "sum", "concat"), ("max",)),
+    "--fastformer-residual": Values(("query", "global-query"), ("none",)),
+    "--fastformer-share": Values(("none", "query-value", "query-key-value"), ("key",)),
+    "--fastformer-kernel-size": _KERNEL,
+    "--fastformer-share-layers": _SWITCH,
+}
+
+_BLOCK: Table = {
+    "--num-blocks": Values(("0", "1", "2", "5", "1000"), ("-1",)),
+    "--random-blocks": _SWITCH,
+    "--share-block-levels": _SWITCH,
+    "--share-block-layers": _SWITCH,
+    "--unordered-blocks": Values(("none", "mean", "sum"), ("max",)),
+    "--block-kernel-size": _KERNEL,
+    "--decoder-block-size": Values(("1", "2", "3", "8", "1000"), ("0", "-1")),
+}
+
+
+def _names(place: str) -> Values:
+    able = [name for name, attention in ATTENTIONS.items() if place in attention.factories()]
+    return Values((*able,), (*(name for name in ATTENTIONS if name not in able), "none"))
+
+
+_READ = {flag(name) for name in config.OPTIONS}
+NAMES: Table = {flag(field): _names(place) for place, field in PLACES.items()}
+_MIXED: Table = {
+    **NAMES,
+    "--attention-kernel-size": _KERNEL,
+    **{name: values for name, values in (_FASTFORMER | _BLOCK).items() if name in _READ},
+}
+
+_FAMILIES: dict[str, Table] = {"luna": _LUNA, "fastformer": _FASTFORMER, "block": _BLOCK, "mixed": _MIXED}
 
 _PYRAMID: Table = {
     "--pyramid-block-sizes": Values(("2", "4,8", "2, 3,2", "1000"), ("", "1", "0", "-4", "x", "4,,8")),

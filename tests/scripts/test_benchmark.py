@@ -145,7 +145,7 @@ def test_time_is_drawn_against_length(tmp_path: Path, monkeypatch: pytest.Monkey
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
-@pytest.mark.parametrize("name", ["transformer", "luna", "fastformer", "block"])
+@pytest.mark.parametrize("name", ["transformer", "luna", "fastformer", "block", "softmax"])
 def test_generation_is_recorded(name: str) -> None:
     args = Namespace(device="cpu", dtype="float32", lengths=[24], source_length=5, sentences=2, beam=3, sizes=SIZES)
     generation = generate.Generation(name, args)
@@ -153,7 +153,7 @@ def test_generation_is_recorded(name: str) -> None:
     (run_of_24,) = generation.history
     half, end = run_of_24["state_bytes"][12], run_of_24["state_bytes"][24]
     assert len(generation.decoder.starts) == 24
-    assert (half < end) == (name in ("transformer", "block"))
+    assert (half < end) == (name in ("transformer", "block", "softmax"))
     assert half > 0
     assert min(*run_of_24["first"], *run_of_24["last"]) > 0
 

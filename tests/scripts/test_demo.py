@@ -22,6 +22,15 @@ def test_bad_flags_are_refused_in_one_line(flags: tuple[str, str], capsys: pytes
     assert flags[1] in line
 
 
+@pytest.mark.parametrize(
+    ("arch", "name", "said"),
+    [("luna_tiny", "softmax", "is for --arch mixed_tiny"), ("mixed_tiny", "lineer", "choose one of softmax, ")],
+)
+def test_an_attention_that_cannot_be_trained_is_refused_in_one_line(arch, name, said, capsys) -> None:
+    assert demo.main(["--arch", arch, "--attention", name]) == 2
+    assert capsys.readouterr().err.splitlines()[-1].startswith(f"demo.py: --attention {name}: {said}")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("arch", RECIPES)
 def test_a_short_demo_runs_to_the_end_and_then_reuses_everything(arch: str, tmp_path: Path) -> None:
