@@ -15,6 +15,7 @@ from fairseq_luna.modules import (
     LunaCausalAttention,
     SoftmaxSourceAttention,
 )
+from fairseq_luna.modules.convolved_attention import ConvolvedAttention
 from plots import fastformer_maps, luna_maps
 from plots.attention_map import SIDES, AttentionMap, Axis, Pair, slots
 from plots.luna_maps import SOFTMAX, LunaWeights
@@ -105,7 +106,8 @@ def _depth(model: Any, side: str) -> int:
 
 
 def _module(model: Any, side: str, layer: int) -> nn.Module | None:
-    return getattr(list(_layers(model, side))[layer], "encoder_attn" if side == "cross" else "self_attn", None)
+    module = getattr(list(_layers(model, side))[layer], "encoder_attn" if side == "cross" else "self_attn", None)
+    return module.attention if isinstance(module, ConvolvedAttention) else module
 
 
 def _checked(model: Any, side: str, layer: int) -> nn.Module:

@@ -10,6 +10,7 @@ from torch import Tensor
 from fairseq_luna.modules import FastformerCausalAttention
 from fairseq_luna.modules.fastformer_projections import FastformerProjections
 from fairseq_luna.ops.fastformer_attention.shared import scaled_score
+from plots.convolved import convolved
 
 
 class FastformerWeights(NamedTuple):
@@ -28,9 +29,10 @@ def recorded(module: FastformerProjections) -> Iterator[list[FastformerWeights]]
     seen: list[FastformerWeights] = []
 
     def after_forward(module: FastformerProjections, args: tuple, kwargs: dict, output: Tensor) -> None:
-        x, mask = args[0][:, :1], kwargs.get("padding_mask")
+        mask, causal = kwargs.get("padding_mask"), isinstance(module, FastformerCausalAttention)
+        x = convolved(module, args[0], mask, causal=causal)[:, :1]
         real = torch.ones(1, len(x), dtype=torch.bool) if mask is None else ~mask[:1]
-        if isinstance(module, FastformerCausalAttention):
+        if causal:
             real = real & torch.ones(len(x), len(x), dtype=torch.bool).tril()
         maps = module.maps()
         q, k, _ = module.queries_keys_values(x)

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from fairseq_luna.modules import LunaAttention, LunaCausalAttention
 from fairseq_luna.ops.luna_causal_attention import pack_weights
+from plots.convolved import convolved
 
 SOFTMAX = "each row sums to 1"
 
@@ -77,7 +78,9 @@ def recorded_causal(module: LunaCausalAttention) -> Iterator[list[LunaWeights]]:
     def after_forward(module: LunaCausalAttention, args: tuple, kwargs: dict, output: tuple[Tensor, Tensor]) -> None:
         given = inspect.signature(module.forward).bind(*args, **kwargs).arguments
         unpack = output[1][:, 0]
-        parts = [(given.get("memory"), given.get("memory_padding_mask")), (given["query"], given.get("padding_mask"))]
+        mask = given.get("padding_mask")
+        query = convolved(module, given["query"], mask, causal=True)
+        parts = [(given.get("memory"), given.get("memory_padding_mask")), (query, mask)]
         words = torch.cat([x[:, :1] for x, _ in parts if x is not None])
         real = torch.cat(
             [x.new_ones(len(x)) if mask is None else (~mask[0]).to(x.dtype) for x, mask in parts if x is not None]

@@ -10,6 +10,7 @@ from torch.testing import assert_close
 
 from plots.attention_map import AttentionMap, Axis, Pair
 from plots.attention_maps import attention_maps
+from plots.convolved import convolved
 from shared.command import CommandError
 from support import PAD, as_prefix, build_model, sentences
 
@@ -22,6 +23,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
         "encoder_normalize_before": True,
         "decoder_normalize_before": True,
     },
+    "convolution": {"luna_kernel_size": 3},
     "pack-heads-2": {"encoder_projected_attention_heads": 2, "decoder_projected_attention_heads": 2},
 }
 variants = pytest.mark.parametrize("variant", VARIANTS)
@@ -56,7 +58,8 @@ class Call:
 def maps_of(model: Any, pair: Pair, side: str, layer: int) -> tuple[dict[str, AttentionMap], Call]:
     """The maps of one attention by their kinds, and the recorded call."""
     half = model.encoder if side == "encoder" else model.decoder
-    call = Call(getattr(half.layers[layer], "encoder_attn" if side == "cross" else "self_attn"))
+    module = getattr(half.layers[layer], "encoder_attn" if side == "cross" else "self_attn")
+    call = Call(getattr(module, "attention", module))
     found = attention_maps(model.eval(), pair, [side], [layer])
     assert all((each.side, each.layer) == (side, layer) for each in found)
     for each in found:
@@ -88,6 +91,7 @@ def test_luna_maps_reproduce_the_packed_sequence_and_the_output(
     model = build_model("luna", **VARIANTS[variant])
     maps, call = maps_of(model, pair, side, layer)
     attention, (_, _, context), (output, packed, _) = call.module, call.inputs, call.output
+    context = convolved(attention, context, None, causal=False)
     pack, unpack = maps["pack"].weights, maps["unpack"].weights
     assert pack.shape == (attention.num_packed_heads, 6, 9)
     assert unpack.shape == (4, 9 if side == "encoder" else 7, 6)
@@ -109,6 +113,7 @@ def test_causal_maps_reproduce_the_scores_and_the_output(variant: str, layer: in
     model = build_model("luna", **VARIANTS[variant])
     maps, call = maps_of(model, pair, "decoder", layer)
     attention, (query, packed), (output, _) = call.module, call.inputs, call.output
+    query = convolved(attention, query, None, causal=True)
     pack, unpack, through = (maps[kind].weights for kind in ("pack", "unpack", "through"))
     assert (pack.shape, unpack.shape, through.shape) == ((4, 6, 7), (4, 7, 6), (4, 7, 7))
     size = query.shape[-1] // 4
@@ -177,10 +182,22 @@ def test_a_short_sentence_has_fewer_slots() -> None:
 
 @pytest.mark.parametrize("side", ["encoder", "decoder"])
 @pytest.mark.parametrize(
-    "flags", [{}, {"fastformer_combine": "concat", "fastformer_residual": "global-query"}], ids=["product", "concat"]
+    "flags",
+    [
+        {"family": "fastformer"},
+        {"family": "fastformer", "fastformer_combine": "concat", "fastformer_residual": "global-query"},
+        {"family": "fastformer", "fastformer_kernel_size": 3},
+        {
+            "family": "mixed",
+            "encoder_self_attention": "fastformer",
+            "decoder_self_attention": "fastformer",
+            "attention_kernel_size": 3,
+        },
+    ],
+    ids=["product", "concat", "convolution", "by-name"],
 )
 def test_fastformer_maps_reproduce_the_output(side: str, flags: dict[str, str], pair: Pair) -> None:
-    maps, call = maps_of(build_model("fastformer", **flags), pair, side, 1)
+    maps, call = maps_of(build_model(**flags), pair, side, 1)
     query, key = maps["query"].weights, maps["key"].weights
     assert query.shape == key.shape == ((4, 1, 9) if side == "encoder" else (4, 7, 7))
     assert_shares(query)
@@ -190,7 +207,8 @@ def test_fastformer_maps_reproduce_the_output(side: str, flags: dict[str, str], 
         assert not key.triu(1).any()
     attention = call.module
     learned = attention.maps()
-    q, k, v = attention.queries_keys_values(call.inputs[0])
+    x = convolved(attention, call.inputs[0], None, causal=side == "decoder")
+    q, k, v = attention.queries_keys_values(x)
     global_query = query @ q
     u = learned.combine_value(key @ learned.combine_key(global_query, k), v)
     assert_close(attention.output(u, q, global_query), call.output, **CLOSE)
