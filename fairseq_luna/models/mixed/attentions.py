@@ -36,12 +36,10 @@ class Factory(NamedTuple):
             those of ``flags``. docs/design.md says how its result is called.
         flags: fields of the config that it reads, and the constructor arguments that they become; a field that is None
             leaves the module's own default.
-        numbered: ``module`` is called with ``layer`` too, a number that no other attention of the model has.
     """
 
     module: Callable[..., nn.Module]
     flags: Mapping[str, str] = {}
-    numbered: bool = False
 
 
 class Attention(NamedTuple):
@@ -94,30 +92,18 @@ def factory_of(cfg: Any, place: str) -> Factory:
     return found
 
 
-class Builder:
-    """Builds the attention of ``place`` for one layer after the other.
-
-    It is called with the nested config. A self-attention comes after the convolution that the config asks for.
-    """
-
-    def __init__(self, place: str) -> None:
-        self.place = place
-        self.layers = 0
-
-    def __call__(self, cfg: Any) -> nn.Module:
-        factory = factory_of(cfg, self.place)
-        options = attention_options(cfg, cfg.encoder if self.place == "encoder" else cfg.decoder)
-        if self.place == "source":
-            options["source_dim"] = cfg.encoder.embed_dim
-        if factory.numbered:
-            options["layer"] = self.layers * len(PLACES) + list(PLACES).index(self.place)
-        self.layers += 1
-        attention = factory.module(**options, **flag_options(cfg, factory.flags))
-        if self.place == "source" or not cfg.attention_kernel_size:
-            return attention
-        return ConvolvedAttention(
-            attention,
-            embed_dim=options["embed_dim"],
-            kernel_size=cfg.attention_kernel_size,
-            causal=self.place == "decoder",
-        )
+def build_attention(cfg: Any, place: str) -> nn.Module:
+    """The attention of one layer; self-attentions after the convolution that ``cfg``, the nested config, asks for."""
+    factory = factory_of(cfg, place)
+    options = attention_options(cfg, cfg.encoder if place == "encoder" else cfg.decoder)
+    if place == "source":
+        options["source_dim"] = cfg.encoder.embed_dim
+    attention = factory.module(**options, **flag_options(cfg, factory.flags))
+    if place == "source" or not cfg.attention_kernel_size:
+        return attention
+    return ConvolvedAttention(
+        attention,
+        embed_dim=options["embed_dim"],
+        kernel_size=cfg.attention_kernel_size,
+        causal=place == "decoder",
+    )

@@ -1,5 +1,6 @@
 """The encoder-decoder whose attentions are chosen by name, registered with fairseq as ``mixed``."""
 
+from functools import partial
 from typing import Any, ClassVar
 
 from fairseq.models import register_model
@@ -10,7 +11,7 @@ from ..transformer.checkpoint import WIDTH
 from ..transformer.decoder import SelfAttentionDecoder
 from ..transformer.encoder import SelfAttentionEncoder
 from ..transformer.model import FlatConfigModel
-from .attentions import Builder
+from .attentions import build_attention
 from .config import MixedConfig, mixed_config
 
 
@@ -31,14 +32,15 @@ class MixedModel(FlatConfigModel):
 
     @classmethod
     def build_encoder(cls, cfg: Any, src_dict: Any, embed_tokens: nn.Embedding) -> SelfAttentionEncoder:
-        return SelfAttentionEncoder(cfg, src_dict, embed_tokens, build_self_attention=Builder("encoder"))
+        build = partial(build_attention, place="encoder")
+        return SelfAttentionEncoder(cfg, src_dict, embed_tokens, build_self_attention=build)
 
     @classmethod
     def build_decoder(cls, cfg: Any, tgt_dict: Any, embed_tokens: nn.Embedding) -> SelfAttentionDecoder:
         return SelfAttentionDecoder(
             *(cfg, tgt_dict, embed_tokens, cfg.no_cross_attention),
-            build_self_attention=Builder("decoder"),
-            build_source_attention=Builder("source"),
+            build_self_attention=partial(build_attention, place="decoder"),
+            build_source_attention=partial(build_attention, place="source"),
         )
 
 

@@ -5,10 +5,10 @@ from argparse import Namespace
 import pytest
 import torch
 
-from fairseq_luna.models.mixed.attentions import ATTENTIONS, PLACES, Attention, Builder, Factory
+from fairseq_luna.models.mixed.attentions import ATTENTIONS, PLACES, build_attention
 from fairseq_luna.models.mixed.config import mixed_config
 from numeric import gradients, scattered_padding, sequences
-from support import TINY, build_model
+from support import TINY
 
 SIZE, SOURCE_SIZE = 8, 12
 CLOSE = {"rtol": 1e-4, "atol": 1e-5}
@@ -30,7 +30,7 @@ def build(name, place, dtype=torch.float32):
     sizes = {"encoder_embed_dim": SOURCE_SIZE if place == "source" else SIZE, "decoder_embed_dim": SIZE}
     cfg = mixed_config(Namespace(**{**TINY, **sizes, "share_all_embeddings": False, PLACES[place]: name}))
     torch.manual_seed(0)
-    return Builder(place)(cfg).to(dtype).eval()
+    return build_attention(cfg, place).to(dtype).eval()
 
 
 def inputs(steps, batch=3, dtype=torch.float32):
@@ -116,18 +116,3 @@ def test_finite_at_100000_steps(name, place):
     module = build(name, place)
     out = module(inputs(2, 1), x)[0] if place == "source" else module(x)
     assert all(torch.isfinite(tensor).all() for tensor in (out, *gradients(out, x, *module.parameters())))
-
-
-def test_every_attention_of_a_model_has_a_number_of_its_own(monkeypatch):
-    numbers = []
-
-    def numbered(layer, **options):
-        numbers.append(layer)
-        return torch.nn.Identity()
-
-    monkeypatch.setitem(ATTENTIONS, "softmax", Attention(*[Factory(numbered, numbered=True)] * 3))
-    build_model("mixed")
-    assert len(numbers) == len(set(numbers)) == 6
-    first = list(numbers)
-    build_model("mixed")
-    assert numbers[6:] == first
