@@ -6,7 +6,7 @@ from torch import Tensor
 
 from ..ops.block_partition import cut_by_number
 from ..usage_error import UsageError
-from .block_projections import BlockProjections
+from .block_projections import BlockProjections, same_blocks
 from .heads import mask_of
 
 
@@ -44,5 +44,8 @@ class BlockAttention(BlockProjections):
         """
         if self.convolution is not None:
             x = self.convolution.centred(x, padding_mask=padding_mask)
-        blocks = cut_by_number(mask_of(x, padding_mask), self.num_blocks, random=self.random_blocks and self.training)
+        if self.random_blocks and self.training:
+            blocks = cut_by_number(mask_of(x, padding_mask), self.num_blocks, random=True, dtype=x.dtype)
+        else:
+            blocks = same_blocks(cut_by_number, self.num_blocks, x, padding_mask)
         return self.attend(x, blocks, causal=False)

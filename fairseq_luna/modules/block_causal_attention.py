@@ -2,15 +2,16 @@
 
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from ..ops.block_attention import BlockState, block_attention_step, initial_state, unordered_block_attention_step
 from ..ops.block_partition import cut_by_size
 from ..usage_error import UsageError
-from .block_projections import BlockProjections
+from .block_projections import BlockProjections, same_blocks
 from .dropout import dropout_probability
 from .generation_state import GenerationState, IncrementalState, ModuleState
-from .heads import mask_of
+from .heads import merge_heads
 from .short_convolution import convolved
 
 
@@ -58,32 +59,31 @@ class BlockCausalAttention(GenerationState, BlockProjections):
         x, last_inputs = convolved(x, self.convolution, saved, padding_mask)
         if incremental_state is not None:
             y, state = self.next_steps(x, padding_mask, saved)
-            self.save_state(incremental_state, state._asdict() | last_inputs)
+            kept = {name: tensor for name, tensor in state._asdict().items() if tensor is not None}
+            self.save_state(incremental_state, kept | last_inputs)
             return y
-        return self.attend(x, cut_by_size(mask_of(x, padding_mask), self.block_size), causal=True)
+        return self.attend(x, same_blocks(cut_by_size, self.block_size, x, padding_mask), causal=True)
 
     def next_steps(
         self, x: Tensor, padding_mask: Tensor | None, saved: ModuleState | None
     ) -> tuple[Tensor, BlockState]:
         """Output and new state for the new steps ``x (T, B, C)``, usually one."""
-        before = None if saved is None else BlockState(*(saved[name] for name in BlockState._fields))
-        dropout_p = dropout_probability(self.dropout_module)
+        before = None
+        if saved is not None:
+            before = BlockState(**{name: tensor for name, tensor in saved.items() if name in BlockState._fields})
+        options: dict[str, Any] = {
+            "block_size": self.block_size,
+            "padding_mask": padding_mask,
+            "dropout_p": dropout_probability(self.dropout_module),
+        }
         if self.is_ordered:
             q, k, v = self.queries_keys_values(x)
-            state = before or initial_state(v, self.block_size)
-            y, z, state = block_attention_step(
-                q, k, v, self.project_summaries, state, padding_mask=padding_mask, dropout_p=dropout_p
-            )
+            state = before or initial_state(v)
+            y, z, state = block_attention_step(q, k, v, self.project_summaries, state, **options)
         else:
             v = self.block_values(x)
-            state = before or initial_state(v, 0)
+            state = before or initial_state(v)
             y, z, state = unordered_block_attention_step(
-                v,
-                self.project_summaries,
-                state,
-                reduce=self.unordered,
-                block_size=self.block_size,
-                padding_mask=padding_mask,
-                dropout_p=dropout_p,
+                v, self.project_summaries, state, reduce=self.unordered, **options
             )
-        return self.output(y, z), state
+        return self.out_proj(torch.cat([merge_heads(y), merge_heads(z)], dim=-1)), state

@@ -1,15 +1,19 @@
 """Projections of two-level attention, for the encoder and the decoder."""
 
+from collections.abc import Callable
+
 import torch
+import torch.nn.functional as F
 from fairseq.modules.fairseq_dropout import FairseqDropout
 from torch import Tensor, nn
 
 from ..ops.block_attention import block_attention, unordered_block_attention
-from ..ops.block_partition import Blocks
+from ..ops.block_partition import Blocks, read_blocks
+from ..ops.once_per_batch import once_per_batch
 from ..usage_error import UsageError
 from .dropout import dropout_probability
 from .heads import merge_heads, split_heads
-from .projection import Projections
+from .projection import Projections, affine_of, project_together
 from .short_convolution import convolution_of
 
 UNORDERED = ("none", "mean", "sum")
@@ -84,12 +88,11 @@ class BlockProjections(nn.Module):
                 causal=causal,
                 dropout_p=dropout_p,
             )
-        return self.output(y, z)
+        return self.output(y, z, blocks, causal=causal)
 
     def queries_keys_values(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """The first level's projections of ``x (T, B, C)``, each ``(B, H, T, D)``."""
-        q, k, v = (split_heads(proj(x), self.num_heads) for proj in (self.q_proj, self.k_proj, self.v_proj))
-        return q, k, v
+        return self.split(x, self.q_proj, self.k_proj, self.v_proj)
 
     def block_values(self, x: Tensor) -> Tensor:
         """The values that an unordered block is the mean or sum of, from ``x (T, B, C)``: ``(B, H, T, D)``."""
@@ -100,10 +103,39 @@ class BlockProjections(nn.Module):
         x = merge_heads(summaries)
         if self.share_levels:
             return self.queries_keys_values(x)
-        projections = (self.block_q_proj, self.block_k_proj, self.block_v_proj)
-        q, k, v = (split_heads(proj(x), self.num_heads) for proj in projections)
+        return self.split(x, self.block_q_proj, self.block_k_proj, self.block_v_proj)
+
+    def split(self, x: Tensor, *projections: nn.Module) -> tuple[Tensor, Tensor, Tensor]:
+        """Three projections of ``x (T, B, C)``, each ``(B, H, T, D)``."""
+        q, k, v = (split_heads(projected, self.num_heads) for projected in project_together(x, *projections))
         return q, k, v
 
-    def output(self, y: Tensor, z: Tensor) -> Tensor:
-        """``out_proj([Y ; Z]) (T, B, C)`` from both levels' ``(B, H, T, D)``."""
-        return self.out_proj(torch.cat([merge_heads(y), merge_heads(z)], dim=-1))
+    def output(self, y: Tensor, z: Tensor, blocks: Blocks, *, causal: bool) -> Tensor:
+        """``out_proj([Y ; Z]) (T, B, C)`` from Y ``(B, H, T, D)`` and the result of level two ``(B, H, M, D)``."""
+        y, z = merge_heads(y), z.transpose(1, 2).flatten(2)
+        affine = affine_of(self.out_proj)
+        if affine is None:
+            return self.out_proj(torch.cat([y, read_blocks(z, blocks, causal=causal)], dim=-1))
+        # Level two's half of the product is the same for all steps of a block: once for each block.
+        of_steps, of_blocks = affine.weight.chunk(2, dim=1)
+        return F.linear(y, of_steps, affine.bias) + read_blocks(F.linear(z, of_blocks), blocks, causal=causal)
+
+
+def same_blocks(cut: Callable[..., Blocks], number: int, x: Tensor, padding_mask: Tensor | None) -> Blocks:
+    """``cut(padding_mask, number)`` for ``x (T, B, C)``, the same object for all layers that get the same mask."""
+    return _blocks(cut, number, padding_mask, x.shape[:2], x.device, x.dtype)
+
+
+@once_per_batch
+def _blocks(
+    cut: Callable[..., Blocks],
+    number: int,
+    padding_mask: Tensor | None,
+    size: tuple[int, int],
+    device: torch.device,
+    dtype: torch.dtype,
+) -> Blocks:
+    steps, batch = size
+    if padding_mask is None:
+        padding_mask = torch.zeros(batch, steps, dtype=torch.bool, device=device)
+    return cut(padding_mask, number, dtype=dtype)

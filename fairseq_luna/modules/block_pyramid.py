@@ -7,7 +7,7 @@ from ..ops.block_attention import attention_within
 from ..ops.block_partition import Blocks, from_blocks
 from .dropout import dropout_probability
 from .heads import merge_heads, split_heads
-from .projection import Projections
+from .projection import Projections, project_together
 
 
 class WithinBlockAttention(nn.Module):
@@ -32,6 +32,8 @@ class WithinBlockAttention(nn.Module):
     def forward(self, x: Tensor, *, blocks: Blocks) -> Tensor:
         """Attend within the ``blocks`` of ``x (T, B, C)``: ``(T, B, C)``; undefined, but finite, at padding."""
         dropout_p = dropout_probability(self.dropout_module)
-        q, k, v = (split_heads(proj(x), self.num_heads) for proj in (self.q_proj, self.k_proj, self.v_proj))
+        q, k, v = (
+            split_heads(part, self.num_heads) for part in project_together(x, self.q_proj, self.k_proj, self.v_proj)
+        )
         y = from_blocks(attention_within(q, k, v, blocks, dropout_p=dropout_p), blocks)
         return self.out_proj(merge_heads(y))

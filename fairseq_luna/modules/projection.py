@@ -3,8 +3,10 @@
 import math
 from dataclasses import dataclass
 
+import torch
+import torch.nn.functional as F
 from fairseq.modules.quant_noise import quant_noise
-from torch import nn
+from torch import Tensor, nn
 
 from ..ops.folded_attention import Affine
 
@@ -43,6 +45,23 @@ class Projections:
         if self.bias:
             nn.init.zeros_(linear.bias)
         return quant_noise(linear, self.q_noise, self.qn_block_size)
+
+
+def project_together(x: Tensor, *modules: nn.Module) -> tuple[Tensor, ...]:
+    """The results of several maps of ``x (..., C)``, in one matrix product if all are plain linear maps."""
+    affine = joined(*modules)
+    if affine is None:
+        return tuple(module(x) for module in modules)
+    return F.linear(x, *affine).tensor_split(len(modules), dim=-1)
+
+
+def joined(*modules: nn.Module) -> Affine | None:
+    """Weight and bias of the map to the concatenated outputs of ``modules``; None if one is not a plain linear map."""
+    affines = [affine_of(module) for module in modules]
+    if None in affines:
+        return None
+    weights, biases = zip(*affines, strict=True)
+    return Affine(torch.cat(weights), None if biases[0] is None else torch.cat(biases))
 
 
 def affine_of(module: nn.Module) -> Affine | None:

@@ -4,26 +4,41 @@ Each sentence is cut by its own number of real steps: its blocks do not depend o
 Shapes depend only on T, so that nothing here synchronises with the device.
 """
 
-from functools import lru_cache
+import math
 from typing import NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
-from .dtypes import accumulation_dtype
+from .dtypes import full_precision
+from .softmax_attention import additive_mask
 
 # Keeps rounding errors from moving a random size out of its bounds; far below one step.
 INSIDE = 1 - 1e-6
 
 
 class Blocks(NamedTuple):
-    """The place of each step of a batch in M blocks of S places, filled from the first place on."""
+    """A batch cut into M blocks of S places, filled from the first place on.
+
+    Layers gather *rows*: step t of sentence b is row ``t B + b``, place s of its block i is row ``(b M + i) S + s``,
+    and this block itself is row ``b M + i``.
+    """
 
     block: Tensor  # (B, T) int64, the block of a step; undefined at padding
-    place: Tensor  # (B, T) int64, its index among all B M S places; B M S at padding
     padding_mask: Tensor  # (B, T) bool, True = padding
     sizes: Tensor  # (B, M) int64, the number of steps in a block; 0 if the sentence has fewer blocks
     capacity: int  # S
+    step_rows: Tensor  # (B M S) int64, the step in each place; in an empty one the first step of the sentence
+    place_rows: Tensor  # (T B) int64, the place of each step; at padding that of another step
+    block_rows: Tensor  # (T B) int64, the block of each step; at padding that of another step
+    previous_rows: Tensor  # (T B) int64, the block before that of each step; undefined in the first block
+    has_previous: Tensor  # (T, B, 1), 0 in the first block, otherwise 1
+    summing: Tensor  # (B M, 1, S), 1/P in places of steps, 0 in empty ones; P is a power of two, at least S
+    filled: Tensor  # (B M, 1, 1), n/P for a block of n steps, but not 0
+    # Added to scores: -inf in empty places and blocks, but 0 in the first, because a softmax over nothing is NaN.
+    place_mask: Tensor  # (B M, S)
+    block_mask: Tensor  # (B, M)
 
 
 def block_counts(lengths: Tensor, num_blocks: int) -> Tensor:
@@ -45,7 +60,9 @@ def block_counts(lengths: Tensor, num_blocks: int) -> Tensor:
     return torch.minimum(counts, lengths).clamp(min=1)
 
 
-def cut_by_number(padding_mask: Tensor, num_blocks: int, *, random: bool = False) -> Blocks:
+def cut_by_number(
+    padding_mask: Tensor, num_blocks: int, *, random: bool = False, dtype: torch.dtype = torch.float32
+) -> Blocks:
     """Cut each sentence into :func:`block_counts` blocks.
 
     The sizes of equal blocks differ by at most one step: the real step at position p of n is in block
@@ -55,22 +72,23 @@ def cut_by_number(padding_mask: Tensor, num_blocks: int, *, random: bool = False
         padding_mask: ``(B, T)`` bool, True = padding, anywhere.
         num_blocks: blocks of a sentence; 0 = the optimum for its length.
         random: random sizes instead of equal ones.
+        dtype: that of the sequences, for ``shares`` and the masks.
     """
     lengths = (~padding_mask).sum(1)
     most, capacity = layout(padding_mask.shape[1], num_blocks, random)
     ends = (random_ends if random else equal_ends)(lengths, block_counts(lengths, num_blocks), most)
-    return blocks_of(ends, padding_mask, capacity)
+    return blocks_of(ends, padding_mask, capacity, dtype)
 
 
-def cut_by_size(padding_mask: Tensor, block_size: int) -> Blocks:
+def cut_by_size(padding_mask: Tensor, block_size: int, *, dtype: torch.dtype = torch.float32) -> Blocks:
     """Cut after every ``block_size`` real steps of ``padding_mask (B, T)``, True = padding. The last may be shorter."""
     steps = padding_mask.shape[1]
     lengths = (~padding_mask).sum(1, keepdim=True)
     full = torch.arange(1, -(-steps // block_size) + 1, device=padding_mask.device) * block_size
-    return blocks_of(torch.minimum(full, lengths), padding_mask, min(block_size, steps))
+    return blocks_of(torch.minimum(full, lengths), padding_mask, min(block_size, steps), dtype)
 
 
-def cut_to_shrink(padding_mask: Tensor, block_size: int) -> Blocks:
+def cut_to_shrink(padding_mask: Tensor, block_size: int, *, dtype: torch.dtype = torch.float32) -> Blocks:
     """Cut n real steps into ``ceil(n / block_size)`` equal blocks of at most ``block_size`` steps.
 
     With equal blocks no short last block weighs as much as a full one in the means of the next layers.
@@ -78,24 +96,27 @@ def cut_to_shrink(padding_mask: Tensor, block_size: int) -> Blocks:
     Args:
         padding_mask: ``(B, T)`` bool, True = padding, anywhere.
         block_size: 1 or more.
+        dtype: as in :func:`cut_by_number`.
     """
     steps = padding_mask.shape[1]
     lengths = (~padding_mask).sum(1)
     counts = ((lengths + block_size - 1) // block_size).clamp(min=1)
     ends = equal_ends(lengths, counts, max(1, -(-steps // block_size)))
-    return blocks_of(ends, padding_mask, min(block_size, steps))
+    return blocks_of(ends, padding_mask, min(block_size, steps), dtype)
 
 
-@lru_cache(maxsize=4096)
 def layout(steps: int, num_blocks: int, random: bool) -> tuple[int, int]:
     """The largest number of blocks and the largest block of any sentence of at most ``steps`` steps."""
-    lengths = torch.arange(1, steps + 1, device="cpu")
-    counts = block_counts(lengths, num_blocks)
-    if random:
-        largest = torch.minimum(2 * lengths // counts, lengths - counts + 1)
-    else:
-        largest = (lengths + counts - 1) // counts
-    return int(counts.max()), int(largest.max())
+
+    def largest(length: int, count: int) -> int:
+        return min(2 * length // count, length - count + 1) if random else -(-length // count)
+
+    most = min(num_blocks or round((steps**2 / 2) ** (1 / 3)), steps)
+    if num_blocks or most == 1:
+        return most, largest(steps, most)
+    # The longest sentence that has one block less may have a larger one.
+    longest = int(math.sqrt((2 * most - 1) ** 3 / 4))
+    return most, max(largest(steps, most), largest(longest, most - 1))
 
 
 def equal_ends(lengths: Tensor, counts: Tensor, most: int) -> Tensor:
@@ -125,46 +146,85 @@ def random_ends(lengths: Tensor, counts: Tensor, most: int) -> Tensor:
     return torch.where(number >= counts, lengths, ends)
 
 
-def blocks_of(ends: Tensor, padding_mask: Tensor, capacity: int) -> Blocks:
+def blocks_of(ends: Tensor, padding_mask: Tensor, capacity: int, dtype: torch.dtype) -> Blocks:
     """The blocks that end before the positions ``ends (B, M)`` of the real steps."""
-    batch, most = ends.shape
+    (batch, most), device = ends.shape, ends.device
     position = ((~padding_mask).cumsum(1) - 1).clamp(min=0)
     block = torch.searchsorted(ends, position, right=True).clamp(max=most - 1)
-    sizes = ends.diff(dim=1, prepend=torch.zeros_like(ends[:, :1]))
-    row = torch.arange(batch, device=ends.device)[:, None] * most + block
-    place = row * capacity + position - (ends - sizes).gather(1, block)
-    place = place.masked_fill(padding_mask, batch * most * capacity)
-    return Blocks(block=block, place=place, padding_mask=padding_mask, sizes=sizes, capacity=capacity)
+    starts = F.pad(ends[:, :-1], (1, 0))
+    sizes = ends - starts
+    sentence = torch.arange(batch, device=device)[:, None]
+    block_rows = sentence * most + block
+    place_rows = block_rows * capacity + position - starts.gather(1, block)
 
-
-def to_blocks(x: Tensor, blocks: Blocks) -> Tensor:
-    """``(B, H, T, D)`` to ``(B M, H, S, D)``; empty places are zero."""
-    _, heads, _, size = x.shape
-    by_step = x.transpose(1, 2).reshape(-1, heads, size)
-    places = blocks.sizes.numel() * blocks.capacity
     # All padding goes to an extra last place, which is removed.
-    by_place = x.new_zeros(places + 1, heads, size).index_copy(0, blocks.place.flatten(), by_step)
-    return by_place[:-1].view(-1, blocks.capacity, heads, size).transpose(1, 2)
+    places = batch * most * capacity
+    step_rows = F.pad(sentence.expand(-1, most * capacity).flatten(), (0, 1)).index_copy(
+        0,
+        place_rows.masked_fill(padding_mask, places).t().flatten(),
+        torch.arange(padding_mask.numel(), device=device),
+    )[:-1]
+
+    number, some = torch.arange(capacity, device=device), sizes.clamp(min=1).flatten()[:, None]
+    filled = some.to(dtype) * share_of_place(capacity)
+    return Blocks(
+        block=block,
+        padding_mask=padding_mask,
+        sizes=sizes,
+        capacity=capacity,
+        step_rows=step_rows,
+        place_rows=place_rows.t().flatten(),
+        block_rows=block_rows.t().flatten(),
+        previous_rows=(block_rows - 1).clamp(min=0).t().flatten(),
+        has_previous=(block > 0).to(dtype).t()[:, :, None],
+        summing=(number < sizes.flatten()[:, None]).to(dtype)[:, None] * share_of_place(capacity),
+        filled=filled[:, None],
+        place_mask=additive_mask(number >= some, like=filled),
+        block_mask=additive_mask(empty_blocks(sizes), like=filled),
+    )
+
+
+def share_of_place(capacity: int) -> float:
+    """1/P. A sum times this is in the range of its summands, and as a power of two it is exact in half precision."""
+    return 0.5 ** (capacity - 1).bit_length()
+
+
+def to_blocks(*sequences: Tensor, blocks: Blocks) -> tuple[Tensor, ...]:
+    """Each ``(B, H, T, D)`` to ``(B M, H, S, D)``; empty places are undefined, but finite."""
+    heads, size = sequences[0].shape[1], sequences[0].shape[3]
+    by_step = [x.permute(2, 0, 1, 3).reshape(-1, heads * size) for x in sequences]
+    together = by_step[0][None] if len(by_step) == 1 else torch.stack(by_step)
+    by_place = together.index_select(1, blocks.step_rows)
+    return by_place.view(len(by_step), -1, blocks.capacity, heads, size).transpose(2, 3).unbind()
 
 
 def from_blocks(x: Tensor, blocks: Blocks) -> Tensor:
-    """``(B M, H, S, D)`` back to ``(B, H, T, D)``, with zeros at padding."""
-    _, heads, _, size = x.shape
-    by_place = x.transpose(1, 2).reshape(-1, heads, size)
-    place = blocks.place.clamp(max=by_place.shape[0] - 1)
-    by_step = by_place.index_select(0, place.flatten()).view(*place.shape, heads, size)
-    return by_step.masked_fill(blocks.padding_mask[:, :, None, None], 0).transpose(1, 2)
+    """``(B M, H, S, D)`` back to ``(B, H, T, D)``; undefined, but finite, at padding."""
+    heads, size = x.shape[1], x.shape[3]
+    by_step = x.transpose(1, 2).reshape(-1, heads * size).index_select(0, blocks.place_rows)
+    return by_step.view(-1, blocks.sizes.shape[0], heads, size).permute(1, 2, 0, 3)
 
 
 def reduce_blocks(x: Tensor, blocks: Blocks, reduce: str = "mean") -> Tensor:
-    """The "mean" or "sum" of each block of ``x (B M, H, S, D)``, which is zero in empty places: ``(B M, H, D)``.
+    """The "mean" or "sum" of each block of ``x (B M, H, S, D)``: ``(B, H, M, D)``, in the dtype of ``x``."""
+    _, heads, _, size = x.shape
+    with full_precision(x):  # and a product of half precision adds in fp32
+        total = blocks.summing.to(x.dtype) @ x.transpose(1, 2).flatten(2)
+    reduced = total / (blocks.filled.to(x.dtype) if reduce == "mean" else share_of_place(blocks.capacity))
+    return reduced.view(*blocks.sizes.shape, heads, size).transpose(1, 2)
 
-    In the dtype of ``x``; summed in fp32 if it is half precision.
+
+def read_blocks(x: Tensor, blocks: Blocks, *, causal: bool = False) -> Tensor:
+    """What each step reads of ``x (B, M, C)``, one vector for each block.
+
+    That of its own block; if ``causal`` that of the block before it, and 0 in the first block.
+
+    Returns:
+        ``(T, B, C)``; undefined, but finite, at padding.
     """
-    summed = x.sum(2, dtype=accumulation_dtype(x))
-    if reduce == "mean":
-        summed = summed / blocks.sizes.clamp(min=1).view(-1, 1, 1)
-    return summed.to(x.dtype)
+    rows = blocks.previous_rows if causal else blocks.block_rows
+    read = x.flatten(0, 1).index_select(0, rows).view(-1, *x.shape[::2])
+    return read * blocks.has_previous.to(x.dtype) if causal else read
 
 
 def block_means(x: Tensor, blocks: Blocks) -> tuple[Tensor, Tensor]:
@@ -178,17 +238,11 @@ def block_means(x: Tensor, blocks: Blocks) -> tuple[Tensor, Tensor]:
         ``(M, B, C)`` in the dtype of ``x``, summed in fp32 if it is half precision, and the padding mask ``(B, M)``,
         True = no such block in this sentence. A sentence without real steps has one block, which is zero.
     """
-    means = reduce_blocks(to_blocks(x.transpose(0, 1)[:, None], blocks), blocks)
-    return means.view(*blocks.sizes.shape, -1).transpose(0, 1), empty_blocks(blocks)
+    (by_block,) = to_blocks(x.transpose(0, 1)[:, None], blocks=blocks)
+    return reduce_blocks(by_block, blocks)[:, 0].transpose(0, 1), empty_blocks(blocks.sizes)
 
 
-def empty_places(blocks: Blocks) -> Tensor:
-    """``(B, M, S)`` bool, True = no step here, but False in the first place: a softmax over nothing is NaN."""
-    place = torch.arange(blocks.capacity, device=blocks.sizes.device)
-    return place >= blocks.sizes.clamp(min=1)[:, :, None]
-
-
-def empty_blocks(blocks: Blocks) -> Tensor:
-    """``(B, M)`` bool, True = no step in this block, but False for the first one, for the same reason."""
-    number = torch.arange(blocks.sizes.shape[1], device=blocks.sizes.device)
-    return (blocks.sizes == 0) & (number > 0)
+def empty_blocks(sizes: Tensor) -> Tensor:
+    """``(B, M)`` bool, True = a block of 0 steps, but False for the first block: a softmax over nothing is NaN."""
+    number = torch.arange(sizes.shape[1], device=sizes.device)
+    return (sizes == 0) & (number > 0)

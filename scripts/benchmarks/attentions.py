@@ -2,7 +2,7 @@
 
 from argparse import Namespace
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -10,7 +10,7 @@ from torch import Tensor
 
 from fairseq_luna.ops.block_attention import chunked as block_chunked
 from fairseq_luna.ops.block_attention import naive as block_naive
-from fairseq_luna.ops.block_partition import Blocks, cut_by_size
+from fairseq_luna.ops.block_partition import Blocks, cut_by_size, read_blocks
 from fairseq_luna.ops.fastformer_attention import FastformerMaps
 from fairseq_luna.ops.fastformer_attention import chunked as fastformer_chunked
 from fairseq_luna.ops.fastformer_attention import naive as fastformer_naive
@@ -86,6 +86,13 @@ def block_inputs(args: Namespace, steps: int) -> Inputs:
     return _random(args, {**_sequences(args, steps, "q", "k", "v"), "second": (3, args.head_size, args.head_size)})
 
 
+def block_of_every_step(*args: Any, causal: bool) -> tuple[Tensor, Tensor]:
+    """The fast form, with Z of every step like the naive form, not of every block."""
+    y, z = block_chunked.block_attention(*args, causal=causal)
+    z = read_blocks(z.transpose(1, 2).flatten(2), args[-1], causal=causal)
+    return y, z.unflatten(2, y.shape[1::2]).permute(1, 2, 0, 3)
+
+
 def _block(op: Callable[..., tuple[Tensor, Tensor]]) -> Callable[..., Tensor]:
     def form(q: Tensor, k: Tensor, v: Tensor, second: Tensor) -> Tensor:
         def project(summaries: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -140,6 +147,6 @@ ATTENTIONS = {
     "fastformer": Attention(
         fastformer_inputs, _fastformer(fastformer_chunked.fastformer_causal_attention), _FASTFORMER_NAIVE
     ),
-    "block": Attention(block_inputs, _block(block_chunked.block_attention), _block(block_naive.block_attention)),
+    "block": Attention(block_inputs, _block(block_of_every_step), _block(block_naive.block_attention)),
     "softmax": Attention(softmax_inputs, softmax, softmax_naive),
 }

@@ -4,8 +4,9 @@ from torch.utils.checkpoint import checkpoint
 
 from fairseq_luna.modules.block_attention import BlockAttention
 from fairseq_luna.modules.heads import merge_heads
+from fairseq_luna.ops import block_partition
 from fairseq_luna.ops.block_attention import naive
-from fairseq_luna.ops.block_partition import cut_by_number
+from fairseq_luna.ops.block_partition import blocks_of, cut_by_number
 from numeric import PADDED, mixed_padding, sequences
 
 UNORDERED = pytest.mark.parametrize("unordered", ["none", "mean", "sum"], ids=["ordered", "mean", "sum"])
@@ -45,13 +46,27 @@ def test_equals_the_naive_form(share_levels, unordered, kernel_size, num_blocks,
     module = build(share_levels=share_levels, unordered=unordered, kernel_size=kernel_size, num_blocks=num_blocks)
     x = inputs()
     mask = mixed_padding(30) if padded else None
-    out = module(x, padding_mask=mask)
-    expected = by_the_equations(module, x, torch.zeros(3, 30, dtype=torch.bool) if mask is None else mask)
+    nothing_padded = torch.zeros(3, 30, dtype=torch.bool)
+    real = ~(mask if padded else nothing_padded).t()
+    out = module(x, padding_mask=mask)[real]
+    expected = by_the_equations(module, x, mask if padded else nothing_padded)[real]
     torch.testing.assert_close(out, expected)
     wanted = [x, *module.parameters()]
     torch.testing.assert_close(
         torch.autograd.grad(out.square().sum(), wanted), torch.autograd.grad(expected.square().sum(), wanted)
     )
+
+
+@pytest.mark.parametrize(("random", "cuts"), [(False, 1), (True, 3)], ids=["equal", "random"])
+def test_layers_share_the_cut_of_a_mask_unless_blocks_are_random(random, cuts, monkeypatch):
+    layers = [build(random_blocks=random) for _ in range(3)]
+    made = []
+    monkeypatch.setattr(block_partition, "blocks_of", lambda *args: made.append(args) or blocks_of(*args))
+    for mask in (mixed_padding(30), mixed_padding(30)):
+        made.clear()
+        for layer in layers:
+            layer(inputs(), padding_mask=mask)
+        assert len(made) == cuts
 
 
 @SHARED

@@ -30,7 +30,7 @@ def qkv(like):
 
 def blocks(like, causal=False):
     mask = torch.zeros(2, STEPS, dtype=torch.bool, device=like.device)
-    return cut_by_size(mask, 8) if causal else cut_by_number(mask, 0)
+    return cut_by_size(mask, 8, dtype=like.dtype) if causal else cut_by_number(mask, 0, dtype=like.dtype)
 
 
 def luna_step(like, of_memory):
@@ -45,7 +45,7 @@ def luna_step(like, of_memory):
 def unordered_step(like):
     v = sequence(like, 2)
     return block_attention.unordered_block_attention_step(
-        v, lambda s: (s, s, s), block_attention.initial_state(v, 0), reduce="mean", block_size=8
+        v, lambda s: (s, s, s), block_attention.initial_state(v), reduce="mean", block_size=8
     )
 
 
@@ -90,7 +90,7 @@ ATTENTIONS = {
         *qkv(like), lambda s: (s, s, s), blocks(like, causal=True), causal=True
     ),
     "block-step": lambda like: block_attention.block_attention_step(
-        *qkv(like), lambda s: (s, s, s), block_attention.initial_state(sequence(like, 0), 8)
+        *qkv(like), lambda s: (s, s, s), block_attention.initial_state(sequence(like, 0)), block_size=8
     ),
     "block-unordered": lambda like: block_attention.unordered_block_attention(
         sequence(like, 2), lambda s: (s, s, s), blocks(like, causal=True), reduce="mean", causal=True

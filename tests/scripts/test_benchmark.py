@@ -147,15 +147,15 @@ def test_time_is_drawn_against_length(tmp_path: Path, monkeypatch: pytest.Monkey
 
 @pytest.mark.parametrize("name", ["transformer", "luna", "fastformer", "block", "softmax"])
 def test_generation_is_recorded(name: str) -> None:
-    args = Namespace(device="cpu", dtype="float32", lengths=[24], source_length=5, sentences=2, beam=3, sizes=SIZES)
+    args = Namespace(device="cpu", dtype="float32", lengths=[32], source_length=5, sentences=2, beam=3, sizes=SIZES)
     generation = generate.Generation(name, args)
-    generation.step(24)()
-    (run_of_24,) = generation.history
-    half, end = run_of_24["state_bytes"][12], run_of_24["state_bytes"][24]
-    assert len(generation.decoder.starts) == 24
+    generation.step(32)()
+    (run_of_32,) = generation.history
+    half, end = run_of_32["state_bytes"][16], run_of_32["state_bytes"][32]  # both at the end of a block
+    assert len(generation.decoder.starts) == 32
     assert (half < end) == (name in ("transformer", "block", "softmax"))
     assert half > 0
-    assert min(*run_of_24["first"], *run_of_24["last"]) > 0
+    assert min(*run_of_32["first"], *run_of_32["last"]) > 0
 
 
 @pytest.mark.parametrize("name", train.OPTIMIZERS)

@@ -1,10 +1,9 @@
 """Training form: all blocks in parallel, without the T x T pairs of steps."""
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
-from ..block_partition import Blocks, empty_blocks, empty_places, from_blocks, reduce_blocks, to_blocks
+from ..block_partition import Blocks, from_blocks, read_blocks, reduce_blocks, to_blocks
 from ..dtypes import accumulation_dtype
 from ..softmax_attention import scaled_dot_product_attention, softmax_attention
 from .shared import Projection
@@ -27,11 +26,12 @@ def block_attention(
         project, blocks, causal, dropout_p: as in :func:`.naive.block_attention`.
 
     Returns:
-        Y and Z, each ``(B, H, T, D)`` in the dtype of ``q``; zero at padding.
+        Y ``(B, H, T, D)``, undefined at padding, and one result of level two for each block, ``(B, H, M, D)``, both in
+        the dtype of ``q``. :func:`..block_partition.read_blocks` gives Z of each step from the second.
     """
     y = attention_within(q, k, v, blocks, causal=causal, dropout_p=dropout_p)
-    y = y.masked_fill(empty_places(blocks).flatten(0, 1)[:, None, :, None], 0)
-    return from_blocks(y, blocks), attention_among(reduce_blocks(y, blocks), project, blocks, causal, dropout_p)
+    z = attention_among(reduce_blocks(y, blocks), project, blocks, causal, dropout_p)
+    return from_blocks(y, blocks), z
 
 
 def unordered_block_attention(
@@ -50,38 +50,34 @@ def unordered_block_attention(
         project, blocks, reduce, causal, dropout_p: as in :func:`.naive.unordered_block_attention`.
 
     Returns:
-        Y and Z, each ``(B, H, T, D)`` in the dtype of ``v``; zero at padding.
+        As :func:`block_attention`, in the dtype of ``v``.
     """
-    values = to_blocks(v, blocks)
+    (values,) = to_blocks(v, blocks=blocks)
     summaries = reduce_blocks(values, blocks, reduce)
     if causal:
         y = values.cumsum(2, dtype=accumulation_dtype(v))
         if reduce == "mean":
             y = y / torch.arange(1, blocks.capacity + 1, device=v.device, dtype=y.dtype)[:, None]
-        y = y.to(v.dtype)
+        y = from_blocks(y.to(v.dtype), blocks)
     else:
-        y = summaries[:, :, None].expand_as(values)
-    return from_blocks(y, blocks), attention_among(summaries, project, blocks, causal, dropout_p)
+        y = read_blocks(summaries.transpose(1, 2).flatten(2), blocks).unflatten(2, v.shape[1::2]).permute(1, 2, 0, 3)
+    return y, attention_among(summaries, project, blocks, causal, dropout_p)
 
 
 def attention_within(
     q: Tensor, k: Tensor, v: Tensor, blocks: Blocks, *, causal: bool = False, dropout_p: float = 0.0
 ) -> Tensor:
     """Softmax attention ``(B M, H, S, D)`` of every step to the steps of its block; undefined in empty places."""
-    q, k, v = (to_blocks(x, blocks) for x in (q, k, v))
+    q, k, v = to_blocks(q, k, v, blocks=blocks)
     if causal:
         # Blocks are filled from their first place on: no real step has an empty place before it.
         return scaled_dot_product_attention(q, k, v, is_causal=True, dropout_p=dropout_p)
-    return softmax_attention(q, k, v, padding_mask=empty_places(blocks).flatten(0, 1), dropout_p=dropout_p)[0]
+    return softmax_attention(q, k, v, padding_mask=blocks.place_mask.to(q.dtype), dropout_p=dropout_p)[0]
 
 
 def attention_among(summaries: Tensor, project: Projection, blocks: Blocks, causal: bool, dropout_p: float) -> Tensor:
-    """Z ``(B, H, T, D)`` from the summaries of all blocks, ``(B M, H, D)``."""
-    q, k, v = project(summaries.unflatten(0, blocks.sizes.shape).transpose(1, 2))
+    """Attention ``(B, H, M, D)`` of the ``summaries (B, H, M, D)`` to all blocks, or to themselves and earlier ones."""
+    q, k, v = project(summaries)
     if causal:
-        z = scaled_dot_product_attention(q, k, v, is_causal=True, dropout_p=dropout_p)
-        z = F.pad(z[:, :, :-1], (0, 0, 1, 0))  # a block reads the result of the previous block's query
-    else:
-        z, _ = softmax_attention(q, k, v, padding_mask=empty_blocks(blocks), dropout_p=dropout_p)
-    z = z.transpose(1, 2).flatten(0, 1)[:, :, None].expand(-1, -1, blocks.capacity, -1)
-    return from_blocks(z, blocks)
+        return scaled_dot_product_attention(q, k, v, is_causal=True, dropout_p=dropout_p)
+    return softmax_attention(q, k, v, padding_mask=blocks.block_mask.to(q.dtype), dropout_p=dropout_p)[0]

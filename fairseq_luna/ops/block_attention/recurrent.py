@@ -1,5 +1,11 @@
-"""Causal generation form: one step at a time, with a new summary each time a block is complete."""
+"""Causal generation form: one step at a time, with a new summary each time a block is complete.
 
+While no step was padded, all rows are at the same place of a block, and the sizes of the state's tensors say where.
+From the first padded step on each row has its own place, which only the device knows. So that nothing waits for it,
+every step then computes what the end of a block needs, and masks say in which rows a block ended.
+"""
+
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import torch
@@ -12,34 +18,31 @@ from .shared import Projection
 
 
 class BlockState(NamedTuple):
-    """The open block and the complete ones. Rows count their own real steps, and complete blocks at different times."""
+    """The open block of n steps and N complete blocks."""
 
-    steps: Tensor  # (B,) int64, the number of real steps so far
-    keys: Tensor  # (B, H, S, D), keys of the open block; S = 0 if blocks are unordered
-    values: Tensor  # (B, H, S, D), values of the open block
-    summary: Tensor  # (B, H, D), summary of the open block so far, fp32 if the inputs are half precision
-    block_keys: Tensor  # (B, H, N, D), keys of the summaries of complete blocks, N the most in a row
+    keys: Tensor  # (B, H, n, D), keys of the open block; none if blocks are unordered
+    values: Tensor  # (B, H, n, D), their values
+    members: Tensor  # (B, H, n, D), what the summary of the block is the mean or sum of
+    block_keys: Tensor  # (B, H, N, D), keys of the summaries of complete blocks
     block_values: Tensor  # (B, H, N, D), values of these summaries
-    read: Tensor  # (B, H, D), Z of the open block
+    read: Tensor  # (B, H, 1, D), Z of the open block
+    # From the first padded step on; then n is the block size, and N increases at every step.
+    steps: Tensor | None = None  # (B,) int64, the number of real steps so far
+    unused: Tensor | None = None  # (B, N) bool, True = not a complete block of this row
 
 
-def initial_state(v: Tensor, places: int) -> BlockState:
-    """The state before the first step.
+class Place(NamedTuple):
+    """The place of the newest step of each row in its block."""
 
-    Args:
-        v: ``(B, H, any T, D)``, for shape, dtype and device.
-        places: the block size; 0 for unordered blocks, which need no keys.
-    """
-    batch, heads, _, size = v.shape
-    return BlockState(
-        steps=torch.zeros(batch, dtype=torch.int64, device=v.device),
-        keys=v.new_zeros(batch, heads, places, size),
-        values=v.new_zeros(batch, heads, places, size),
-        summary=v.new_zeros(batch, heads, size, dtype=accumulation_dtype(v)),
-        block_keys=v.new_zeros(batch, heads, 0, size),
-        block_values=v.new_zeros(batch, heads, 0, size),
-        read=v.new_zeros(batch, heads, size),
-    )
+    here: Tensor  # (B, 1, S, 1) bool, True = this place
+    later: Tensor  # (B, S) bool, True = a later place
+    filled: Tensor  # (B, 1, 1, 1) int64, places up to this one
+
+
+def initial_state(v: Tensor) -> BlockState:
+    """The state before the first step, for the shape, dtype and device of ``v (B, H, any T, D)``."""
+    none = v[:, :, :0]
+    return BlockState(none, none, none, none, none, read=torch.zeros_like(v[:, :, :1]))
 
 
 def block_attention_step(
@@ -49,6 +52,7 @@ def block_attention_step(
     project: Projection,
     state: BlockState,
     *,
+    block_size: int,
     padding_mask: Tensor | None = None,
     dropout_p: float = 0.0,
 ) -> tuple[Tensor, Tensor, BlockState]:
@@ -57,31 +61,26 @@ def block_attention_step(
     Args:
         q, k, v: ``(B, H, T, D)``, usually T = 1.
         project: from summaries ``(B, H, 1, D)`` to their queries, keys and values.
-        state: the state after the previous steps; its keys have the block size.
+        state: the state after the previous steps.
+        block_size: steps in a block.
         padding_mask: ``(B, T)`` bool, True = padding: the step is not counted, and its output is undefined.
         dropout_p: dropout probability of the weights of both levels.
 
     Returns:
         Y and Z, each ``(B, H, T, D)`` in the dtype of ``q``, and the state after these steps.
     """
-    block_size = state.keys.shape[2]
-    place = torch.arange(block_size, device=q.device)
     outputs, reads = [], []
-    for t in range(q.shape[2]):
-        newest = state.steps % block_size
-        # Padded steps are written too; the next real step overwrites them before they are read.
-        here = (place == newest[:, None])[:, None, :, None]
-        keys = torch.where(here, k[:, :, t : t + 1], state.keys)
-        values = torch.where(here, v[:, :, t : t + 1], state.values)
-        later = place > newest[:, None]
+    for t, real in each_step(q, padding_mask):
+        state = state if real is None else with_places(state, block_size)
+        place = place_of(state)
+        keys, values = (put(x[:, :, t : t + 1], before, place) for x, before in ((k, state.keys), (v, state.values)))
+        later = None if place is None else place.later
         y, _ = softmax_attention(q[:, :, t : t + 1], keys, values, padding_mask=later, dropout_p=dropout_p)
-        y = y[:, :, 0]
-        summary = torch.lerp(state.summary, y.to(state.summary.dtype), share(newest, state.summary))
         outputs.append(y)
         reads.append(state.read)
-        state = state._replace(keys=keys, values=values)
-        state = advance(state, summary, project, block_size, real_at(t, padding_mask, state.steps), dropout_p)
-    return torch.stack(outputs, dim=2), torch.stack(reads, dim=2), state
+        state = state._replace(keys=keys, values=values, members=put(y, state.members, place))
+        state = advance(state, project, "mean", block_size, real, dropout_p)
+    return together(outputs), together(reads), state
 
 
 def unordered_block_attention_step(
@@ -99,56 +98,90 @@ def unordered_block_attention_step(
     Args:
         v: ``(B, H, T, D)``, usually T = 1.
         reduce: "mean" or "sum".
-        block_size: steps in a block.
-        project, state, padding_mask, dropout_p: as in :func:`block_attention_step`.
+        project, state, block_size, padding_mask, dropout_p: as in :func:`block_attention_step`.
 
     Returns:
         As :func:`block_attention_step`.
     """
     outputs, reads = [], []
-    for t in range(v.shape[2]):
-        newest = state.steps % block_size
-        value = v[:, :, t].to(state.summary.dtype)
-        if reduce == "mean":
-            summary = torch.lerp(state.summary, value, share(newest, state.summary))
-        else:
-            summary = state.summary.masked_fill((newest == 0)[:, None, None], 0) + value
-        outputs.append(summary.to(v.dtype))
+    for t, real in each_step(v, padding_mask):
+        state = state if real is None else with_places(state, block_size)
+        state = state._replace(members=put(v[:, :, t : t + 1], state.members, place_of(state)))
+        outputs.append(reduced(state.members, reduce, place_of(state)))
         reads.append(state.read)
-        state = advance(state, summary, project, block_size, real_at(t, padding_mask, state.steps), dropout_p)
-    return torch.stack(outputs, dim=2), torch.stack(reads, dim=2), state
+        state = advance(state, project, reduce, block_size, real, dropout_p)
+    return together(outputs), together(reads), state
 
 
-def share(place: Tensor, like: Tensor) -> Tensor:
-    """The weight 1/n of the step at ``place (B,)`` in the mean of its block's n steps so far: ``(B, 1, 1)``."""
-    return (place + 1).to(like.dtype).reciprocal()[:, None, None]
+def each_step(x: Tensor, padding_mask: Tensor | None) -> Iterator[tuple[int, Tensor | None]]:
+    """Each t of ``x (B, H, T, D)`` and whether it is real, ``(B,)`` bool; None = in all rows."""
+    for t in range(x.shape[2]):
+        yield t, None if padding_mask is None else ~padding_mask[:, t]
 
 
-def real_at(t: int, padding_mask: Tensor | None, like: Tensor) -> Tensor:
-    """``(B,)`` bool, True = step ``t`` is real."""
-    return torch.ones_like(like, dtype=torch.bool) if padding_mask is None else ~padding_mask[:, t]
+def together(steps: list[Tensor]) -> Tensor:
+    """``(B, H, T, D)`` from its T steps."""
+    return steps[0] if len(steps) == 1 else torch.cat(steps, dim=2)
+
+
+def with_places(state: BlockState, block_size: int) -> BlockState:
+    """The same state with a place for each step of a block and a count for each row."""
+    if state.steps is not None:
+        return state
+    batch, _, filled, _ = state.members.shape
+    complete = state.block_keys.shape[2]
+    keys, values, members = (F.pad(x, (0, 0, 0, block_size - x.shape[2])) for x in state[:3])
+    steps = torch.full((batch,), complete * block_size + filled, device=members.device)
+    # One is never used: torch.export takes a size of 0 or 1 for a constant, and N is 2 after the first step.
+    block_keys, block_values = (F.pad(x, (0, 0, 0, 1)) for x in (state.block_keys, state.block_values))
+    unused = torch.arange(complete + 1, device=members.device).eq(complete).repeat(batch, 1)
+    return BlockState(keys, values, members, block_keys, block_values, state.read, steps, unused)
+
+
+def place_of(state: BlockState) -> Place | None:
+    """The place of the step that follows the state; None = after the others in all rows."""
+    if state.steps is None:
+        return None
+    block_size = state.members.shape[2]
+    newest = (state.steps % block_size)[:, None]
+    place = torch.arange(block_size, device=newest.device)
+    return Place((place == newest)[:, None, :, None], place > newest, newest[:, :, None, None] + 1)
+
+
+def put(x: Tensor, members: Tensor, place: Place | None) -> Tensor:
+    """``members (B, H, n, D)`` with ``x (B, H, 1, D)``."""
+    # A padded step has the place of the next real one, which overwrites it before it is read.
+    return torch.cat([members, x], dim=2) if place is None else torch.where(place.here, x, members)
+
+
+def reduced(members: Tensor, reduce: str, place: Place | None = None) -> Tensor:
+    """The "mean" or "sum" of ``members (B, H, n, D)``, or of those up to ``place``: ``(B, H, 1, D)``."""
+    if place is not None:
+        seen = members.masked_fill(place.later[:, None, :, None], 0)
+        total = seen.sum(2, keepdim=True, dtype=accumulation_dtype(seen))
+        return (total / place.filled if reduce == "mean" else total).to(seen.dtype)
+    return members.mean(2, keepdim=True) if reduce == "mean" else members.sum(2, keepdim=True)
 
 
 def advance(
-    state: BlockState, summary: Tensor, project: Projection, block_size: int, real: Tensor, dropout_p: float
+    state: BlockState, project: Projection, reduce: str, block_size: int, real: Tensor | None, dropout_p: float
 ) -> BlockState:
-    """Count a step and store the new ``summary (B, H, D)``, in rows where the step is ``real (B,)``."""
-    steps = state.steps + real
-    state = state._replace(steps=steps, summary=torch.where(real[:, None, None], summary, state.summary))
-    closed = real & (steps % block_size == 0)
-    return close_blocks(state, project, closed, steps // block_size, dropout_p) if closed.any() else state
+    """Count a step; in rows where it is ``real (B,)``, None = in all rows, and ends its block, open the next block."""
+    if state.steps is None and state.members.shape[2] < block_size:
+        return state  # no block ends
+    q, k, v = project(reduced(state.members, reduce))
+    keys, values = torch.cat([state.block_keys, k], dim=2), torch.cat([state.block_values, v], dim=2)
+    state = state._replace(block_keys=keys, block_values=values)
+    if state.steps is None or state.unused is None:
+        z, _ = softmax_attention(q, keys, values, dropout_p=dropout_p)
+        none = state.members[:, :, :0]
+        return state._replace(keys=none, values=none, members=none, read=z)
 
-
-def close_blocks(state: BlockState, project: Projection, closed: Tensor, count: Tensor, dropout_p: float) -> BlockState:
-    """Append the summary and read Z in the rows ``closed (B,)``; ``count (B,)`` is the number of complete blocks."""
-    q, k, v = project(state.summary[:, :, None].to(state.read.dtype))
-    grown = max(0, int(count.max()) - state.block_keys.shape[2])
-    block_keys, block_values = (F.pad(x, (0, 0, 0, grown)) for x in (state.block_keys, state.block_values))
-    number = torch.arange(block_keys.shape[2], device=count.device)
-    here = (closed[:, None] & (number == count[:, None] - 1))[:, None, :, None]
-    block_keys, block_values = torch.where(here, k, block_keys), torch.where(here, v, block_values)
-    # Rows without complete blocks attend to the first place, because a softmax over nothing is NaN; they are not used.
-    empty = number >= count.clamp(min=1)[:, None]
-    z, _ = softmax_attention(q, block_keys, block_values, padding_mask=empty, dropout_p=dropout_p)
-    read = torch.where(closed[:, None, None], z[:, :, 0], state.read)
-    return state._replace(block_keys=block_keys, block_values=block_values, read=read)
+    steps = state.steps + (1 if real is None else real)
+    ended = steps % block_size == 0
+    ended = ended if real is None else ended & real
+    unused = torch.cat([state.unused, ~ended[:, None]], dim=1)
+    # Where no block ended the result is not used; nothing is masked there, because a softmax over nothing is NaN.
+    z, _ = softmax_attention(q, keys, values, padding_mask=unused & ended[:, None], dropout_p=dropout_p)
+    read = torch.where(ended[:, None, None, None], z, state.read)
+    return state._replace(read=read, steps=steps, unused=unused)

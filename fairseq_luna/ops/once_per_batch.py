@@ -1,0 +1,49 @@
+"""What all layers of a model make of the same padding mask, made once for a batch."""
+
+from collections.abc import Callable, Sequence
+from functools import wraps
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+
+Result = TypeVar("Result")
+
+
+def once_per_batch(make: Callable[..., Result]) -> Callable[..., Result]:
+    """``make``, which returns the last result again if it is called with the same positional arguments.
+
+    A tensor is the same argument if it is the same object and was not changed since. The last arguments and the last
+    result are kept in memory: use it for what is small beside a layer's activations, and has no gradient.
+    """
+    last: tuple[Sequence[Any], Sequence[Any], Result] | None = None
+
+    @wraps(make)
+    def remembered(*arguments: Any) -> Result:
+        nonlocal last
+        if _is_recording():  # the recorded graph must contain what it reads
+            return make(*arguments)
+        state = _state(arguments)
+        if last is not None and last[1] == state and all(map(_same, last[0], arguments)):
+            return last[2]
+        result = make(*arguments)
+        last = arguments, state, result
+        return result
+
+    return remembered
+
+
+def _same(one: Any, other: Any) -> bool:
+    return one is other or (not isinstance(one, Tensor) and one == other)
+
+
+def _state(arguments: Sequence[Any]) -> list[Any]:
+    """What changes with every write to a tensor, and with inference mode, whose tensors cannot be used outside it."""
+    tensors = [x for x in arguments if isinstance(x, Tensor)]
+    versions = [None if x.is_inference() else x._version for x in tensors]
+    return [torch.is_inference_mode_enabled(), *versions]
+
+
+def _is_recording() -> bool:
+    captured = torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()
+    return captured or torch.compiler.is_compiling() or torch.jit.is_tracing()
