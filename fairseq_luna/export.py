@@ -77,13 +77,15 @@ class DecoderStepForExport(nn.Module):
 class _IndependentOfData(TorchFunctionMode):
     """Avoids control flow that depends on data, and shapes as tensors, while a graph is recorded.
 
-    ``if mask.any()`` is always true: the other branch is only faster. Shapes that fairseq's
-    positional embedding reads as a tensor stay integers, which can be dynamic in a graph.
+    ``if mask.any()`` is always true and ``lengths.min()`` is 0: the other branches are only faster. Shapes that
+    fairseq's positional embedding reads as a tensor stay integers, which can be dynamic in a graph.
     """
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func is Tensor.any and len(args) == 1:
             return torch.tensor(True)
+        if func is Tensor.min and len(args) == 1:
+            return torch.tensor(0)
         if func is torch._shape_as_tensor:
             return args[0].shape
         return func(*args, **(kwargs or {}))

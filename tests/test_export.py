@@ -53,7 +53,10 @@ def open_axes(tensors):
 
 def assert_same_source(actual, expected):
     for name, tensor in actual.items():
-        torch.testing.assert_close(tensor, expected[name][0], **CLOSE)
+        if not expected[name]:  # the model leaves out a mask without padding
+            assert tensor.any().item() is False
+        else:
+            torch.testing.assert_close(tensor, expected[name][0], **CLOSE)
 
 
 @pytest.mark.parametrize("name", SOURCES)
@@ -147,7 +150,7 @@ def test_the_wrappers_do_not_change_the_model():
     before = model.encoder(tokens)["encoder_out"][0]
     EncoderForExport(model)(tokens)
     assert model.encoder(tokens)["encoder_out"][0].equal(before)
-    assert model.encoder(tokens)["encoder_padding_mask"][0].any().item() is False
+    assert model.encoder(tokens)["encoder_padding_mask"] == []
 
 
 def test_the_documented_code_runs():

@@ -1,17 +1,20 @@
 """Incremental state of a module for generation."""
 
+from typing import Any
+
 from fairseq.incremental_decoding_utils import FairseqIncrementalState
 from torch import Tensor, nn
 
 ModuleState = dict[str, Tensor]
 # fairseq's generator passes one dictionary to all modules, which keep their states under different keys.
-IncrementalState = dict[str, dict[str, Tensor | None]]
+IncrementalState = dict[str, dict[str, Any]]
 
 
 class GenerationState(FairseqIncrementalState, nn.Module):
     """A module whose state is kept in fairseq's dictionary and reordered with the beam.
 
-    The first dimension of every tensor in the state is the batch.
+    The first dimension of every tensor in the state is the batch. Tensors that depend on the source alone are kept
+    apart, as constants: they have one row for each sentence, which is read by all its beams.
     """
 
     def load_state(self, incremental_state: IncrementalState | None) -> ModuleState | None:
@@ -22,9 +25,31 @@ class GenerationState(FairseqIncrementalState, nn.Module):
         """Store ``state`` for the next step."""
         FairseqIncrementalState.set_incremental_state(self, incremental_state, "state", state)
 
+    def load_constants(self, incremental_state: IncrementalState | None) -> ModuleState | None:
+        """This module's constants, or None before the first step and outside generation."""
+        return FairseqIncrementalState.get_incremental_state(self, incremental_state, "constants")
+
+    def save_constants(self, incremental_state: IncrementalState, constants: ModuleState, *, beams: int) -> None:
+        """Store ``constants``, each row of which is read by ``beams`` consecutive rows of the batch."""
+        number = {"beams": beams} if beams > 1 else {}
+        FairseqIncrementalState.set_incremental_state(self, incremental_state, "constants", constants | number)
+
     def reorder_incremental_state(self, incremental_state: IncrementalState, new_order: Tensor) -> None:
-        """Move row ``new_order[i]`` of every tensor to row i; called when beams are selected or finish."""
+        """Move row ``new_order[i]`` of the batch to row i; called when beams are selected or finish.
+
+        As in fairseq's attention to the source, the rows of a batch that keeps its size stay beams of the same
+        sentences: then the constants are not copied.
+        """
         state = self.load_state(incremental_state)
         if state is not None:
-            reordered = {name: tensor.index_select(0, new_order) for name, tensor in state.items()}
-            self.save_state(incremental_state, reordered)
+            self.save_state(incremental_state, rows_of(state, new_order))
+        constants: dict[str, Any] = {**(self.load_constants(incremental_state) or {})}
+        beams: int = constants.pop("beams", 1)
+        if constants and len(new_order) != beams * len(next(iter(constants.values()))):
+            sentences = new_order.view(-1, beams)[:, 0] // beams
+            self.save_constants(incremental_state, rows_of(constants, sentences), beams=beams)
+
+
+def rows_of(tensors: ModuleState, rows: Tensor) -> ModuleState:
+    """The same tensors with these rows of their first dimension."""
+    return {name: tensor.index_select(0, rows) for name, tensor in tensors.items()}

@@ -4,16 +4,28 @@ import torch
 from torch import Tensor
 
 
-def split_heads(x: Tensor, num_heads: int) -> Tensor:
-    """``(T, B, C)`` to ``(B, H, T, C / H)``."""
+def split_heads(x: Tensor, num_heads: int, *, beams: int = 1) -> Tensor:
+    """``(T, B, C)`` to ``(B / beams, H, T beams, C / H)``.
+
+    Consecutive rows of the batch that are ``beams`` of one sentence become steps of it, to read the same keys at once.
+    """
     steps, batch, channels = x.shape
+    if beams > 1:
+        return x.view(steps, -1, beams, num_heads, channels // num_heads).permute(1, 3, 0, 2, 4).flatten(2, 3)
     return x.view(steps, batch, num_heads, channels // num_heads).permute(1, 2, 0, 3)
 
 
-def merge_heads(x: Tensor) -> Tensor:
-    """``(B, H, T, D)`` to ``(T, B, H D)``."""
+def merge_heads(x: Tensor, *, beams: int = 1) -> Tensor:
+    """``(B / beams, H, T beams, D)`` to ``(T, B, H D)``."""
+    if beams > 1:
+        x = beams_apart(x, beams)
     batch, heads, steps, size = x.shape
     return x.permute(2, 0, 1, 3).reshape(steps, batch, heads * size)
+
+
+def beams_apart(x: Tensor, beams: int) -> Tensor:
+    """``(B / beams, H, T beams, D)`` to ``(B, H, T, D)``."""
+    return x.unflatten(2, (-1, beams)).permute(0, 3, 1, 2, 4).flatten(0, 1)
 
 
 def mask_of(x: Tensor, padding_mask: Tensor | None) -> Tensor:

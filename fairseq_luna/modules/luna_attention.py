@@ -4,10 +4,11 @@ from fairseq.modules.fairseq_dropout import FairseqDropout
 from torch import Tensor
 
 from ..ops import folded_attention
+from ..ops.masked_softmax import is_padding
 from ..ops.softmax_attention import softmax_attention
 from .dropout import dropout_probability
 from .generation_state import GenerationState, IncrementalState, ModuleState
-from .heads import merge_heads, split_heads
+from .heads import beams_apart, merge_heads, split_heads
 from .projection import Projections, affine_of
 from .short_convolution import convolution_of
 
@@ -80,14 +81,15 @@ class LunaAttention(GenerationState):
         """Attend from ``query`` to ``context`` through the packed slots.
 
         With ``incremental_state`` the context is packed whenever ``packed`` is given, and the result is kept for the
-        steps without it.
+        steps without it. Then the batch of ``query`` may be a multiple of that of the others: the consecutive rows that
+        read one sentence are its beams.
 
         Args:
             query: X, ``(T, B, C)``.
-            packed: P, ``(L, B, C)``; None in generation if the state has all that is needed.
+            packed: P, ``(L, B, C)``; None in generation if the constants have all that is needed.
             context: C, ``(S, B, C)``; X itself for self-attention.
-            context_padding_mask: ``(B, S)`` bool, True = padding.
-            packed_padding_mask: ``(B, L)`` bool, True = padding: the slot is not read.
+            context_padding_mask: ``(B, S)``, True = padding, or :func:`~..ops.softmax_attention.additive_mask` of it.
+            packed_padding_mask: ``(B, L)``, the same: a padded slot is not read. Given with ``packed``.
             incremental_state: fairseq's state for generation.
             need_weights: also return the weights of the context steps for each query.
 
@@ -97,25 +99,27 @@ class LunaAttention(GenerationState):
         """
         if self.convolution is not None:
             assert context is query, "a convolution is for self-attention"
-            query = context = self.convolution.centred(query, padding_mask=context_padding_mask)
+            query = context = self.convolution.centred(query, padding_mask=is_padding(context_padding_mask))
         packed_context = None
         if packed is None:
-            state = self.load_state(incremental_state)
-            assert state is not None, "the first step needs the packed slots and the context"
+            slots = self.load_constants(incremental_state)
+            assert slots is not None, "the first step needs the packed slots and the context"
         else:
             assert context is not None
             packed_context, pack_weights = self.pack(packed, context, context_padding_mask, need_weights)
-            state = self.project_packed(packed_context)
+            slots = self.project_packed(packed_context)
             if pack_weights is not None:
-                state["pack_weights"] = pack_weights
+                slots["pack_weights"] = pack_weights
+            if packed_padding_mask is not None:
+                slots["padding_mask"] = packed_padding_mask
             if incremental_state is not None:
-                self.save_state(incremental_state, state)
-        out, weights = self.unpack(query, state, packed_padding_mask, need_weights)
+                self.save_constants(incremental_state, slots, beams=query.shape[1] // packed.shape[1])
+        out, weights = self.unpack(query, slots, need_weights)
         return out, packed_context, weights
 
     def keeps_pack_weights(self, incremental_state: IncrementalState | None) -> bool:
-        """Whether the state has the pack weights, which steps without ``packed`` need to return weights."""
-        return "pack_weights" in (self.load_state(incremental_state) or {})
+        """Whether the constants have the pack weights, which steps without ``packed`` need to return weights."""
+        return "pack_weights" in (self.load_constants(incremental_state) or {})
 
     def pack(
         self, packed: Tensor, context: Tensor, padding_mask: Tensor | None, need_weights: bool
@@ -134,26 +138,25 @@ class LunaAttention(GenerationState):
         return merge_heads(out), None if weights is None else weights.mean(1)
 
     def project_packed(self, packed_context: Tensor) -> ModuleState:
-        """Keys and values of Y_P, each ``(B, H, L, D)``: the state for later steps of generation."""
+        """Keys and values of Y_P, each ``(B, H, L, D)``; only keys if both are tied."""
         if self.tie_kv:
-            key = value = split_heads(self.c_proj(packed_context), self.num_heads)
-        else:
-            key = split_heads(self.k_proj(packed_context), self.num_heads)
-            value = split_heads(self.v_proj(packed_context), self.num_heads)
+            return {"key": split_heads(self.c_proj(packed_context), self.num_heads)}
+        key = split_heads(self.k_proj(packed_context), self.num_heads)
+        value = split_heads(self.v_proj(packed_context), self.num_heads)
         return {"key": key, "value": value}
 
-    def unpack(
-        self, query: Tensor, state: ModuleState, padding_mask: Tensor | None, need_weights: bool
-    ) -> tuple[Tensor, Tensor | None]:
+    def unpack(self, query: Tensor, slots: ModuleState, need_weights: bool) -> tuple[Tensor, Tensor | None]:
         """``out_proj(Y_X) (T, B, C)``, and if needed the weights of the context ``(H, B, T, S)``."""
-        folded = None if need_weights else self.unpack_folded(query, state, padding_mask)
+        folded = None if need_weights else self.unpack_folded(query, slots)
         if folded is not None:
             return folded, None
-        q = split_heads(self.q_proj(query), self.num_heads)
-        out, weights = self.attend(q, state["key"], state["value"], padding_mask, need_weights)
+        key = slots["key"]
+        beams = query.shape[1] // key.shape[0]
+        q = split_heads(self.q_proj(query), self.num_heads, beams=beams)
+        out, weights = self.attend(q, key, slots.get("value", key), slots.get("padding_mask"), need_weights)
         if weights is not None:
-            weights = (weights @ state["pack_weights"].unsqueeze(1)).transpose(0, 1)
-        return self.out_proj(merge_heads(out)), weights
+            weights = beams_apart(weights @ slots["pack_weights"].unsqueeze(1), beams).transpose(0, 1)
+        return self.out_proj(merge_heads(out, beams=beams)), weights
 
     def pack_folded(self, q: Tensor, context: Tensor, padding_mask: Tensor | None) -> Tensor | None:
         """Y_P ``(B, H, L, D)`` without projecting a long context, or None if that would not be cheaper."""
@@ -170,22 +173,24 @@ class LunaAttention(GenerationState):
             q, context.transpose(0, 1), key, value, padding_mask=padding_mask, dropout_p=dropout_p
         )
 
-    def unpack_folded(self, query: Tensor, state: ModuleState, padding_mask: Tensor | None) -> Tensor | None:
+    def unpack_folded(self, query: Tensor, slots: ModuleState) -> Tensor | None:
         """``out_proj(Y_X) (T, B, C)`` without projecting a long ``query``, or None if that would not be cheaper."""
-        steps, _, channels = query.shape
-        slots = self.num_heads * state["key"].shape[2]
-        if not folded_attention.folding_pays(steps=steps, slots=slots, channels=channels, maps=2, products=2):
+        steps, batch, channels = query.shape
+        key = slots["key"]
+        sentences, heads, length, _ = key.shape
+        pays = folded_attention.folding_pays(steps=steps, slots=heads * length, channels=channels, maps=2, products=2)
+        if not pays or sentences < batch:
             return None
         to_query, out = affine_of(self.q_proj), affine_of(self.out_proj)
         if to_query is None or out is None:
             return None
         y = folded_attention.unpack(
             query.transpose(0, 1),
-            state["key"],
-            state["value"],
+            key,
+            slots.get("value", key),
             to_query,
             out,
-            padding_mask=padding_mask,
+            padding_mask=slots.get("padding_mask"),
             dropout_p=dropout_probability(self.dropout_module),
         )
         return y.transpose(0, 1)

@@ -6,16 +6,17 @@ from torch import Tensor
 
 from ..ops.folded_attention import folding_pays, scores_of
 from ..ops.luna_causal_attention import (
-    LunaCausalState,
     initial_state,
     luna_causal_attention_from_scores,
     luna_causal_attention_step,
     pack_scores,
+    scaled,
     state_after,
 )
+from ..ops.prefix_attention import PrefixMean
 from .dropout import dropout_probability
 from .generation_state import GenerationState, IncrementalState, ModuleState
-from .heads import mask_of, merge_heads, split_heads
+from .heads import beams_apart, mask_of, merge_heads, split_heads
 from .projection import Projections, affine_of
 from .short_convolution import convolution_of, convolved
 
@@ -83,14 +84,16 @@ class LunaCausalAttention(GenerationState):
     ) -> tuple[Tensor, Tensor]:
         """Attend from each step to itself and the earlier ones, through the packed slots.
 
-        With ``incremental_state``, ``query`` and ``padding_mask`` contain only the new steps, and ``packed`` and
-        ``memory`` are read at the first step only.
+        With ``incremental_state``, ``query`` and ``padding_mask`` contain only the new steps, and the other tensors are
+        read at the first step only. Then the batch of ``query`` may be a multiple of that of the others: the
+        consecutive rows that read one sentence are its beams.
 
         Args:
             query: X, ``(T, B, C)``.
             packed: P, ``(L, B, C)``.
             padding_mask: ``(B, T)`` bool, True = padding.
-            packed_padding_mask: ``(B, L)`` bool, True = padding: the slot is not read.
+            packed_padding_mask: ``(B, L)``, True = padding, or :func:`~..ops.softmax_attention.additive_mask` of it: a
+                padded slot is not read.
             memory: ``(S, B, C)``, steps before the first one (fairseq's cross+self attention).
             memory_padding_mask: ``(B, S)`` bool, True = padding.
             incremental_state: fairseq's state for generation.
@@ -100,23 +103,20 @@ class LunaCausalAttention(GenerationState):
         """
         saved = self.load_state(incremental_state)
         query, last_inputs = convolved(query, self.convolution, saved, padding_mask)
-        if incremental_state is not None:
-            state = self.generation_state(saved, packed, memory, memory_padding_mask)
-            y, weights, state = luna_causal_attention_step(
-                self.queries(query),
-                *self.keys_and_values(query),
-                self.pack_keys(query),
-                state,
-                activation=self.activation,
-                padding_mask=padding_mask,
-                packed_padding_mask=packed_padding_mask,
-                dropout_p=dropout_probability(self.dropout_module),
-            )
-            self.save_state(incremental_state, state._asdict() | last_inputs)
-        else:
+        if incremental_state is None:
             y, weights = self.whole_sequence(
                 query, packed, padding_mask, packed_padding_mask, memory, memory_padding_mask
             )
+        else:
+            constants = self.load_constants(incremental_state)
+            if saved is None or constants is None:
+                assert packed is not None, "the first step needs the packed slots"
+                beams = query.shape[1] // packed.shape[1]
+                constants = self.constants_of(packed, packed_padding_mask)
+                self.save_constants(incremental_state, constants, beams=beams)
+                saved = self.first_state(constants["pq"], memory, memory_padding_mask, beams)
+            y, weights, state = self.next_steps(query, padding_mask, constants, saved)
+            self.save_state(incremental_state, state | last_inputs)
         return self.out_proj(merge_heads(y)), weights.transpose(0, 1)
 
     def whole_sequence(
@@ -145,23 +145,48 @@ class LunaCausalAttention(GenerationState):
         )
         return y[:, :, -steps:], weights[:, :, -steps:]
 
-    def generation_state(
-        self,
-        saved: ModuleState | None,
-        packed: Tensor | None,
-        memory: Tensor | None,
-        memory_padding_mask: Tensor | None,
-    ) -> LunaCausalState:
-        """The saved state, or the state before the first step."""
-        if saved is not None:
-            return LunaCausalState(*(saved[name] for name in LunaCausalState._fields))
-        assert packed is not None, "the first step needs the packed slots"
-        pq = self.packed_queries(packed)
+    def constants_of(self, packed: Tensor, packed_padding_mask: Tensor | None) -> ModuleState:
+        """What all steps of generation read of the slots."""
+        constants = {"pq": scaled(self.packed_queries(packed))}
+        return constants if packed_padding_mask is None else constants | {"padding_mask": packed_padding_mask}
+
+    def first_state(
+        self, pq: Tensor, memory: Tensor | None, memory_padding_mask: Tensor | None, beams: int
+    ) -> ModuleState:
+        """The state before the first step of generation."""
         if memory is None:
-            return initial_state(pq)
-        k, v = self.keys_and_values(memory)
-        pk = self.pack_keys(memory)
-        return state_after(k, v, pq, pk, activation=self.activation, padding_mask=memory_padding_mask)
+            state = initial_state(pq, tied=self.tie_kv)
+        else:
+            scores = self.pack_keys(memory) @ pq.mT
+            k, v = self.keys_and_values(memory)
+            state = state_after(
+                k, v, scores, tied=self.tie_kv, activation=self.activation, padding_mask=memory_padding_mask
+            )
+        return {name: tensor.repeat_interleave(beams, dim=0) for name, tensor in state._asdict().items()}
+
+    def next_steps(
+        self, query: Tensor, padding_mask: Tensor | None, constants: ModuleState, saved: ModuleState
+    ) -> tuple[Tensor, Tensor, ModuleState]:
+        """Further steps of generation: results as of :meth:`whole_sequence`, and the state after them."""
+        pq, packed_padding_mask = constants["pq"], constants.get("padding_mask")
+        beams = query.shape[1] // pq.shape[0]
+        scores = split_heads(self.pc_proj(query), self.num_heads, beams=beams) @ pq.mT
+        if beams > 1:
+            scores = beams_apart(scores, beams)
+            packed_padding_mask = (
+                None if packed_padding_mask is None else packed_padding_mask.repeat_interleave(beams, 0)
+            )
+        y, weights, state = luna_causal_attention_step(
+            self.queries(query),
+            *self.keys_and_values(query),
+            scores,
+            PrefixMean(saved["mean"], saved["steps"]),
+            activation=self.activation,
+            padding_mask=padding_mask,
+            packed_padding_mask=packed_padding_mask,
+            dropout_p=dropout_probability(self.dropout_module),
+        )
+        return y, weights, state._asdict()
 
     def queries(self, x: Tensor) -> Tensor:
         return split_heads(self.q_proj(x), self.num_heads)

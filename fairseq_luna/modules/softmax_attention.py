@@ -75,6 +75,10 @@ class SoftmaxCausalAttention(MultiheadAttention):
 class SoftmaxSourceAttention(MultiheadAttention):
     """Attention of the target's steps to those of the source, the encoder's output.
 
+    In generation the source may have fewer rows than ``x``: one for each sentence, which as many consecutive rows of
+    ``x`` read as it has beams. fairseq's class computes this, but reorders such keys only if its ``beam_size`` is set,
+    with which it would be wrong outside generation. Here the number of beams is a part of the incremental state.
+
     Args:
         source_dim: channels of the source.
         options: those of :class:`SoftmaxAttention`.
@@ -94,11 +98,12 @@ class SoftmaxSourceAttention(MultiheadAttention):
     ) -> tuple[Tensor, Tensor | None]:
         """Attend from each step of ``x`` to the source.
 
-        In generation the keys and values of the source are computed at the first step and kept.
+        In generation the keys and values of the source are computed at the first step and kept; the source and its
+        mask are not read later.
 
         Args:
             x: ``(T, B, C)``.
-            source: ``(S, B, source_dim)``.
+            source: ``(S, B, source_dim)``; in generation B may be a fraction of that of ``x``.
             source_padding_mask: ``(B, S)`` bool, True = padding: not seen.
             incremental_state: fairseq's state for generation.
             need_weights: also return the weights.
@@ -106,6 +111,10 @@ class SoftmaxSourceAttention(MultiheadAttention):
         Returns:
             ``(T, B, C)``, and the weights ``(H, B, T, S)`` or None.
         """
+        if incremental_state is not None and source is not None and not self._get_input_buffer(incremental_state):
+            beams = x.shape[1] // source.shape[1]
+            if beams > 1:
+                self.set_incremental_state(incremental_state, "beams", {"number": beams})
         return super().forward(
             *(x, source, source),
             key_padding_mask=source_padding_mask,
@@ -114,3 +123,12 @@ class SoftmaxSourceAttention(MultiheadAttention):
             need_weights=need_weights,
             need_head_weights=need_weights,
         )
+
+    def reorder_incremental_state(self, incremental_state: IncrementalState, new_order: Tensor) -> IncrementalState:
+        """As in fairseq: nothing is moved unless sentences leave the batch."""
+        beams = self.get_incremental_state(incremental_state, "beams")
+        self.beam_size = beams["number"] if beams else 1
+        try:
+            return super().reorder_incremental_state(incremental_state, new_order)
+        finally:
+            self.beam_size = 1

@@ -13,3 +13,8 @@ def masked_softmax(scores: Tensor, padded: Tensor | None, *, dim: int) -> Tensor
         return scores.softmax(dim)
     # A finite minimum keeps NaN out of a softmax over padding only; the second mask sets its weights to 0.
     return scores.masked_fill(padded, torch.finfo(scores.dtype).min).softmax(dim).masked_fill(padded, 0)
+
+
+def is_padding(mask: Tensor | None) -> Tensor | None:
+    """The bool form of a padding mask that may be additive: -inf at padding."""
+    return mask.isneginf() if mask is not None and mask.is_floating_point() else mask

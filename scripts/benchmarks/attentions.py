@@ -15,7 +15,7 @@ from fairseq_luna.ops.fastformer_attention import FastformerMaps
 from fairseq_luna.ops.fastformer_attention import chunked as fastformer_chunked
 from fairseq_luna.ops.fastformer_attention import naive as fastformer_naive
 from fairseq_luna.ops.luna_causal_attention import chunked, naive
-from fairseq_luna.ops.luna_causal_attention.shared import pack_weights, unpack_weights
+from fairseq_luna.ops.luna_causal_attention.shared import pack_weights
 
 from .arguments import DTYPES
 
@@ -133,7 +133,7 @@ def cumulative_prefix_attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
 
 def luna_cumulative(q: Tensor, k: Tensor, v: Tensor, pq: Tensor, pk: Tensor) -> tuple[Tensor, Tensor]:
     pack = pack_weights(pq, pk, "softplus")
-    unpack = unpack_weights(cumulative_prefix_attention(q * q.shape[-1] ** -0.5, k, pack), None)
+    unpack = cumulative_prefix_attention(q * q.shape[-1] ** -0.5, k, pack).softmax(-1)
     return cumulative_prefix_attention(unpack, pack, v), unpack
 
 

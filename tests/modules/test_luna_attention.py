@@ -126,6 +126,42 @@ def test_generation_packs_once_and_follows_the_beam(tie_kv, need_weights):
 
 
 @TIED
+@pytest.mark.parametrize("steps", [1, 3])
+@pytest.mark.parametrize("need_weights", [False, True], ids=["output", "weights"])
+def test_beams_of_a_sentence_read_one_row(tie_kv, need_weights, steps):
+    module, beams = build(tie_kv=tie_kv, packed_heads=2), 3
+    query, packed, context = (x.detach() for x in inputs(steps=2 * steps, batch=2))
+    masks = {"context_padding_mask": padding(2, 9, 9, 4), "packed_padding_mask": padding(2, 3, 3, 2)}
+    query = torch.cat([query, query + 1, query - 1], dim=1)[:, [0, 2, 4, 1, 3, 5]]
+    rows = torch.arange(2).repeat_interleave(beams)
+    expected, _, expected_weights = module(
+        query, packed[:, rows], context[:, rows], need_weights=need_weights, **{k: m[rows] for k, m in masks.items()}
+    )
+    state = {}
+    for begin, sources in ((0, (packed, context)), (steps, (None, None))):
+        out, _, weights = module(
+            query[begin : begin + steps], *sources, incremental_state=state, need_weights=need_weights, **masks
+        )
+        torch.testing.assert_close(out, expected[begin : begin + steps])
+        if need_weights:
+            torch.testing.assert_close(weights, expected_weights[:, :, begin : begin + steps])
+    assert {len(tensor) for name, tensor in module.load_constants(state).items() if name != "beams"} == {2}
+
+
+def test_constants_are_copied_only_when_sentences_leave_the_batch():
+    module, beams, state = build(tie_kv=False), 3, {}
+    query, packed, context = (x.detach() for x in inputs(batch=6))
+    module(query[:1], packed[:, :2], context[:, :2], incremental_state=state)
+    before = module.load_constants(state)
+    module.reorder_incremental_state(state, torch.tensor([2, 0, 0, 3, 5, 5]))
+    assert module.load_constants(state) is before
+    module.reorder_incremental_state(state, torch.tensor([4, 3, 3]))
+    after = module.load_constants(state)
+    assert after.pop("beams") == before.pop("beams") == beams
+    assert all(after[name].equal(tensor[1:]) for name, tensor in before.items())
+
+
+@TIED
 @pytest.mark.parametrize(("dtype", "bound"), [(torch.bfloat16, 3e-2), (torch.float16, 4e-3)], ids=["bf16", "fp16"])
 def test_half_precision_stays_near_fp32(tie_kv, dtype, bound):
     module, half = build(tie_kv=tie_kv, dtype=torch.float32), build(tie_kv=tie_kv, dtype=dtype)

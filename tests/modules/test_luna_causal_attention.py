@@ -94,8 +94,8 @@ def test_generation_equals_the_full_pass_and_follows_the_beam(tie_kv, kernel_siz
     expected, _ = module(query, packed, padding_mask=mask, **options)
     state, order = {}, torch.tensor([0, 1])
     for t in range(40):
-        if t in (1, 17):  # beams are swapped, and later one is doubled
-            chosen = torch.tensor([1, 0]) if t == 1 else torch.tensor([0, 0, 1])
+        if t in (1, 17):  # sentences are swapped and doubled, and later some leave
+            chosen = torch.tensor([1, 0, 1]) if t == 1 else torch.tensor([2, 1])
             module.reorder_incremental_state(state, chosen)
             order = order[chosen]
         out, _ = module(
@@ -110,17 +110,41 @@ def test_generation_equals_the_full_pass_and_follows_the_beam(tie_kv, kernel_siz
         torch.testing.assert_close(out, expected[t : t + 1, order])
 
 
+@TIED
 @CONVOLVED
-def test_the_generation_state_does_not_grow(kernel_size):
-    module = build(kernel_size=kernel_size)
+@pytest.mark.parametrize("steps", [1, 4])
+@pytest.mark.parametrize("memory_steps", [0, 7], ids=["alone", "memory"])
+def test_beams_of_a_sentence_read_one_row(tie_kv, kernel_size, memory_steps, steps):
+    module, beams = build(tie_kv=tie_kv, kernel_size=kernel_size), 3
+    query, packed = (x.detach() for x in inputs(steps=12, batch=6))
+    rows = torch.arange(2).repeat_interleave(beams)
+    options = {"packed_padding_mask": torch.tensor([[False, False, True], [False, False, False]])}
+    if memory_steps:
+        options["memory"] = torch.randn(memory_steps, 2, 16, dtype=torch.float64)
+        options["memory_padding_mask"] = torch.arange(memory_steps) >= torch.tensor([[5], [memory_steps]])
+    of_rows = {name: x[:, rows] if name == "memory" else x[rows] for name, x in options.items()}
+    expected, expected_weights = module(query, packed[:, rows], **of_rows)
+    state = {}
+    for begin in range(0, 12, steps):
+        out, weights = module(query[begin : begin + steps], packed[:, :2], incremental_state=state, **options)
+        torch.testing.assert_close(out, expected[begin : begin + steps])
+        torch.testing.assert_close(weights, expected_weights[:, :, begin : begin + steps])
+    assert module.load_constants(state)["pq"].shape[0] == 2
+
+
+@TIED
+@CONVOLVED
+def test_the_generation_state_does_not_grow(kernel_size, tie_kv):
+    module = build(kernel_size=kernel_size, tie_kv=tie_kv)
     query, packed = (x.detach() for x in inputs())
     state, sizes = {}, set()
     for t in range(40):
         module(query[t : t + 1], packed if t == 0 else None, incremental_state=state)
         sizes.add(sum(tensor.numel() for tensor in module.load_state(state).values()))
-    # Per sentence and head: projected slots L D, two means D L, and one step count per sentence.
+    # Per sentence and head: a mean of L D, or L 2D for untied keys and values, and one step count per sentence.
     # For the convolution the last K - 1 inputs of C channels.
-    assert sizes == {2 * (4 * 3 * (3 * 4) + 1) + (2 * 4 * 16 if kernel_size else 0)}
+    assert sizes == {2 * (4 * 3 * 4 * (1 if tie_kv else 2) + 1) + (2 * 4 * 16 if kernel_size else 0)}
+    assert sum(tensor.numel() for tensor in module.load_constants(state).values()) == 2 * 4 * 3 * 4
 
 
 @TIED
@@ -161,8 +185,8 @@ def test_half_precision_stays_near_fp32(tie_kv, dtype, bound):
         step, _ = half(query[t : t + 1].to(dtype), packed.to(dtype), incremental_state=state)
         steps.append(step.float())
     assert (torch.cat(steps) - expected[:50]).abs().max() < bound * expected.abs().max()
-    kept = {name: tensor.dtype for name, tensor in half.load_state(state).items()}
-    assert kept == {"pq": dtype, "keys": torch.float32, "values": torch.float32, "steps": torch.float32}
+    kept = {name: tensor.dtype for name, tensor in (half.load_constants(state) | half.load_state(state)).items()}
+    assert kept == {"pq": dtype, "mean": torch.float32, "steps": torch.float32}
 
 
 @TIED
@@ -177,8 +201,8 @@ def test_generation_after_a_memory_works_under_autocast(tie_kv, dtype, bound):
             step, _ = module(query[t : t + 1], packed, memory=memory, incremental_state=state)
             steps.append(step.float())
     assert (torch.cat(steps) - expected).abs().max() < bound * expected.abs().max()
-    kept = {name: tensor.dtype for name, tensor in module.load_state(state).items()}
-    assert kept == {"pq": dtype, "keys": torch.float32, "values": torch.float32, "steps": torch.float32}
+    kept = {name: tensor.dtype for name, tensor in (module.load_constants(state) | module.load_state(state)).items()}
+    assert kept == {"pq": dtype, "mean": torch.float32, "steps": torch.float32}
 
 
 @TIED

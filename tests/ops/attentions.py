@@ -36,10 +36,11 @@ def blocks(like, causal=False):
 def luna_step(like, of_memory):
     q, k, v = qkv(like)
     pq, pk = sequence(like, 3, SLOTS), sequence(like, 4)
-    state = luna_causal_attention.initial_state(pq)
+    scores = luna_causal_attention.pack_scores(pq, pk)
+    state = luna_causal_attention.initial_state(pq, tied=False)
     if of_memory:
-        state = luna_causal_attention.state_after(k, v, pq, pk)
-    return luna_causal_attention.luna_causal_attention_step(q, k, v, pk, state)
+        state = luna_causal_attention.state_after(k, v, scores, tied=False)
+    return luna_causal_attention.luna_causal_attention_step(q, k, v, scores, state)
 
 
 def unordered_step(like):
@@ -60,9 +61,6 @@ def folded(like, bias=True):
 # Each takes a tensor with the dtype and the device of its inputs, and returns tensors.
 SUMS = {
     "prefix-attention": lambda like: prefix_attention.prefix_attention(*qkv(like)),
-    "prefix-attention-step": lambda like: prefix_attention.prefix_attention_step(
-        *qkv(like), prefix_attention.initial_prefix_mean(*qkv(like)[1:])
-    ),
     "prefix-mean-of": lambda like: prefix_attention.prefix_mean_of(*qkv(like)[1:]),
     "prefix-softmax": lambda like: prefix_softmax.prefix_softmax(sequence(like, 0).sum(-1), sequence(like, 1)),
     "prefix-softmax-step": lambda like: prefix_softmax.prefix_softmax_step(

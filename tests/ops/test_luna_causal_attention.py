@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairseq_luna.ops.luna_causal_attention import chunked, naive, recurrent
-from fairseq_luna.ops.luna_causal_attention.shared import pack_activation
+from fairseq_luna.ops.luna_causal_attention.shared import pack_activation, pack_scores
 from largest_tensor import LargestTensor
 from numeric import EVERY_DTYPE, PADDED, TOLERANCE, assert_gradients_close, gradients, randn, random_padding
 
@@ -70,30 +70,32 @@ def test_all_forms_agree(shape, activation, share, seed):
     torch.testing.assert_close(
         chunked.luna_causal_attention(q, k, v, pq, pk, activation=activation, **padding), expected
     )
+    scores = pack_scores(pq, pk)
     y, weights, state = recurrent.luna_causal_attention_step(
-        q, k, v, pk, recurrent.initial_state(pq), activation=activation, **padding
+        q, k, v, scores, recurrent.initial_state(pq, tied=False), activation=activation, **padding
     )
     torch.testing.assert_close((y, weights), expected)
-    whole = recurrent.state_after(k, v, pq, pk, activation=activation, padding_mask=padding["padding_mask"])
+    whole = recurrent.state_after(k, v, scores, tied=False, activation=activation, padding_mask=padding["padding_mask"])
     torch.testing.assert_close(tuple(whole), tuple(state))
 
 
 @EVERY_DTYPE
 @pytest.mark.parametrize("activation", ACTIVATIONS)
-def test_recurrent_equals_naive_one_step_at_a_time(activation, dtype):
+@pytest.mark.parametrize("tied", [True, False], ids=["tied", "untied"])
+def test_recurrent_equals_naive_one_step_at_a_time(tied, activation, dtype):
     shape = (2, 3, 40, 8, 5)
     q, k, v, pq, pk = inputs(shape, dtype)
+    if tied:
+        v = k
+    scores = pack_scores(pq, pk)
     padding = masks(shape)
-    state = recurrent.initial_state(pq)
+    state = recurrent.initial_state(pq, tied=tied)
     sizes = {name: tensor.shape for name, tensor in state._asdict().items()}
     outputs = []
     for t in range(40):
         step = slice(t, t + 1)
         y, _, state = recurrent.luna_causal_attention_step(
-            q[:, :, step],
-            k[:, :, step],
-            v[:, :, step],
-            pk[:, :, step],
+            *(x[:, :, step] for x in (q, k, v, scores)),
             state,
             activation=activation,
             padding_mask=padding["padding_mask"][:, step],
@@ -172,8 +174,9 @@ def test_precision_at_100000_steps(dtype):
     error = (actual.double() - expected).abs().max() / expected.abs().max()
     assert error < {torch.float32: 1e-5, torch.bfloat16: 2e-2, torch.float16: 2e-3}[dtype]
     q, k, v, pq, pk = args
-    before = recurrent.state_after(k[:, :, :-1], v[:, :, :-1], pq, pk[:, :, :-1])
-    last, _, _ = recurrent.luna_causal_attention_step(*(x[:, :, -1:] for x in (q, k, v, pk)), before)
+    scores = pack_scores(pq, pk)
+    before = recurrent.state_after(*(x[:, :, :-1] for x in (k, v, scores)), tied=False)
+    last, _, _ = recurrent.luna_causal_attention_step(*(x[:, :, -1:] for x in (q, k, v, scores)), before)
     torch.testing.assert_close(last.double(), expected[:, :, -1:], **TOLERANCE[dtype])
 
 

@@ -20,6 +20,18 @@ def inputs(shape, dtype=torch.float64, seed=0):
     )
 
 
+def one_by_one(q, k, v, padding_mask=None):
+    """The outputs of the recurrent form, and its last state."""
+    state, outputs = recurrent.initial_prefix_mean(k, v), []
+    dtype = state.mean.dtype
+    for t in range(q.shape[2]):
+        padded = None if padding_mask is None else padding_mask[:, t]
+        step = slice(t, t + 1)
+        state = recurrent.advance(k[:, :, step].to(dtype), v[:, :, step], state, padded=padded)
+        outputs.append(q[:, :, step].to(dtype) @ state.mean)
+    return torch.cat(outputs, dim=2).to(q.dtype), state
+
+
 @PADDED
 @EVERY_DTYPE
 @pytest.mark.parametrize("shape", SHAPES, ids=SHAPE_IDS)
@@ -46,7 +58,7 @@ def test_any_shape_block_length_and_padding(shape, block_length, share, seed):
     expected = naive.prefix_attention(q, k, v, padding_mask=mask)
     actual = chunked.prefix_attention(q, k, v, padding_mask=mask, block_length=block_length)
     torch.testing.assert_close(actual, expected, **TOLERANCE[torch.float64])
-    steps, state = recurrent.prefix_attention_step(q, k, v, recurrent.initial_prefix_mean(k, v), padding_mask=mask)
+    steps, state = one_by_one(q, k, v, mask)
     torch.testing.assert_close(steps, expected, **TOLERANCE[torch.float64])
     torch.testing.assert_close(tuple(recurrent.prefix_mean_of(k, v, padding_mask=mask)), tuple(state))
 
@@ -55,16 +67,8 @@ def test_any_shape_block_length_and_padding(shape, block_length, share, seed):
 def test_recurrent_equals_naive_one_step_at_a_time(dtype):
     q, k, v = inputs((2, 3, 50, 8, 5), dtype)
     mask = random_padding(2, 50, share=0.3)
-    state = recurrent.initial_prefix_mean(k, v)
-    outputs = []
-    for t in range(50):
-        step = slice(t, t + 1)
-        out, state = recurrent.prefix_attention_step(
-            q[:, :, step], k[:, :, step], v[:, :, step], state, padding_mask=mask[:, step]
-        )
-        outputs.append(out)
     expected = naive.prefix_attention(q, k, v, padding_mask=mask)
-    torch.testing.assert_close(torch.cat(outputs, dim=2), expected, **TOLERANCE[dtype])
+    torch.testing.assert_close(one_by_one(q, k, v, mask)[0], expected, **TOLERANCE[dtype])
 
 
 @pytest.mark.parametrize("attention", [naive.prefix_attention, chunked.prefix_attention], ids=["naive", "chunked"])
@@ -106,17 +110,16 @@ def test_precision_after_100000_steps(dtype):
     worst = ((actual.double() - expected).abs() / expected.abs()).max()
     assert worst < {torch.float32: 2e-5, torch.bfloat16: 5e-3, torch.float16: 1e-3}[dtype]
     state = recurrent.prefix_mean_of(k, v)
-    last, _ = recurrent.prefix_attention_step(
-        q[:, :, :1], k[:, :, :1], v[:, :, :1], recurrent.PrefixMean(state.mean, state.steps - 1)
-    )
-    assert torch.isfinite(last).all()
+    before = recurrent.PrefixMean(state.mean, state.steps - 1)
+    after = recurrent.advance(k[:, :, :1].to(state.mean.dtype), v[:, :, :1], before)
+    assert torch.isfinite(after.mean).all()
 
 
 def test_a_step_is_exact_after_100000_steps():
     mean = torch.full((1, 1, 2, 2), 3.0)
     state = recurrent.PrefixMean(mean, torch.tensor([100_000.0]))
     one = torch.ones(1, 1, 1, 2)
-    _, after = recurrent.prefix_attention_step(one, one * 3, one, state)
+    after = recurrent.advance(one * 3, one, state)
     torch.testing.assert_close(after.mean, mean)
     assert after.steps.item() == 100_001
 

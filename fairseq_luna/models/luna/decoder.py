@@ -6,10 +6,11 @@ from torch import Tensor, nn
 
 from ...modules.generation_state import IncrementalState
 from ...modules.word_dropout import WordDropout
+from ...ops.softmax_attention import additive_mask
 from ...usage_error import UsageError
 from ..transformer.decoder import CausalDecoder
 from ..transformer.layers import wrap_layer
-from .encoder import EncoderOut
+from .encoder import EncoderOut, selected_rows
 from .layers import LunaDecoderLayer
 
 
@@ -32,6 +33,7 @@ class LunaDecoder(CausalDecoder):
         output_projection: nn.Module | None = None,
     ) -> None:
         self.layers_built = 0
+        self.packs_source = str(cfg.luna_source_attention) == "packed"
         super().__init__(cfg, dictionary, embed_tokens, no_encoder_attn, output_projection)
         self.word_dropout = WordDropout(cfg.word_dropout)
 
@@ -75,8 +77,11 @@ class LunaDecoder(CausalDecoder):
             aligned in range(self.num_layers)
             and self.layers[aligned].needs_packed(incremental_state, need_weights=True)
         )
-        packed = encoder_out["packed_out"][0] if needs_packed else None
-        encoder_mask, packed_mask = self.source_masks(encoder_out)
+        packed = encoder_mask = packed_mask = None
+        if needs_packed:
+            encoder_out = selected_rows(encoder_out)
+            packed = encoder_out["packed_out"][0]
+            encoder_mask, packed_mask = self.source_masks(encoder_out)
 
         attn: Tensor | None = None
         inner_states: list[Tensor | None] = [x]
@@ -121,14 +126,21 @@ class LunaDecoder(CausalDecoder):
         if self.layernorm_embedding is not None:
             x = self.layernorm_embedding(x)
         padding_mask = prev_output_tokens.eq(self.padding_idx)
-        return self.dropout_module(x).transpose(0, 1), padding_mask if padding_mask.any() else None
+        x = self.dropout_module(x).transpose(0, 1).contiguous()
+        return x, padding_mask if padding_mask.any() else None
 
-    @staticmethod
-    def source_masks(encoder_out: EncoderOut) -> tuple[Tensor | None, Tensor | None]:
-        """The padding masks of the source ``(B, S)`` and of the packed slots ``(B, L)``, None without padding."""
-        encoder_mask = encoder_out["encoder_padding_mask"]
-        packed_mask = encoder_out["packed_padding_mask"]
-        return (
-            encoder_mask[0] if encoder_mask and encoder_mask[0].any() else None,
-            packed_mask[0] if packed_mask and packed_mask[0].any() else None,
+    def source_masks(self, encoder_out: EncoderOut) -> tuple[Tensor | None, Tensor | None]:
+        """The padding masks of the source ``(B, S)`` and of the packed slots ``(B, L)``, None without padding.
+
+        Those that Luna's attention reads are made additive here, once for all layers.
+        """
+        source = encoder_out["encoder_out"][0]
+        encoder_mask, packed_mask = (
+            encoder_out[name][0] if encoder_out[name] else None
+            for name in ("encoder_padding_mask", "packed_padding_mask")
         )
+        if packed_mask is not None:
+            packed_mask = additive_mask(packed_mask, like=source)
+        if encoder_mask is not None and self.packs_source:
+            encoder_mask = additive_mask(encoder_mask, like=source)
+        return encoder_mask, packed_mask

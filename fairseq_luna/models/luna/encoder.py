@@ -8,10 +8,13 @@ from fairseq.modules import LayerNorm, SinusoidalPositionalEmbedding
 from torch import Tensor, nn
 
 from ...modules.word_dropout import WordDropout
+from ...ops.softmax_attention import additive_mask
 from ..transformer.layers import wrap_layer
 from .layers import LunaEncoderLayer
 
 EncoderOut = dict[str, list[Tensor]]
+# What a decoder reads of it.
+BATCH_DIMENSION = {"encoder_out": 1, "encoder_padding_mask": 0, "packed_out": 1, "packed_padding_mask": 0}
 
 
 class LunaEncoder(TransformerEncoderBase):
@@ -45,20 +48,20 @@ class LunaEncoder(TransformerEncoderBase):
             token_embedding = self.embed_tokens(src_tokens)
         return super().forward_embedding(src_tokens, self.word_dropout(token_embedding))
 
-    def packed_input(self, src_tokens: Tensor) -> tuple[Tensor, Tensor | None]:
+    def packed_input(self, lengths: Tensor, longest: int, shortest: int) -> tuple[Tensor, Tensor | None]:
         """The input of the first layer: the packed sequence ``(L, B, C)`` and its padding mask ``(B, L)`` or None.
 
         Unless ``--fix-projection-length`` is given, a sentence uses at most as many slots as it has tokens. Slots that
         no sentence of the batch uses are left out.
         """
-        batch, steps = src_tokens.shape
+        batch = lengths.shape[0]
         slots = self.packed_embeddings.shape[0]
         padding_mask = None
         if not self.fix_projection_length:
-            slots = min(slots, steps)
-            # A sentence that is all padding keeps one slot; without any, the softmax over its slots would be NaN.
-            lengths = src_tokens.ne(self.padding_idx).sum(1).clamp(min=1)
-            padding_mask = torch.arange(slots, device=lengths.device) >= lengths[:, None]
+            slots = min(slots, longest)
+            if shortest < slots:
+                # A sentence that is all padding keeps one slot; without any, the softmax over its slots would be NaN.
+                padding_mask = torch.arange(slots, device=lengths.device) >= lengths.clamp(min=1)[:, None]
         packed = self.embed_scale * self.packed_embeddings[:slots]
         if self.packed_positions is not None:
             packed = packed + self.packed_positions[:slots]
@@ -77,17 +80,23 @@ class LunaEncoder(TransformerEncoderBase):
 
         Returns:
             The dictionary of fairseq's encoder, with ``packed_out`` ``(L, B, C)`` and ``packed_padding_mask``
-            ``(B, L)``, an empty list if no slot is padding.
+            ``(B, L)``. The lists of masks without padding are empty.
         """
+        steps = src_tokens.shape[1]
         padding_mask = src_tokens.eq(self.padding_idx)
-        layer_mask = padding_mask if padding_mask.any() else None
+        lengths = (~padding_mask).sum(1)
+        shortest = int(lengths.min())  # the one number that a GPU is asked for
         x, embedding = self.forward_embedding(src_tokens, token_embeddings)
-        x = x.transpose(0, 1)
-        packed, packed_padding_mask = self.packed_input(src_tokens)
+        x = x.transpose(0, 1).contiguous()
+        packed, packed_padding_mask = self.packed_input(lengths, steps, shortest)
+        masks = [padding_mask] if shortest < steps else []
+        packed_masks = [] if packed_padding_mask is None else [packed_padding_mask]
 
         states = [x] if return_all_hiddens else []
+        # Made once for all layers.
+        layer_masks = [additive_mask(mask[0], like=x) if mask else None for mask in (masks, packed_masks)]
         for layer in self.layers:
-            x, packed = layer(x, packed, layer_mask, packed_padding_mask)
+            x, packed = layer(x, packed, *layer_masks)
             if return_all_hiddens:
                 states.append(x)
         if self.layer_norm is not None:
@@ -97,25 +106,42 @@ class LunaEncoder(TransformerEncoderBase):
 
         return {
             "encoder_out": [x],
-            "encoder_padding_mask": [padding_mask],
+            "encoder_padding_mask": masks,
             "encoder_embedding": [embedding],
             "encoder_states": states,
             "fc_results": [],
             "src_tokens": [],
-            "src_lengths": [src_tokens.ne(self.padding_idx).sum(1, dtype=torch.int32).reshape(-1, 1)],
+            "src_lengths": [lengths.to(torch.int32).reshape(-1, 1)],
             "packed_out": [packed],
-            "packed_padding_mask": [] if packed_padding_mask is None else [packed_padding_mask],
+            "packed_padding_mask": packed_masks,
         }
 
     def reorder_encoder_out(self, encoder_out: EncoderOut, new_order: Tensor) -> EncoderOut:
-        """Select the rows ``new_order`` of the batch; ``encoder_out`` itself is unchanged."""
-        reordered = super().reorder_encoder_out(
-            {**encoder_out, "encoder_states": list(encoder_out["encoder_states"])}, new_order
-        )
-        for name, batch_dim in (("packed_out", 1), ("packed_padding_mask", 0)):
-            reordered[name] = [tensor.index_select(batch_dim, new_order) for tensor in encoder_out[name]]
-        return reordered
+        """Select the rows ``new_order`` of the batch; ``encoder_out`` itself is unchanged.
+
+        Beam search calls this at every step, but the decoder reads the tensors at the first step only. Nothing is
+        copied: ``rows`` has the numbers of the selected rows, and :func:`selected_rows` selects them.
+        """
+        rows = encoder_out["rows"][0].index_select(0, new_order) if "rows" in encoder_out else new_order
+        return {**encoder_out, "rows": [rows]}
 
     def upgrade_state_dict_named(self, state_dict: dict[str, Tensor], name: str) -> dict[str, Tensor]:
         """Do nothing: the names that fairseq's encoder renames are older than any Luna checkpoint."""
         return state_dict
+
+
+def selected_rows(encoder_out: EncoderOut) -> EncoderOut:
+    """What a decoder reads of ``encoder_out``, with the rows that :meth:`LunaEncoder.reorder_encoder_out` selected.
+
+    If every sentence was selected the same number of times, one after the other, as for a beam, each has one row, which
+    all its beams read.
+    """
+    read = {name: encoder_out[name] for name in BATCH_DIMENSION}
+    if "rows" not in encoder_out:
+        return read
+    [rows] = encoder_out["rows"]
+    sentences = encoder_out["encoder_out"][0].shape[1]
+    beams, others = divmod(rows.shape[0], sentences)
+    if others == 0 and not rows.ne(torch.arange(beams * sentences, device=rows.device) // beams).any():
+        return read
+    return {name: [x.index_select(dim, rows) for x in read[name]] for name, dim in BATCH_DIMENSION.items()}

@@ -3,8 +3,9 @@
 from torch import Tensor
 
 from ..dropout import drop
+from ..dtypes import accumulation_dtype
 from ..prefix_attention import prefix_attention
-from .shared import pack_activation, pack_scores, scaled_queries, unpack_weights
+from .shared import pack_activation, pack_scores, unpack_weights
 
 
 def luna_causal_attention(
@@ -57,7 +58,7 @@ def luna_causal_attention_from_scores(
 ) -> tuple[Tensor, Tensor]:
     """:func:`luna_causal_attention` with the pack scores ``(B, H, T, L)`` in place of ``pq`` and ``pk``."""
     pack = drop(pack_activation(activation)(scores), dropout_p)
-    scores = prefix_attention(scaled_queries(q), k, pack, padding_mask=padding_mask)
-    unpack = unpack_weights(scores, packed_padding_mask)
+    products = prefix_attention(q.to(accumulation_dtype(q)), k, pack, padding_mask=padding_mask)
+    unpack = unpack_weights(products, q.shape[-1], packed_padding_mask)
     y = prefix_attention(drop(unpack, dropout_p), pack, v, padding_mask=padding_mask)
     return y.to(q.dtype), unpack.to(q.dtype)

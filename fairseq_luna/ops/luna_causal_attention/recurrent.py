@@ -1,75 +1,80 @@
-"""Generation form: O(L D) work and state per step."""
+"""Generation form: O(L D) work and state per step.
 
-from typing import NamedTuple
+The state is one running mean of ``A_j^T [k_j, v_j]``, whose first D columns are the keys of the slots and whose last D
+are their values; with tied keys and values these are the same D columns.
+"""
 
+import torch
 from torch import Tensor
 
 from ..dropout import drop
-from ..prefix_attention import PrefixMean, initial_prefix_mean, prefix_attention_step, prefix_mean_of
-from .shared import pack_weights, scaled_queries, unpack_weights
+from ..dtypes import full_precision
+from ..prefix_attention import PrefixMean, advance, initial_prefix_mean, prefix_mean_of
+from .shared import pack_activation, unpack_weights
 
 
-class LunaCausalState(NamedTuple):
-    """The projected slots, and two running means in fp32 if the inputs are half precision."""
-
-    pq: Tensor  # (B, H, L, D), constant
-    keys: Tensor  # (B, H, D, L), the running mean of k_j A_j^T
-    values: Tensor  # (B, H, L, D), the running mean of A_j v_j^T
-    steps: Tensor  # (B,), the number of real steps so far
-
-
-def initial_state(pq: Tensor) -> LunaCausalState:
-    """The state before the first step, for packed slots ``pq (B, H, L, D)``."""
-    slots_last = pq.transpose(-1, -2)
-    keys, steps = initial_prefix_mean(pq, slots_last)
-    values = initial_prefix_mean(slots_last, pq).mean
-    return LunaCausalState(pq=pq, keys=keys, values=values, steps=steps)
+def initial_state(pq: Tensor, *, tied: bool) -> PrefixMean:
+    """The state before the first step for slots ``pq (B, H, L, D)``; ``tied``: keys are values."""
+    return initial_prefix_mean(pq.mT, side_by_side(pq, pq, tied=tied))
 
 
 def state_after(
     k: Tensor,
     v: Tensor,
-    pq: Tensor,
-    pk: Tensor,
+    scores: Tensor,
     *,
+    tied: bool,
     activation: str = "softplus",
     padding_mask: Tensor | None = None,
-) -> LunaCausalState:
-    """The state after a sequence whose outputs are not needed; shapes as in :mod:`.naive`."""
-    pack = pack_weights(pq, pk, activation)
-    keys, steps = prefix_mean_of(k, pack, padding_mask=padding_mask)
-    values = prefix_mean_of(pack, v, padding_mask=padding_mask).mean
-    return LunaCausalState(pq=pq, keys=keys, values=values, steps=steps)
+) -> PrefixMean:
+    """The state after a sequence whose outputs are not needed; arguments as :func:`luna_causal_attention_step`'s."""
+    pack = pack_activation(activation)(scores)
+    return prefix_mean_of(pack, side_by_side(k, v, tied=tied), padding_mask=padding_mask)
 
 
 def luna_causal_attention_step(
     q: Tensor,
     k: Tensor,
     v: Tensor,
-    pk: Tensor,
-    state: LunaCausalState,
+    scores: Tensor,
+    state: PrefixMean,
     *,
     activation: str = "softplus",
     padding_mask: Tensor | None = None,
     packed_padding_mask: Tensor | None = None,
     dropout_p: float = 0.0,
-) -> tuple[Tensor, Tensor, LunaCausalState]:
+) -> tuple[Tensor, Tensor, PrefixMean]:
     """One or more steps of :func:`.naive.luna_causal_attention`, continued from ``state``.
 
     Args:
-        q, k, v, pk: ``(B, H, T, D)``, usually T = 1.
-        state: the state after the previous steps.
-        activation, padding_mask, packed_padding_mask, dropout_p: as in :mod:`.naive`.
+        q, k, v: ``(B, H, T, D)``, usually T = 1.
+        scores: the pack scores ``(B, H, T, L)``, see :func:`.shared.pack_scores`.
+        state: the state after the previous steps, ``(B, H, L, D)`` for tied keys and values, otherwise
+            ``(B, H, L, 2 D)``; in fp32 if the inputs are half precision.
+        activation, padding_mask, dropout_p: as in :mod:`.naive`.
+        packed_padding_mask: ``(B, L)``, True = padding, or :func:`~..softmax_attention.additive_mask` of it.
 
     Returns:
-        ``y (B, H, T, D)``, the unpack weights ``(B, H, T, L)``, and the state after these steps.
+        ``y (B, H, T, D)``, the unpack weights ``(B, H, T, L)`` in the dtype of the state, and the state after these
+        steps.
     """
-    pack = drop(pack_weights(state.pq, pk, activation), dropout_p)
-    scores, (keys, steps) = prefix_attention_step(
-        scaled_queries(q), k, pack, PrefixMean(state.keys, state.steps), padding_mask=padding_mask
-    )
-    unpack = unpack_weights(scores, packed_padding_mask)
-    y, (values, _) = prefix_attention_step(
-        drop(unpack, dropout_p), pack, v, PrefixMean(state.values, state.steps), padding_mask=padding_mask
-    )
-    return y.to(q.dtype), unpack.to(q.dtype), LunaCausalState(pq=state.pq, keys=keys, values=values, steps=steps)
+    size, dtype = q.shape[-1], state.mean.dtype
+    pack = drop(pack_activation(activation)(scores), dropout_p).to(dtype)
+    queries, keys_and_values = q.to(dtype), side_by_side(k, v, tied=state.mean.shape[-1] == size)
+    outputs, weights = [], []
+    with full_precision(q):
+        for t in range(q.shape[2]):
+            step = slice(t, t + 1)
+            padded = None if padding_mask is None else padding_mask[:, t]
+            state = advance(pack[:, :, step], keys_and_values[:, :, step], state, padded=padded)
+            keys, values = state.mean[..., :size], state.mean[..., -size:]
+            unpack = unpack_weights(queries[:, :, step] @ keys.mT, size, packed_padding_mask)
+            outputs.append(drop(unpack, dropout_p) @ values)
+            weights.append(unpack)
+    y, unpack = (x[0] if len(x) == 1 else torch.cat(x, dim=2) for x in (outputs, weights))
+    return y.to(q.dtype), unpack, state
+
+
+def side_by_side(k: Tensor, v: Tensor, *, tied: bool) -> Tensor:
+    """``[k, v] (B, H, T, 2 D)``, or ``k`` alone if it is ``v``."""
+    return k if tied else torch.cat([k, v], dim=-1)

@@ -6,10 +6,11 @@ A softmax over time would depend on later steps; the pack activations depend on 
 import math
 from collections.abc import Callable
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ..dtypes import accumulation_dtype
+from ..softmax_attention import additive_mask
 
 LN_2 = math.log(2.0)
 
@@ -37,7 +38,12 @@ def pack_activation(name: str) -> Callable[[Tensor], Tensor]:
 
 def pack_scores(pq: Tensor, pk: Tensor) -> Tensor:
     """``pq pk_t / sqrt(D)`` for slots ``pq (B, H, L, D)`` and steps ``pk (B, H, T, D)``: ``(B, H, T, L)``."""
-    return pk @ (pq * pq.shape[-1] ** -0.5).transpose(-1, -2)
+    return pk @ scaled(pq).mT
+
+
+def scaled(pq: Tensor) -> Tensor:
+    """``pq / sqrt(D)``."""
+    return pq * pq.shape[-1] ** -0.5
 
 
 def pack_weights(pq: Tensor, pk: Tensor, activation: str) -> Tensor:
@@ -45,16 +51,22 @@ def pack_weights(pq: Tensor, pk: Tensor, activation: str) -> Tensor:
     return pack_activation(activation)(pack_scores(pq, pk))
 
 
-def scaled_queries(q: Tensor) -> Tensor:
-    """``q / sqrt(D)``, in fp32 for a half precision ``q``, so that scores and unpack weights are in fp32 too.
+def unpack_weights(products: Tensor, size: int, packed_padding_mask: Tensor | None) -> Tensor:
+    """Softmax of ``products / sqrt(size)`` over the slots that are not padding.
 
-    Otherwise rounded scores and a softmax in half precision cause most of the error in the gradients of q and k.
+    Args:
+        products: ``q_t S_t (B, H, T, L)``; in fp32 if q is half precision, because rounded scores and a softmax in half
+            precision cause most of the error in the gradients of q and k.
+        size: D.
+        packed_padding_mask: ``(B, L)``, True = padding, or :func:`~..softmax_attention.additive_mask` of it.
+
+    Returns:
+        ``(B, H, T, L)``.
     """
-    return q.to(accumulation_dtype(q)) * q.shape[-1] ** -0.5
-
-
-def unpack_weights(scores: Tensor, packed_padding_mask: Tensor | None) -> Tensor:
-    """Softmax of ``scores (B, H, T, L)`` over the slots that are not padding: the same shape."""
-    if packed_padding_mask is not None:
-        scores = scores.masked_fill(packed_padding_mask[:, None, None, :], float("-inf"))
-    return scores.softmax(-1)
+    scale = size**-0.5
+    if packed_padding_mask is None:
+        return (products * scale).softmax(-1)
+    mask = packed_padding_mask[:, None, None, :]
+    if not mask.is_floating_point():
+        mask = additive_mask(mask, like=products)
+    return torch.add(mask, products, alpha=scale).softmax(-1)

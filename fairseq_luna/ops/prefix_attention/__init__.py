@@ -1,6 +1,12 @@
 """Causal linear attention as a running mean: ``F_t = (1/t) q_t sum over j <= t of k_j v_j^T``."""
 
 from .chunked import prefix_attention
-from .recurrent import PrefixMean, initial_prefix_mean, prefix_attention_step, prefix_mean_of
+from .recurrent import PrefixMean, advance, initial_prefix_mean, prefix_mean_of
 
-__all__ = ["PrefixMean", "initial_prefix_mean", "prefix_attention", "prefix_attention_step", "prefix_mean_of"]
+__all__ = [
+    "PrefixMean",
+    "advance",
+    "initial_prefix_mean",
+    "prefix_attention",
+    "prefix_mean_of",
+]

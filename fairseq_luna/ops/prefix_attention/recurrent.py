@@ -40,33 +40,15 @@ def prefix_mean_of(k: Tensor, v: Tensor, *, padding_mask: Tensor | None = None) 
         return PrefixMean(mean=(k * weight).transpose(-1, -2) @ v, steps=real_steps)
 
 
-def prefix_attention_step(
-    q: Tensor, k: Tensor, v: Tensor, state: PrefixMean, *, padding_mask: Tensor | None = None
-) -> tuple[Tensor, PrefixMean]:
-    """One or more steps of :func:`.naive.prefix_attention`, continued from ``state``.
+def advance(k: Tensor, v: Tensor, state: PrefixMean, *, padded: Tensor | None = None) -> PrefixMean:
+    """One step of :func:`.naive.prefix_attention`; its output is ``q @ mean`` of the new state.
 
     Args:
-        q, k: ``(B, H, T, D)``, usually T = 1.
-        v: ``(B, H, T, E)``.
+        k: ``(B, H, 1, D)``, in the dtype of the mean.
+        v: ``(B, H, 1, E)``, which may be half precision.
         state: the state after the previous steps.
-        padding_mask: ``(B, T)`` bool, True = padding; None = no padding.
-
-    Returns:
-        ``(B, H, T, E)`` in the dtype of ``q``, and the state after these steps.
+        padded: ``(B,)`` bool, True = padding: the row stays as it is; None = no padding.
     """
-    dtype = state.mean.dtype
-    outputs = []
-    with full_precision(q):
-        for t in range(q.shape[2]):
-            padded = None if padding_mask is None else padding_mask[:, t]
-            state = advance(k[:, :, t : t + 1].to(dtype), v[:, :, t : t + 1].to(dtype), state, padded=padded)
-            outputs.append(q[:, :, t : t + 1].to(dtype) @ state.mean)
-    out = outputs[0] if len(outputs) == 1 else torch.cat(outputs, dim=2)
-    return out.to(q.dtype), state
-
-
-def advance(k: Tensor, v: Tensor, state: PrefixMean, *, padded: Tensor | None = None) -> PrefixMean:
-    """Add ``k (B, H, 1, D)`` and ``v (B, H, 1, E)`` to the mean, except in rows where ``padded (B,)`` is True."""
     if padded is None:
         steps = state.steps + 1
         weight = steps.reciprocal()

@@ -5,25 +5,69 @@ import torch
 from fairseq.modules import MultiheadAttention
 
 from fairseq_luna.models.luna.decoder import LunaDecoder
+from fairseq_luna.models.luna.encoder import selected_rows
 from support import PAD, as_prefix, build_luna, sentences
 
 CLOSE = {"rtol": 1e-4, "atol": 1e-5}
 
 
 @pytest.mark.parametrize("flags", [{}, {"fix_projection_length": True}], ids=["dynamic", "fixed-length"])
-def test_reorder_encoder_out_moves_every_tensor_and_keeps_the_original(flags):
+def test_rows_of_the_encoders_output_are_selected_when_they_are_read(flags):
     model = build_luna(**flags).eval()
     source = sentences(7, 4, 5)
-    before = model.encoder(source, return_all_hiddens=True)
-    states = list(before["encoder_states"])
-    after = model.encoder.reorder_encoder_out(before, torch.tensor([2, 0]))
-    expected = model.encoder(source[[2, 0]], return_all_hiddens=True)
-    assert len(states) == 3
-    for name in ("encoder_out", "packed_out", "packed_padding_mask", "encoder_padding_mask", "encoder_states"):
-        assert len(after[name]) == len(expected[name])
-        for ours, theirs in zip(after[name], expected[name], strict=True):
-            torch.testing.assert_close(ours, theirs, **CLOSE)
-    assert all(x is y for x, y in zip(states, before["encoder_states"], strict=True))
+    before = model.encoder(source)
+    kept = dict(before)
+    twice = model.encoder.reorder_encoder_out(
+        model.encoder.reorder_encoder_out(before, torch.tensor([2, 0, 1, 1])), torch.tensor([3, 1])
+    )
+    after, expected = selected_rows(twice), selected_rows(model.encoder(source[[1, 0]]))
+    for name, tensors in after.items():
+        torch.testing.assert_close(tensors, expected[name], **CLOSE)
+    assert before == kept
+
+
+def test_beams_share_the_row_of_their_sentence():
+    model = build_luna().eval()
+    encoder_out = model.encoder(sentences(7, 4, 5))
+    for rows, shared in (
+        ([0, 0, 1, 1, 2, 2], True),
+        ([0, 1, 2], True),
+        ([0, 0, 1], False),
+        ([0, 1, 0, 1, 2, 2], False),
+    ):
+        reordered = model.encoder.reorder_encoder_out(encoder_out, torch.tensor(rows))
+        assert (selected_rows(reordered)["encoder_out"][0] is encoder_out["encoder_out"][0]) is shared
+
+
+@pytest.mark.parametrize("flags", [{}, {"luna_source_attention": "softmax"}, {"cross_self_attention": True}])
+@pytest.mark.parametrize("alignment_layer", [-1, 1])
+def test_beams_are_selected_and_finish(flags, alignment_layer):
+    # As fairseq's generator does: 3 beams of 3 sentences, of which the second finishes after 4 steps.
+    model, beams = build_luna(**flags).eval(), 3
+    source = sentences(7, 3, 5)
+    prefix = as_prefix(sentences(*[8] * 9, seed=2))
+    rows = torch.arange(3).repeat_interleave(beams)
+    order = torch.arange(9)
+    expected, extra = model.decoder(prefix, encoder_out=model.encoder(source[rows]), alignment_layer=alignment_layer)
+    encoder_out, state = model.encoder.reorder_encoder_out(model.encoder(source), rows), {}
+    chosen = {2: [1, 1, 0, 3, 4, 5, 8, 7, 6], 4: [0, 2, 1, 6, 6, 8]}
+    for t in range(8):
+        if t in chosen:
+            new_order = torch.tensor(chosen[t])
+            model.decoder.reorder_incremental_state_scripting(state, new_order)
+            encoder_out = model.encoder.reorder_encoder_out(encoder_out, new_order)
+            order = order[new_order]
+            # The rows' histories differ now, so they are compared with a full pass over their own words.
+            prefix = prefix[new_order]
+            expected, extra = model.decoder(
+                prefix, encoder_out=model.encoder(source[rows[order]]), alignment_layer=alignment_layer
+            )
+        step, weights = model.decoder(
+            prefix[:, : t + 1], encoder_out=encoder_out, incremental_state=state, alignment_layer=alignment_layer
+        )
+        torch.testing.assert_close(step[:, 0], expected[:, t], **CLOSE)
+        if alignment_layer == 1:
+            torch.testing.assert_close(weights["attn"][0][:, 0], extra["attn"][0][:, t], **CLOSE)
 
 
 def test_a_sentence_that_is_all_padding_is_finite():
