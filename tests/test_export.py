@@ -9,6 +9,7 @@ import torch
 from torch.export import Dim, ExportedProgram, export
 
 from fairseq_luna.export import DecoderStepForExport, EncoderForExport
+from fairseq_luna.models.mixed.attentions import ATTENTIONS
 from support import PAD, TINY, as_prefix, build_model, sentences, step_by_step
 
 TORCH = tuple(map(int, torch.__version__.split(".")[:2]))
@@ -117,6 +118,25 @@ def test_two_graphs_generate_as_the_model_does(flags):
         torch.testing.assert_close(torch.stack(log_probs, dim=1), expected, **CLOSE)
         # Block attention's state grows at each step, that of the others never.
         assert len(sizes) == (STEPS if flags["family"] == "block" else 1)
+
+
+@pytest.mark.parametrize("name", [name for name in ATTENTIONS if name != "block"])
+def test_attentions_by_name(name):
+    model = small("mixed", **ATTENTIONS[name].fields(name))
+    encoder, step = EncoderForExport(model), DecoderStepForExport(model)
+    tokens, words = sentences(9, 4, 5), as_prefix(sentences(6, 6, 6, seed=2))
+    encode = export(encoder, (tokens,), dynamic_shapes=({0: Dim("batch")},), strict=False).module()
+    expected = step_by_step(model, words, model.encoder(tokens)).log_softmax(-1)
+    source, later, state, log_probs = encode(tokens), step, {}, []
+    assert_same_source(source, model.encoder(tokens))
+    for t in range(1, 7):
+        if t == 3:
+            axes = ({0: Dim.AUTO, 1: Dim.AUTO}, open_axes(source), open_axes(state))
+            graph = export(step, (words[:, :t].clone(), source, state), dynamic_shapes=axes, strict=False)
+            later = graph.module()
+        out, state = later(words[:, :t].clone(), source, state)
+        log_probs.append(out)
+    torch.testing.assert_close(torch.stack(log_probs, dim=1), expected, **CLOSE)
 
 
 def test_a_beam_is_reordered_by_the_first_axis_of_the_state():

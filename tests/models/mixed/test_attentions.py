@@ -8,7 +8,7 @@ import torch
 from fairseq_luna.models.mixed.attentions import ATTENTIONS, PLACES, build_attention
 from fairseq_luna.models.mixed.config import mixed_config
 from numeric import gradients, scattered_padding, sequences
-from support import TINY
+from support import TINY, as_prefix, build_model, sentences
 
 SIZE, SOURCE_SIZE = 8, 12
 CLOSE = {"rtol": 1e-4, "atol": 1e-5}
@@ -116,3 +116,15 @@ def test_finite_at_100000_steps(name, place):
     module = build(name, place)
     out = module(inputs(2, 1), x)[0] if place == "source" else module(x)
     assert all(torch.isfinite(tensor).all() for tensor in (out, *gradients(out, x, *module.parameters())))
+
+
+@pytest.mark.parametrize("name", ATTENTIONS)
+def test_gradients_with_checkpointed_activations(name):
+    found = []
+    for checkpointed in (False, True):
+        flags = {"dropout": 0.1, "attention_dropout": 0.1, "checkpoint_activations": checkpointed}
+        model = build_model("mixed", **ATTENTIONS[name].fields(name), **flags)
+        torch.manual_seed(1)
+        model(sentences(7, 4), None, as_prefix(sentences(6, 3, seed=2)))[0].logsumexp(-1).sum().backward()
+        found.append({parameter: tensor.grad for parameter, tensor in model.named_parameters()})
+    torch.testing.assert_close(found[1], found[0])
