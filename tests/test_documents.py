@@ -9,6 +9,7 @@ from fairseq.models import MODEL_DATACLASS_REGISTRY
 
 import fairseq_luna.models  # noqa: F401 (registers the models)
 from fairseq_luna.__main__ import registered
+from fairseq_luna.models.mixed.attentions import ATTENTIONS
 from fairseq_luna.optim.fairseq_apollo import FairseqApolloConfig
 from fairseq_luna.optim.milestone_lr import MilestoneLRScheduleConfig
 
@@ -61,6 +62,12 @@ def test_the_page_of_flags_has_every_flag_of_this_package():
     page = (ROOT / "docs" / "flags.md").read_text(encoding="utf-8")
     assert len(own) > 25
     assert [flag for flag in sorted(own) if not re.search(rf"`{flag}[ `]", page)] == []
+
+
+def test_the_page_of_flags_has_every_attention():
+    page = (ROOT / "docs" / "flags.md").read_text(encoding="utf-8")
+    row = next(line for line in page.splitlines() if "`--encoder-self-attention NAME`" in line)
+    assert [name for name in ATTENTIONS if not re.search(rf"[ |]{name}[, |]", row)] == []
 
 
 def test_the_list_of_patches_has_every_patch():

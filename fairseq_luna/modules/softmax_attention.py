@@ -6,6 +6,7 @@ import torch
 from fairseq.modules import MultiheadAttention
 from torch import Tensor
 
+from ..ops.once_per_batch import once_per_batch
 from ..ops.softmax_attention import additive_mask
 from .generation_state import IncrementalState
 
@@ -60,7 +61,7 @@ class SoftmaxCausalAttention(MultiheadAttention):
         past = saved["prev_key"].shape[2] if saved else 0
         mask = None
         if incremental_state is None or steps > 1:
-            mask = torch.ones(steps, past + steps, dtype=torch.bool, device=x.device).triu(1 + past)
+            mask = later_steps(steps, past, x.device)
         if incremental_state is not None and mask is not None:
             mask = additive_mask(mask, like=x)
         return super().forward(
@@ -70,6 +71,12 @@ class SoftmaxCausalAttention(MultiheadAttention):
             need_weights=False,
             attn_mask=mask,
         )[0]
+
+
+@once_per_batch
+def later_steps(steps: int, past: int, device: torch.device) -> Tensor:
+    """Which steps are later than each of the newest ``steps``: ``(steps, past + steps)`` bool, for all layers."""
+    return torch.ones(steps, past + steps, dtype=torch.bool, device=device).triu(1 + past)
 
 
 class SoftmaxSourceAttention(MultiheadAttention):

@@ -7,7 +7,7 @@ from fairseq_luna import modules
 from numeric import gradients
 from support import EOS, PAD, as_prefix, build_model, sentences, step_by_step
 
-FAMILIES = ("luna", "fastformer", "block")
+FAMILIES = ("luna", "fastformer", "block", "mixed")
 EVERY_FAMILY = pytest.mark.parametrize("family", FAMILIES)
 # For outputs and for gradients, of the largest of each tensor.
 HALF = {"bf16": (torch.bfloat16, 0.01, 0.08), "fp16": (torch.float16, 0.002, 0.008)}

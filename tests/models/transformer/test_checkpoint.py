@@ -9,7 +9,7 @@ from fairseq_luna.models.transformer.checkpoint import keep_layers
 from fairseq_luna.usage_error import CheckpointMismatch
 from support import as_prefix, build_model, sentences
 
-FAMILIES = ("luna", "fastformer", "block")
+FAMILIES = ("luna", "fastformer", "block", "mixed")
 
 
 def numbers(state_dict, side):
