@@ -10,7 +10,7 @@ from ...ops.softmax_attention import additive_mask
 from ...usage_error import UsageError
 from ..transformer.decoder import CausalDecoder
 from ..transformer.layers import wrap_layer
-from .encoder import EncoderOut, selected_rows
+from ..transformer.source_rows import EncoderOut, selected_rows
 from .layers import LunaDecoderLayer
 
 

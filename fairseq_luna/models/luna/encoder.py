@@ -10,11 +10,8 @@ from torch import Tensor, nn
 from ...modules.word_dropout import WordDropout
 from ...ops.softmax_attention import additive_mask
 from ..transformer.layers import wrap_layer
+from ..transformer.source_rows import EncoderOut, reordered
 from .layers import LunaEncoderLayer
-
-EncoderOut = dict[str, list[Tensor]]
-# What a decoder reads of it.
-BATCH_DIMENSION = {"encoder_out": 1, "encoder_padding_mask": 0, "packed_out": 1, "packed_padding_mask": 0}
 
 
 class LunaEncoder(TransformerEncoderBase):
@@ -117,31 +114,9 @@ class LunaEncoder(TransformerEncoderBase):
         }
 
     def reorder_encoder_out(self, encoder_out: EncoderOut, new_order: Tensor) -> EncoderOut:
-        """Select the rows ``new_order`` of the batch; ``encoder_out`` itself is unchanged.
-
-        Beam search calls this at every step, but the decoder reads the tensors at the first step only. Nothing is
-        copied: ``rows`` has the numbers of the selected rows, and :func:`selected_rows` selects them.
-        """
-        rows = encoder_out["rows"][0].index_select(0, new_order) if "rows" in encoder_out else new_order
-        return {**encoder_out, "rows": [rows]}
+        """Select the rows ``new_order`` of the batch, which the decoder does when it reads them."""
+        return reordered(encoder_out, new_order)
 
     def upgrade_state_dict_named(self, state_dict: dict[str, Tensor], name: str) -> dict[str, Tensor]:
         """Do nothing: the names that fairseq's encoder renames are older than any Luna checkpoint."""
         return state_dict
-
-
-def selected_rows(encoder_out: EncoderOut) -> EncoderOut:
-    """What a decoder reads of ``encoder_out``, with the rows that :meth:`LunaEncoder.reorder_encoder_out` selected.
-
-    If every sentence was selected the same number of times, one after the other, as for a beam, each has one row, which
-    all its beams read.
-    """
-    read = {name: encoder_out[name] for name in BATCH_DIMENSION}
-    if "rows" not in encoder_out:
-        return read
-    [rows] = encoder_out["rows"]
-    sentences = encoder_out["encoder_out"][0].shape[1]
-    beams, others = divmod(rows.shape[0], sentences)
-    if others == 0 and not rows.ne(torch.arange(beams * sentences, device=rows.device) // beams).any():
-        return read
-    return {name: [x.index_select(dim, rows) for x in read[name]] for name, dim in BATCH_DIMENSION.items()}

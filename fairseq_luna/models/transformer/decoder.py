@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from ...modules.generation_state import IncrementalState
 from ...usage_error import UsageError
 from .layers import BuildAttention, SelfAttentionDecoderLayer, source_attention, wrap_layer
+from .source_rows import EncoderOut, selected_rows
 
 NO_LAYER = -1
 
@@ -71,7 +72,7 @@ class SelfAttentionDecoder(CausalDecoder):
     def extract_features_scriptable(
         self,
         prev_output_tokens: Tensor,
-        encoder_out: dict[str, list[Tensor]] | None,
+        encoder_out: EncoderOut | None,
         incremental_state: IncrementalState | None = None,
         full_context_alignment: bool = False,
         alignment_layer: int | None = None,
@@ -79,6 +80,8 @@ class SelfAttentionDecoder(CausalDecoder):
     ) -> tuple[Tensor, dict[str, list[Tensor | None]]]:
         """See :class:`fairseq.models.transformer.TransformerDecoderBase` for arguments and results."""
         aligned = self.aligned_layer(alignment_layer, full_context_alignment)
+        if encoder_out is not None and not incremental_state:  # later steps of generation do not read it
+            encoder_out = selected_rows(encoder_out)
         return super().extract_features_scriptable(
             prev_output_tokens, encoder_out, incremental_state, False, aligned, alignment_heads
         )

@@ -3,9 +3,10 @@
 from typing import Any
 
 from fairseq.models.transformer import TransformerEncoderBase
-from torch import nn
+from torch import Tensor, nn
 
 from .layers import BuildAttention, SelfAttentionEncoderLayer, wrap_layer
+from .source_rows import EncoderOut, reordered
 
 
 class SelfAttentionEncoder(TransformerEncoderBase):
@@ -26,3 +27,7 @@ class SelfAttentionEncoder(TransformerEncoderBase):
 
     def build_encoder_layer(self, cfg: Any) -> nn.Module:
         return wrap_layer(SelfAttentionEncoderLayer(cfg, self.build_self_attention(cfg)), cfg)
+
+    def reorder_encoder_out(self, encoder_out: EncoderOut, new_order: Tensor) -> EncoderOut:
+        """Select the rows ``new_order`` of the batch, which the decoder does when it reads them."""
+        return reordered(encoder_out, new_order)

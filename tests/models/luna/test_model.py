@@ -5,7 +5,7 @@ import torch
 from fairseq.modules import MultiheadAttention
 
 from fairseq_luna.models.luna.decoder import LunaDecoder
-from fairseq_luna.models.luna.encoder import selected_rows
+from fairseq_luna.models.transformer.source_rows import selected_rows
 from support import PAD, as_prefix, build_luna, sentences
 
 CLOSE = {"rtol": 1e-4, "atol": 1e-5}
