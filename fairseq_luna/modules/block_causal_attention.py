@@ -3,6 +3,7 @@
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from ..ops.block_attention import BlockState, block_attention_step, initial_state, unordered_block_attention_step
@@ -11,7 +12,7 @@ from ..usage_error import UsageError
 from .block_projections import BlockProjections, same_blocks
 from .dropout import dropout_probability
 from .generation_state import GenerationState, IncrementalState, ModuleState
-from .heads import merge_heads
+from .heads import merge_heads, split_heads
 from .short_convolution import convolved
 
 
@@ -68,22 +69,33 @@ class BlockCausalAttention(GenerationState, BlockProjections):
         self, x: Tensor, padding_mask: Tensor | None, saved: ModuleState | None
     ) -> tuple[Tensor, BlockState]:
         """Output and new state for the new steps ``x (T, B, C)``, usually one."""
-        before = None
-        if saved is not None:
-            before = BlockState(**{name: tensor for name, tensor in saved.items() if name in BlockState._fields})
+        halves = self.output_halves()
+
+        def finish(z: Tensor) -> Tensor:
+            if halves is None:
+                return z
+            return split_heads(F.linear(merge_heads(z), halves.of_z, halves.bias), self.num_heads)
+
         options: dict[str, Any] = {
             "block_size": self.block_size,
+            "finish": finish,
             "padding_mask": padding_mask,
             "dropout_p": dropout_probability(self.dropout_module),
         }
+        state = None
+        if saved is not None:
+            state = BlockState(**{name: tensor for name, tensor in saved.items() if name in BlockState._fields})
         if self.is_ordered:
             q, k, v = self.queries_keys_values(x)
-            state = before or initial_state(v)
+            state = state or initial_state(v, finish)
             y, z, state = block_attention_step(q, k, v, self.project_summaries, state, **options)
         else:
             v = self.block_values(x)
-            state = before or initial_state(v)
+            state = state or initial_state(v, finish)
             y, z, state = unordered_block_attention_step(
                 v, self.project_summaries, state, reduce=self.unordered, **options
             )
-        return self.out_proj(torch.cat([merge_heads(y), merge_heads(z)], dim=-1)), state
+        y, z = merge_heads(y), merge_heads(z)
+        if halves is None:
+            return self.out_proj(torch.cat([y, z], dim=-1)), state
+        return torch.addmm(z.flatten(0, 1), y.flatten(0, 1), halves.of_y.t()).view_as(x), state

@@ -1,6 +1,7 @@
 """Projections of two-level attention, for the encoder and the decoder."""
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -17,6 +18,14 @@ from .projection import Projections, affine_of, project_together
 from .short_convolution import convolution_of
 
 UNORDERED = ("none", "mean", "sum")
+
+
+class Halves(NamedTuple):
+    """The weights of ``out_proj`` for the two levels, and its bias."""
+
+    of_y: Tensor  # (C, C)
+    of_z: Tensor  # (C, C)
+    bias: Tensor | None
 
 
 class BlockProjections(nn.Module):
@@ -113,12 +122,18 @@ class BlockProjections(nn.Module):
     def output(self, y: Tensor, z: Tensor, blocks: Blocks, *, causal: bool) -> Tensor:
         """``out_proj([Y ; Z]) (T, B, C)`` from Y ``(B, H, T, D)`` and the result of level two ``(B, H, M, D)``."""
         y, z = merge_heads(y), z.transpose(1, 2).flatten(2)
+        halves = self.output_halves()
+        if halves is None:
+            return self.out_proj(torch.cat([y, read_blocks(z, blocks, causal=causal)], dim=-1))
+        return F.linear(y, halves.of_y, halves.bias) + read_blocks(F.linear(z, halves.of_z), blocks, causal=causal)
+
+    def output_halves(self) -> Halves | None:
+        """``out_proj`` in two, so that Z's part is computed once for a block; None if it is not a plain linear map."""
         affine = affine_of(self.out_proj)
         if affine is None:
-            return self.out_proj(torch.cat([y, read_blocks(z, blocks, causal=causal)], dim=-1))
-        # Level two's half of the product is the same for all steps of a block: once for each block.
-        of_steps, of_blocks = affine.weight.chunk(2, dim=1)
-        return F.linear(y, of_steps, affine.bias) + read_blocks(F.linear(z, of_blocks), blocks, causal=causal)
+            return None
+        of_y, of_z = affine.weight.chunk(2, dim=1)
+        return Halves(of_y, of_z, affine.bias)
 
 
 def same_blocks(cut: Callable[..., Blocks], number: int, x: Tensor, padding_mask: Tensor | None) -> Blocks:

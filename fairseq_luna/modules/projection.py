@@ -48,20 +48,16 @@ class Projections:
 
 
 def project_together(x: Tensor, *modules: nn.Module) -> tuple[Tensor, ...]:
-    """The results of several maps of ``x (..., C)``, in one matrix product if all are plain linear maps."""
-    affine = joined(*modules)
-    if affine is None:
-        return tuple(module(x) for module in modules)
-    return F.linear(x, *affine).tensor_split(len(modules), dim=-1)
+    """The results of several maps of ``x (..., C)`` to the same number of channels.
 
-
-def joined(*modules: nn.Module) -> Affine | None:
-    """Weight and bias of the map to the concatenated outputs of ``modules``; None if one is not a plain linear map."""
-    affines = [affine_of(module) for module in modules]
+    In training one matrix product if all are plain linear maps: its gradient takes a third of the kernels.
+    """
+    affines = [affine_of(module) for module in modules] if torch.is_grad_enabled() else [None]
     if None in affines:
-        return None
+        return tuple(module(x) for module in modules)
     weights, biases = zip(*affines, strict=True)
-    return Affine(torch.cat(weights), None if biases[0] is None else torch.cat(biases))
+    projected = F.linear(x, torch.cat(weights), None if biases[0] is None else torch.cat(biases))
+    return projected.chunk(len(modules), dim=-1)
 
 
 def affine_of(module: nn.Module) -> Affine | None:

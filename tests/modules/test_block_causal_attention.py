@@ -88,6 +88,22 @@ def test_generation_without_padding_equals_the_full_pass(unordered):
     torch.testing.assert_close(torch.cat(steps), module(x))
 
 
+@SHARED
+@UNORDERED
+def test_projections_that_are_more_than_linear_maps_are_called(share_levels, unordered):
+    module = build(share_levels=share_levels, unordered=unordered)
+    x = inputs().detach()
+    expected = module(x)
+    called = {name: [] for name, child in module.named_modules() if name.endswith("_proj")}
+    for name, calls in called.items():
+        module.get_submodule(name).register_forward_hook(lambda *args, calls=calls: calls.append(args))
+    state = {}
+    steps = [module(x[t : t + 1], incremental_state=state) for t in range(40)]
+    assert all(called.values())
+    torch.testing.assert_close(torch.cat(steps), expected)
+    torch.testing.assert_close(module(x), expected)
+
+
 @UNORDERED
 def test_generation_reads_no_number_from_the_device(unordered):
     # Meta tensors have no numbers: reading one raises.

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from ..dtypes import accumulation_dtype
 from ..softmax_attention import softmax_attention
-from .shared import Projection
+from .shared import Finish, Projection, unchanged
 
 
 class BlockState(NamedTuple):
@@ -25,7 +25,7 @@ class BlockState(NamedTuple):
     members: Tensor  # (B, H, n, D), what the summary of the block is the mean or sum of
     block_keys: Tensor  # (B, H, N, D), keys of the summaries of complete blocks
     block_values: Tensor  # (B, H, N, D), values of these summaries
-    read: Tensor  # (B, H, 1, D), Z of the open block
+    read: Tensor  # (B, H, 1, D), ``finish(Z)`` for the steps of the open block
     # From the first padded step on; then n is the block size, and N increases at every step.
     steps: Tensor | None = None  # (B,) int64, the number of real steps so far
     unused: Tensor | None = None  # (B, N) bool, True = not a complete block of this row
@@ -39,10 +39,10 @@ class Place(NamedTuple):
     filled: Tensor  # (B, 1, 1, 1) int64, places up to this one
 
 
-def initial_state(v: Tensor) -> BlockState:
+def initial_state(v: Tensor, finish: Finish = unchanged) -> BlockState:
     """The state before the first step, for the shape, dtype and device of ``v (B, H, any T, D)``."""
     none = v[:, :, :0]
-    return BlockState(none, none, none, none, none, read=torch.zeros_like(v[:, :, :1]))
+    return BlockState(none, none, none, none, none, read=finish(torch.zeros_like(v[:, :, :1])))
 
 
 def block_attention_step(
@@ -53,6 +53,7 @@ def block_attention_step(
     state: BlockState,
     *,
     block_size: int,
+    finish: Finish = unchanged,
     padding_mask: Tensor | None = None,
     dropout_p: float = 0.0,
 ) -> tuple[Tensor, Tensor, BlockState]:
@@ -63,11 +64,12 @@ def block_attention_step(
         project: from summaries ``(B, H, 1, D)`` to their queries, keys and values.
         state: the state after the previous steps.
         block_size: steps in a block.
+        finish: what Z is mapped to, once for each block.
         padding_mask: ``(B, T)`` bool, True = padding: the step is not counted, and its output is undefined.
         dropout_p: dropout probability of the weights of both levels.
 
     Returns:
-        Y and Z, each ``(B, H, T, D)`` in the dtype of ``q``, and the state after these steps.
+        Y and ``finish(Z)``, each ``(B, H, T, D)`` in the dtype of ``q``, and the state after these steps.
     """
     outputs, reads = [], []
     for t, real in each_step(q, padding_mask):
@@ -79,7 +81,7 @@ def block_attention_step(
         outputs.append(y)
         reads.append(state.read)
         state = state._replace(keys=keys, values=values, members=put(y, state.members, place))
-        state = advance(state, project, "mean", block_size, real, dropout_p)
+        state = advance(state, project, "mean", block_size, finish, real, dropout_p)
     return together(outputs), together(reads), state
 
 
@@ -90,6 +92,7 @@ def unordered_block_attention_step(
     *,
     reduce: str,
     block_size: int,
+    finish: Finish = unchanged,
     padding_mask: Tensor | None = None,
     dropout_p: float = 0.0,
 ) -> tuple[Tensor, Tensor, BlockState]:
@@ -98,7 +101,7 @@ def unordered_block_attention_step(
     Args:
         v: ``(B, H, T, D)``, usually T = 1.
         reduce: "mean" or "sum".
-        project, state, block_size, padding_mask, dropout_p: as in :func:`block_attention_step`.
+        project, state, block_size, finish, padding_mask, dropout_p: as in :func:`block_attention_step`.
 
     Returns:
         As :func:`block_attention_step`.
@@ -109,7 +112,7 @@ def unordered_block_attention_step(
         state = state._replace(members=put(v[:, :, t : t + 1], state.members, place_of(state)))
         outputs.append(reduced(state.members, reduce, place_of(state)))
         reads.append(state.read)
-        state = advance(state, project, reduce, block_size, real, dropout_p)
+        state = advance(state, project, reduce, block_size, finish, real, dropout_p)
     return together(outputs), together(reads), state
 
 
@@ -164,7 +167,13 @@ def reduced(members: Tensor, reduce: str, place: Place | None = None) -> Tensor:
 
 
 def advance(
-    state: BlockState, project: Projection, reduce: str, block_size: int, real: Tensor | None, dropout_p: float
+    state: BlockState,
+    project: Projection,
+    reduce: str,
+    block_size: int,
+    finish: Finish,
+    real: Tensor | None,
+    dropout_p: float,
 ) -> BlockState:
     """Count a step; in rows where it is ``real (B,)``, None = in all rows, and ends its block, open the next block."""
     if state.steps is None and state.members.shape[2] < block_size:
@@ -175,7 +184,7 @@ def advance(
     if state.steps is None or state.unused is None:
         z, _ = softmax_attention(q, keys, values, dropout_p=dropout_p)
         none = state.members[:, :, :0]
-        return state._replace(keys=none, values=none, members=none, read=z)
+        return state._replace(keys=none, values=none, members=none, read=finish(z))
 
     steps = state.steps + (1 if real is None else real)
     ended = steps % block_size == 0
@@ -183,5 +192,5 @@ def advance(
     unused = torch.cat([state.unused, ~ended[:, None]], dim=1)
     # Where no block ended the result is not used; nothing is masked there, because a softmax over nothing is NaN.
     z, _ = softmax_attention(q, keys, values, padding_mask=unused & ended[:, None], dropout_p=dropout_p)
-    read = torch.where(ended[:, None, None, None], z, state.read)
+    read = torch.where(ended[:, None, None, None], finish(z), state.read)
     return state._replace(read=read, steps=steps, unused=unused)
