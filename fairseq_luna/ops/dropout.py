@@ -1,4 +1,4 @@
-"""Dropout of attention weights and of residual branches."""
+"""Dropout of attention weights, of whole steps and of residual branches."""
 
 import torch
 import torch.nn.functional as F
@@ -10,6 +10,14 @@ from .dtypes import accumulation_dtype
 def drop(x: Tensor, p: float) -> Tensor:
     """Dropout with probability ``p``; ``x`` unchanged if ``p`` is 0, so that it adds nothing to an exported graph."""
     return F.dropout(x, p) if p else x
+
+
+def drop_steps(x: Tensor, p: float) -> Tensor:
+    """Drop whole steps of each head of ``x (B, H, T, D)``, which drops their weights in a mean over time.
+
+    With dropout the result has the dtype of the sums, because the remaining steps are scaled up.
+    """
+    return x * drop(x.new_ones(x.shape[:-1], dtype=accumulation_dtype(x)), p)[..., None] if p else x
 
 
 def add_dropped(residual: Tensor, x: Tensor, p: float) -> Tensor:

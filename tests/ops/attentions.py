@@ -5,7 +5,9 @@ import torch
 from fairseq_luna.ops import (
     block_attention,
     fastformer_attention,
+    feature_maps,
     folded_attention,
+    kernel_attention,
     luna_causal_attention,
     prefix_attention,
     prefix_softmax,
@@ -58,6 +60,33 @@ def folded(like, bias=True):
     return packed, folded_attention.unpack(x, packed, packed, affine, affine)
 
 
+def features(like):
+    """Features of q and k for each normaliser of kernel attention, and v."""
+    q, k, v = qkv(like)
+    w = sequence(like, 3, 6)[:1, 0]
+    fourier = [feature_maps.fourier_features(x, w) for x in (q, k)]
+    return {
+        "sum": (feature_maps.positive_query_features(q, w[0]), feature_maps.positive_key_features(k, w[0]), v),
+        "bounded": (*fourier, v),
+        "each feature": (feature_maps.softmax_features(q), feature_maps.exponential_features(k), v),
+    }
+
+
+def kernel(attention):
+    """A kernel attention with each normaliser."""
+    return lambda like: [attention(*args, normaliser=name) for name, args in features(like).items()]
+
+
+def kernel_step(q, k, v, *, normaliser):
+    state = kernel_attention.initial_kernel_mean(k, v)
+    return kernel_attention.kernel_causal_attention_step(q, k, v, state, normaliser=normaliser)
+
+
+def kernel_weights(q, k, v, *, normaliser):
+    state = kernel_attention.kernel_mean_of(k, v)
+    return kernel_attention.kernel_weights(q, k, state, normaliser=normaliser)
+
+
 # Each takes a tensor with the dtype and the device of its inputs, and returns tensors.
 SUMS = {
     "prefix-attention": lambda like: prefix_attention.prefix_attention(*qkv(like)),
@@ -71,6 +100,11 @@ SUMS = {
     "fastformer-step": lambda like: fastformer_attention.fastformer_causal_attention_step(
         *qkv(like), MAPS, fastformer_attention.initial_state(sequence(like, 0))
     ),
+    "elu-features": lambda like: feature_maps.elu_features(sequence(like, 0)),
+    "kernel": kernel(kernel_attention.kernel_attention),
+    "kernel-causal": kernel(kernel_attention.kernel_causal_attention),
+    "kernel-step": kernel(kernel_step),
+    "kernel-weights": kernel(kernel_weights),
     "block-means": lambda like: block_means(sequence(like, 0)[:, 0].transpose(0, 1), blocks(like)),
 }
 ATTENTIONS = {

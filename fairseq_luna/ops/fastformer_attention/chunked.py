@@ -2,8 +2,9 @@
 
 from torch import Tensor
 
+from ..dropout import drop_steps
 from ..prefix_softmax import prefix_softmax
-from .shared import FastformerMaps, drop_steps, scaled_score
+from .shared import FastformerMaps, scaled_score
 
 
 def fastformer_causal_attention(

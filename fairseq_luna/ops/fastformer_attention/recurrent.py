@@ -4,8 +4,9 @@ from typing import NamedTuple
 
 from torch import Tensor
 
+from ..dropout import drop_steps
 from ..prefix_softmax import RunningSoftmax, initial_running_softmax, prefix_softmax_step
-from .shared import FastformerMaps, drop_steps, scaled_score
+from .shared import FastformerMaps, scaled_score
 
 
 class FastformerState(NamedTuple):

@@ -1,11 +1,10 @@
-"""Learned maps as functions, scaled scores, and dropout of whole steps."""
+"""Learned maps as functions, and scaled scores."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from torch import Tensor
 
-from ..dropout import drop
 from ..dtypes import accumulation_dtype
 
 
@@ -29,11 +28,3 @@ class FastformerMaps:
 def scaled_score(score: Tensor, q: Tensor) -> Tensor:
     """``score (B, H, T)`` times 1/sqrt(D), in fp32 if ``q (B, H, T, D)`` is half precision."""
     return score.to(accumulation_dtype(q)) * q.shape[-1] ** -0.5
-
-
-def drop_steps(x: Tensor, p: float) -> Tensor:
-    """Drop whole steps of each head of ``x (B, H, T, D)``, which drops their weights in a mean over time.
-
-    With dropout the result has the dtype of the sums, because the remaining steps are scaled up.
-    """
-    return x * drop(x.new_ones(x.shape[:-1], dtype=accumulation_dtype(x)), p)[..., None] if p else x

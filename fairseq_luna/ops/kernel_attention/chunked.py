@@ -1,0 +1,47 @@
+"""Causal training form: prefix attention in blocks of time."""
+
+from torch import Tensor
+
+from ..dropout import drop_steps
+from ..dtypes import accumulation_dtype
+from ..prefix_attention import prefix_attention
+from ..prefix_attention.chunked import default_block_length, step_counts
+from .shared import denominator, with_ones
+
+
+def kernel_causal_attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    *,
+    normaliser: str = "sum",
+    padding_mask: Tensor | None = None,
+    dropout_p: float = 0.0,
+) -> Tensor:
+    """Causal attention by products of features, linear in T; specified by :func:`.naive.kernel_causal_attention`.
+
+    Args:
+        q, k: ``(B, H, T, R)`` features.
+        v: ``(B, H, T, E)``.
+        normaliser, padding_mask, dropout_p: as in :func:`.naive.kernel_causal_attention`.
+
+    Returns:
+        ``(B, H, T, E)`` in the dtype of ``v``.
+
+    Raises:
+        ValueError: if the normaliser is unknown.
+    """
+    dtype = accumulation_dtype(q)
+    q, k = q.to(dtype), k.to(dtype)
+    counts = step_counts(q.shape[2], padding_mask, like=q)
+    if normaliser == "each feature":
+        one = k.new_ones(*k.shape[:-1], 1)
+        means = prefix_attention(one, one, k, padding_mask=padding_mask)
+        values = drop_steps(v, dropout_p).to(dtype)
+        out = prefix_attention(q / denominator(means, counts, normaliser), k, values, padding_mask=padding_mask)
+    else:
+        values = with_ones(v, dtype, dropout_p)
+        length = default_block_length(k.shape[-1], v.shape[-1])  # the column of ones must not double it
+        sums = prefix_attention(q, k, values, padding_mask=padding_mask, block_length=length)
+        out = sums[..., :-1] / denominator(sums[..., -1:], counts, normaliser)
+    return out.to(v.dtype)

@@ -1,0 +1,66 @@
+import math
+
+import pytest
+import torch
+
+from fairseq_luna.ops.feature_maps import naive
+from fairseq_luna.ops.random_directions import orthogonal_directions
+
+SIZE, DRAWS = 4, 20_000
+
+
+def drawn(count, size, seed=0):
+    return orthogonal_directions(count, size, generator=torch.Generator().manual_seed(seed))
+
+
+def plain_qr(count, size, seed=0):
+    """Without the signs of R's diagonal, as in published code."""
+    generator = torch.Generator().manual_seed(seed)
+    q, _ = torch.linalg.qr(torch.randn(count // size, size, size, generator=generator))
+    return q.reshape(count, size) * torch.randn(count, size, generator=generator).norm(dim=1, keepdim=True)
+
+
+def estimates(draw):
+    """Estimates of ``exp(q k / sqrt(D))`` from one group of directions each, and the number that they estimate."""
+    q = torch.tensor([0.6, 0.3, -0.2, 0.1], dtype=torch.float64)
+    k = torch.tensor([0.6, -0.2, 0.3, 0.1], dtype=torch.float64)
+    directions = draw(DRAWS * SIZE, SIZE).double()
+    products = naive.positive_key_features(q, directions) * naive.positive_key_features(k, directions)
+    return (len(directions) * products).view(DRAWS, SIZE).mean(1), math.exp(q @ k / SIZE**0.5)
+
+
+def errors_in_standard_errors(draw):
+    found, expected = estimates(draw)
+    return (found.mean() - expected).abs() / (found.std() / DRAWS**0.5)
+
+
+def test_positive_features_are_unbiased():
+    assert errors_in_standard_errors(drawn) < 3
+
+
+def test_plain_qr_would_be_biased():
+    assert errors_in_standard_errors(plain_qr) > 20
+
+
+def test_orthogonal_directions_have_less_variance_than_independent_ones():
+    generator = torch.Generator().manual_seed(0)
+    independent, _ = estimates(lambda count, size: torch.randn(count, size, generator=generator))
+    assert estimates(drawn)[0].var() < 0.95 * independent.var()
+
+
+def test_directions_are_orthogonal_within_each_group():
+    directions = drawn(20, 8)  # two groups and half of one
+    for group in directions.split(8):
+        products = group @ group.mT
+        assert (products - products.diag().diag()).abs().max() < 1e-5
+
+
+def test_norms_are_those_of_normal_vectors():
+    squares = drawn(50_000, 8).square().sum(1)
+    assert squares.mean().item() == pytest.approx(8, rel=0.02)
+    assert squares.var().item() == pytest.approx(16, rel=0.05)
+
+
+def test_the_generator_decides():
+    assert drawn(6, 4, seed=1).equal(drawn(6, 4, seed=1))
+    assert not drawn(6, 4, seed=1).equal(drawn(6, 4, seed=2))
