@@ -15,7 +15,14 @@ from torch import Tensor
 
 from fairseq_luna.models.luna import LunaModel
 from fairseq_luna.models.luna.checkpoint_names import translate
-from fairseq_luna.modules import FastformerAttention, LunaCausalAttention
+from fairseq_luna.modules import (
+    FastformerAttention,
+    KernelAttention,
+    KernelCausalAttention,
+    KernelSourceAttention,
+    LunaCausalAttention,
+)
+from fairseq_luna.modules.feature_maps import EluFeatures, FourierFeatures, PositiveFeatures, SoftmaxFeatures
 from fairseq_luna.optim import Apollo
 from shared.command import Parser, command
 from shared.dictionaries import joint_dictionary
@@ -65,6 +72,61 @@ def fastformer() -> Iterator[Row]:
     (gradient,) = torch.autograd.grad(out, hidden, recorded["grad_output"])
     yield "fastformer", "output", worst(out[real], recorded["output"][real])
     yield "fastformer", "gradient of the input", worst(gradient[real], recorded["grad_hidden_states"][real])
+
+
+# How each implementation calls the projections of queries, keys, values and output.
+KERNEL_PROJECTIONS = {
+    "linear": ("query_projection", "key_projection", "value_projection", "out_projection"),
+    "performer": ("to_q", "to_k", "to_v", "to_out"),
+    "rfa": ("q_proj", "k_proj", "v_proj", "out_proj"),
+    "efficient": ("queries", "keys", "values", "reprojection"),
+}
+FEATURE_MAPS = {
+    "linear": EluFeatures,
+    "performer": PositiveFeatures,
+    "rfa": FourierFeatures,
+    "efficient": SoftmaxFeatures,
+}
+KERNEL_PLACES = {"self": KernelAttention, "causal": KernelCausalAttention, "source_attention": KernelSourceAttention}
+
+
+def kernel(name: str) -> Iterator[Row]:
+    """A kernel attention in each place that the authors' code has."""
+    recorded = torch.load(GOLDEN / f"{name}.pt", weights_only=True)
+    for place in [place for place in KERNEL_PLACES if place in recorded]:
+        module = kernel_module(name, place, recorded)
+        inputs = {"x": recorded["x"].clone().requires_grad_()}
+        options = {}
+        if place == "source_attention":
+            inputs["source"] = recorded["source"].clone().requires_grad_()
+            if "source_lengths" in recorded:
+                steps = torch.arange(recorded["source"].shape[1])
+                options["source_padding_mask"] = steps >= recorded["source_lengths"][:, None]
+        out = module(*(x.transpose(0, 1) for x in inputs.values()), **options)
+        out = (out[0] if isinstance(out, tuple) else out).transpose(0, 1)
+        gradients = torch.autograd.grad(out, list(inputs.values()), recorded["grad_output"])
+        expected = [recorded[place][f"grad_{which}"] for which in inputs]
+        yield name, f"{place.replace('_', ' ')}: output", worst(out, recorded[place]["output"])
+        yield name, f"{place.replace('_', ' ')}: gradients of the inputs", max(map(worst, gradients, expected))
+
+
+def kernel_module(name: str, place: str, recorded: Any) -> torch.nn.Module:
+    """The module with the authors' parameters."""
+    options = {key: recorded[key] for key in ("embed_dim", "num_heads", "num_features") if key in recorded}
+    module = KERNEL_PLACES[place](feature_map=FEATURE_MAPS[name], **options).eval()
+    own, theirs = module.state_dict(), recorded["state_dict"]
+    random = {
+        "directions": theirs.get("fast_attention.projection_matrix"),
+        "matrices": recorded.get("random_matrices"),
+        "sigma": theirs.get("sigma"),
+        "seed": torch.tensor(0),
+    }
+    names = dict(zip(KERNEL_PROJECTIONS["rfa"], KERNEL_PROJECTIONS[name], strict=True))
+    for key, value in own.items():
+        part, kind = key.split(".")
+        own[key] = (random[kind] if part == "feature_map" else theirs[f"{names[part]}.{kind}"]).view_as(value)
+    module.load_state_dict(own)
+    return module
 
 
 def whole_model(name: str) -> Iterator[Row]:
@@ -126,6 +188,8 @@ def rows() -> Iterator[Row]:
     for name in ("luna_tied", "luna_untied_prenorm_fixed", "luna_learned_pos_lnemb"):
         yield from whole_model(name)
     yield from fastformer()
+    for name in KERNEL_PROJECTIONS:
+        yield from kernel(name)
     yield from apollo()
 
 

@@ -4,6 +4,7 @@ from .block_attention import BlockAttention
 from .block_causal_attention import BlockCausalAttention
 from .fastformer_attention import FastformerAttention
 from .fastformer_causal_attention import FastformerCausalAttention
+from .kernel_attention import KernelAttention, KernelCausalAttention, KernelSourceAttention
 from .luna_attention import LunaAttention
 from .luna_causal_attention import LunaCausalAttention
 from .softmax_attention import SoftmaxAttention, SoftmaxCausalAttention, SoftmaxSourceAttention
@@ -13,6 +14,9 @@ __all__ = [
     "BlockCausalAttention",
     "FastformerAttention",
     "FastformerCausalAttention",
+    "KernelAttention",
+    "KernelCausalAttention",
+    "KernelSourceAttention",
     "LunaAttention",
     "LunaCausalAttention",
     "SoftmaxAttention",

@@ -12,12 +12,15 @@ from shared.command import CommandError
 
 Weights = dict[str, Tensor]
 
+# Drawn at random and now and then again: the mean of several draws is not one.
+RANDOM = ".feature_map.directions"
+
 
 def average(paths: Sequence[Path]) -> dict[str, Any]:
     """The last checkpoint of ``paths`` with the mean of all models as its model.
 
-    Sums are in fp64, or in fp32 for half precision; a mean has the dtype of its weights. Integers and booleans are the
-    last checkpoint's. Tied weights stay tied. The optimizer state is left out, and
+    Sums are in fp64, or in fp32 for half precision; a mean has the dtype of its weights. Integers, booleans and random
+    directions are the last checkpoint's. Tied weights stay tied. The optimizer state is left out, and
     ``extra_state["averaged_checkpoints"]`` names the files.
 
     Args:
@@ -33,36 +36,29 @@ def average(paths: Sequence[Path]) -> dict[str, Any]:
         model = state.pop("model")
         if number == 0:
             outline, shared, settings = _outline(model), _shared(model), architecture(state)
-            sums = {name: model[name].to(_wide(model[name]), copy=True) for name in shared if shared[name] == name}
+            own = [name for name in shared if shared[name] == name and _has_mean(name, model[name])]
+            sums = {name: model[name].to(_wide(model[name]), copy=True) for name in own}
         else:
             _check_settings(path, architecture(state), paths[0], settings)
             _check_outline(path, _outline(model), paths[0], outline)
             _check_shared(path, model, paths[0], shared)
             for name, total in sums.items():
-                _add(total, model[name])
+                total.add_(model[name])
+        kept = {name: weight for name, weight in model.items() if not _has_mean(name, weight)}
         del model  # before the next is loaded
-    means = {name: _divided(sums.pop(name), len(paths), outline[name][1]) for name in list(sums)}
-    state["model"] = {name: means[shared[name]] for name in outline}
+    means = {name: sums.pop(name).div_(len(paths)).to(outline[name][1]) for name in list(sums)}
+    state["model"] = {name: kept[name] if name in kept else means[shared[name]] for name in outline}
     extra_state = state.get("extra_state") or {}
     state["extra_state"] = {**extra_state, "averaged_checkpoints": [str(path) for path in paths]}
     return state
 
 
+def _has_mean(name: str, weight: Tensor) -> bool:
+    return weight.is_floating_point() and not name.endswith(RANDOM)
+
+
 def _wide(weight: Tensor) -> torch.dtype:
-    if not weight.is_floating_point():
-        return weight.dtype
     return torch.float32 if weight.dtype in (torch.float16, torch.bfloat16) else torch.float64
-
-
-def _add(total: Tensor, weight: Tensor) -> None:
-    if total.is_floating_point():
-        total.add_(weight)
-    else:
-        total.copy_(weight)
-
-
-def _divided(total: Tensor, count: int, dtype: torch.dtype) -> Tensor:
-    return total.div_(count).to(dtype) if total.is_floating_point() else total
 
 
 def _outline(model: Weights) -> dict[str, tuple[tuple[int, ...], torch.dtype]]:

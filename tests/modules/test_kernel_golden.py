@@ -1,0 +1,102 @@
+"""The kernel attentions against numbers of the published implementations."""
+
+import pytest
+import torch
+
+from fairseq_luna.modules import KernelAttention, KernelCausalAttention, KernelSourceAttention
+from fairseq_luna.modules.feature_maps import EluFeatures, FourierFeatures, PositiveFeatures, SoftmaxFeatures
+from support import golden
+
+# How each implementation calls our parameters.
+AUTHORS_NAMES = {
+    "linear": {
+        "q_proj": "query_projection",
+        "k_proj": "key_projection",
+        "v_proj": "value_projection",
+        "out_proj": "out_projection",
+    },
+    "performer": {"q_proj": "to_q", "k_proj": "to_k", "v_proj": "to_v", "out_proj": "to_out"},
+    "rfa": {},
+    "efficient": {"q_proj": "queries", "k_proj": "keys", "v_proj": "values", "out_proj": "reprojection"},
+}
+FEATURE_MAPS = {
+    "linear": EluFeatures,
+    "performer": PositiveFeatures,
+    "rfa": FourierFeatures,
+    "efficient": SoftmaxFeatures,
+}
+KINDS = {"self": KernelAttention, "causal": KernelCausalAttention, "source_attention": KernelSourceAttention}
+# The authors of efficient attention have no causal form.
+RECORDED = [(name, kind) for name in AUTHORS_NAMES for kind in KINDS if name != "efficient" or kind == "self"]
+CLOSE = {"rtol": 1e-4, "atol": 1e-5}
+
+
+def parameters(name, recorded, wanted):
+    """The authors' parameters under our names."""
+    theirs = recorded["state_dict"] | {
+        "feature_map.directions": recorded["state_dict"].get("fast_attention.projection_matrix"),
+        "feature_map.matrices": recorded.get("random_matrices"),
+        "feature_map.sigma": recorded["state_dict"].get("sigma"),
+        "feature_map.seed": torch.tensor(0),
+    }
+    for parameter in wanted:
+        part, kind = parameter.split(".")
+        value = theirs[f"{AUTHORS_NAMES[name].get(part, part)}.{kind}"]
+        yield parameter, value[..., 0, 0] if value.dim() == 4 else value  # convolutions of 1 x 1
+
+
+def build(name, kind, recorded):
+    options = {key: recorded[key] for key in ("embed_dim", "num_heads", "num_features") if key in recorded}
+    module = KINDS[kind](feature_map=FEATURE_MAPS[name], **options).eval()
+    module.load_state_dict(dict(parameters(name, recorded, module.state_dict())))
+    return module
+
+
+def call(module, x, source, lengths):
+    """Batch first, as recorded; the source is padded on the right."""
+    if not isinstance(module, KernelSourceAttention):
+        return module(x.transpose(0, 1)).transpose(0, 1)
+    mask = None if lengths is None else torch.arange(source.shape[1]) >= lengths[:, None]
+    return module(x.transpose(0, 1), source.transpose(0, 1), source_padding_mask=mask)[0].transpose(0, 1)
+
+
+@pytest.mark.parametrize(("name", "kind"), RECORDED, ids=["-".join(pair) for pair in RECORDED])
+def test_equals_the_authors_numbers(name, kind):
+    recorded = golden(f"{name}.pt")
+    module, expected = build(name, kind, recorded), recorded[kind]
+    inputs = {"x": recorded["x"].clone().requires_grad_()}
+    if kind == "source_attention":
+        inputs["source"] = recorded["source"].clone().requires_grad_()
+    out = call(module, inputs["x"], inputs.get("source"), recorded.get("source_lengths"))
+    torch.testing.assert_close(out, expected["output"], **CLOSE)
+    if name == "rfa":
+        inputs["sigma"] = module.feature_map.sigma
+    gradients = torch.autograd.grad(out, list(inputs.values()), recorded["grad_output"])
+    for which, gradient in zip(inputs, gradients, strict=True):
+        torch.testing.assert_close(gradient, expected[f"grad_{which}"], **CLOSE)
+
+
+def test_one_step_at_a_time_equals_the_authors_recurrent_linear_attention():
+    recorded = golden("linear.pt")
+    module, state = build("linear", "causal", recorded), {}
+    steps = [module(x[None], incremental_state=state)[0] for x in recorded["x"].unbind(1)]
+    torch.testing.assert_close(torch.stack(steps, 1), recorded["causal"]["steps"], **CLOSE)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_published_performer_adds_a_small_number_to_every_feature(kind):
+    """Ours does not: with it, every step has a weight that depends on the largest exponent of all steps.
+
+    The recorded ``output`` is without that number (eps = 0), ``output_with_eps`` with the published 1e-4.
+    """
+    recorded = golden("performer.pt")[kind]
+    difference = (recorded["output_with_eps"] - recorded["output"]).abs().max()
+    assert 5e-4 < difference < 3e-3
+
+
+def test_rfas_bound_is_reached_in_the_recorded_numbers():
+    recorded = golden("rfa.pt")
+    module = build("rfa", "causal", recorded)
+    q, k, _ = module.features_and_values(recorded["x"].transpose(0, 1))
+    reached = (q * k.cumsum(2)).sum(-1) < 1
+    assert 0.3 < reached.double().mean() < 0.6
