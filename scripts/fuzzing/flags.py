@@ -131,6 +131,8 @@ NAMES: Table = {flag(field): _names(place) for place, field in PLACES.items()}
 _MIXED: Table = {
     **NAMES,
     "--attention-kernel-size": _KERNEL,
+    "--num-features": Values(("1", "3", "16"), ("0", "-1")),
+    "--redraw-features": Values(("0", "1", "3", "1000"), ("-1",)),
     **{name: values for name, values in (_FASTFORMER | _BLOCK).items() if name in _READ},
 }
 

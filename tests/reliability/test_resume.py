@@ -6,10 +6,16 @@ It stops within the warm-up, and between the milestones at the end of an epoch.
 import json
 
 import pytest
-from commands import APOLLO, FAMILIES, train
+from commands import APOLLO, FAMILIES, SIZES, train
 
 from shared.small_training import differing, outcome
 
+# The directions of performer are drawn anew between the stops, and rfa picks its own at every update.
+RANDOM_FEATURES = ("--encoder-self-attention=rfa", "--decoder-self-attention=performer", "--redraw-features=5")
+RUNS = {
+    **{family: FAMILIES[family] for family in ("luna", "fastformer", "block")},
+    "random-features": ("--arch=mixed_tiny", *RANDOM_FEATURES, *SIZES),
+}
 CLOCKS = ("wps", "ups", "train_wall", "wall")
 # The recipe warms up to update 6 and cuts the rate at 14 and 18; an epoch has 8 updates.
 STOPS = (4, 16, 20)
@@ -22,10 +28,10 @@ def updates(caplog):
     return [{name: value for name, value in each.items() if name not in CLOCKS} for each in records]
 
 
-@pytest.mark.parametrize("family", ["luna", "fastformer", "block"])
-def test_stopped_twice_is_bit_identical(tiny_data, tmp_path, caplog, family):
+@pytest.mark.parametrize("model", RUNS.values(), ids=RUNS)
+def test_stopped_twice_is_bit_identical(tiny_data, tmp_path, caplog, model):
     caplog.set_level("INFO")
-    flags = (*FAMILIES[family], *APOLLO, "--log-format=json", "--log-interval=1")
+    flags = (*model, *APOLLO, "--log-format=json", "--log-interval=1")
     whole = train(tiny_data, tmp_path / "whole", *flags, f"--max-update={STOPS[-1]}")
     expected = updates(caplog)
     for stop in STOPS:

@@ -1,6 +1,7 @@
 """The table of attentions: parser, models, refusals, scripts and tests read it."""
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 from torch import nn
@@ -10,11 +11,21 @@ from ...modules import (
     BlockCausalAttention,
     FastformerAttention,
     FastformerCausalAttention,
+    KernelAttention,
+    KernelCausalAttention,
+    KernelSourceAttention,
     SoftmaxAttention,
     SoftmaxCausalAttention,
     SoftmaxSourceAttention,
 )
 from ...modules.convolved_attention import ConvolvedAttention
+from ...modules.feature_maps import (
+    EluFeatures,
+    FeatureMapModule,
+    FourierFeatures,
+    PositiveFeatures,
+    SoftmaxFeatures,
+)
 from ...usage_error import UsageError
 from .. import block, fastformer
 from ..transformer.checks import flag
@@ -58,6 +69,13 @@ class Attention(NamedTuple):
         return {PLACES[place]: name for place in self.factories()}
 
 
+def _kernel(feature_map: type[FeatureMapModule], *fields: str) -> Attention:
+    """Kernel attention with ``feature_map``, whose arguments are called as the ``fields`` of the config."""
+    modules = (KernelAttention, KernelCausalAttention, KernelSourceAttention)
+    flags = {field: field for field in fields}
+    return Attention(*(Factory(partial(module, feature_map=feature_map), flags) for module in modules))
+
+
 ATTENTIONS: dict[str, Attention] = {
     "softmax": Attention(
         encoder=Factory(SoftmaxAttention),
@@ -74,6 +92,10 @@ ATTENTIONS: dict[str, Attention] = {
         decoder=Factory(BlockCausalAttention, block.DECODER_FLAGS),
         source="its blocks are of one sequence",
     ),
+    "linear": _kernel(EluFeatures),
+    "performer": _kernel(PositiveFeatures, "num_features", "redraw_features"),
+    "rfa": _kernel(FourierFeatures, "num_features"),
+    "efficient": _kernel(SoftmaxFeatures),
 }
 
 

@@ -8,7 +8,7 @@ from fairseq.dataclass import ChoiceEnum
 from ...usage_error import UsageError
 from .. import block, fastformer
 from ..transformer.checks import REFUSED_OUTSIDE_LUNA, flag
-from ..transformer.config import checked_config, flat_config, option
+from ..transformer.config import OptionalInt, checked_config, flat_config, option
 from .attentions import ATTENTIONS, PLACES, factory_of
 
 NAMES = ChoiceEnum(list(ATTENTIONS))
@@ -20,11 +20,18 @@ CHOICES = {
         int, 0, "kernel size of a convolution before each self-attention, an odd number; 0: no convolution"
     ),
 }
+# Flags that several attentions read.
+SHARED = {
+    "num_features": option(
+        OptionalInt, None, "random features of a head (default: performer 4 times its channels, rfa 64)"
+    ),
+    "redraw_features": option(int, 1000, "updates after which performer draws its random features anew; 0: never"),
+}
 READ = {
     field for attention in ATTENTIONS.values() for factory in attention.factories().values() for field in factory.flags
 }
 # The flags that some attention reads.
-OPTIONS = {name: spec for name, spec in {**fastformer.OPTIONS, **block.OPTIONS}.items() if name in READ}
+OPTIONS = {name: spec for name, spec in {**fastformer.OPTIONS, **block.OPTIONS, **SHARED}.items() if name in READ}
 
 MixedConfig = flat_config("MixedConfig", {**CHOICES, **OPTIONS})
 

@@ -55,10 +55,11 @@ def test_a_flag_that_no_chosen_attention_reads_is_refused(field):
 @pytest.mark.parametrize(("field", "place", "name"), READERS)
 def test_a_flag_is_read_by_the_attentions_that_name_it(field, place, name):
     value = another_value(field)
-    layer = getattr(build_model("mixed", **{PLACES[place]: name, field: value}), f"{place}").layers[0]
+    model = build_model("mixed", **{PLACES[place]: name, field: value})
+    layer = (model.encoder if place == "encoder" else model.decoder).layers[0]
     attention = layer.encoder_attn if place == "source" else layer.self_attn
     argument = ATTENTIONS[name].factories()[place].flags[field]
-    assert getattr(attention, argument) == value
+    assert getattr(getattr(attention, "feature_map", attention), argument) == value
 
 
 @pytest.mark.parametrize(
