@@ -7,6 +7,7 @@ from .fastformer_causal_attention import FastformerCausalAttention
 from .kernel_attention import KernelAttention, KernelCausalAttention, KernelSourceAttention
 from .luna_attention import LunaAttention
 from .luna_causal_attention import LunaCausalAttention
+from .pattern_attention import PatternAttention, PatternCausalAttention, TopKSourceAttention
 from .softmax_attention import SoftmaxAttention, SoftmaxCausalAttention, SoftmaxSourceAttention
 
 __all__ = [
@@ -19,7 +20,10 @@ __all__ = [
     "KernelSourceAttention",
     "LunaAttention",
     "LunaCausalAttention",
+    "PatternAttention",
+    "PatternCausalAttention",
     "SoftmaxAttention",
     "SoftmaxCausalAttention",
     "SoftmaxSourceAttention",
+    "TopKSourceAttention",
 ]

@@ -133,6 +133,8 @@ _MIXED: Table = {
     "--attention-kernel-size": _KERNEL,
     "--num-features": Values(("1", "3", "16"), ("0", "-1")),
     "--redraw-features": Values(("0", "1", "3", "1000"), ("-1",)),
+    "--attention-window": Values(("1", "3", "16", "1000"), ("0", "-1")),
+    "--attention-topk": Values(("1", "3", "8", "1000"), ("0", "-1")),
     **{name: values for name, values in (_FASTFORMER | _BLOCK).items() if name in _READ},
 }
 

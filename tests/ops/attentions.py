@@ -9,6 +9,7 @@ from fairseq_luna.ops import (
     folded_attention,
     kernel_attention,
     luna_causal_attention,
+    pattern_attention,
     prefix_attention,
     prefix_softmax,
     softmax_attention,
@@ -87,6 +88,25 @@ def kernel_weights(q, k, v, *, normaliser):
     return kernel_attention.kernel_weights(q, k, state, normaliser=normaliser)
 
 
+def pattern(of, causal=False):
+    """Pattern attention over a sequence with padding."""
+
+    def attention(like):
+        mask = torch.zeros(2, STEPS, dtype=torch.bool, device=like.device)
+        mask[:, ::7] = True
+        return pattern_attention.pattern_attention(*qkv(like), of, padding_mask=mask, causal=causal)
+
+    return attention
+
+
+def pattern_step(of):
+    def attention(like):
+        q, k, v = qkv(like)
+        return pattern_attention.pattern_attention_step(q, k, v, of, pattern_attention.initial_cache(k))
+
+    return attention
+
+
 # Each takes a tensor with the dtype and the device of its inputs, and returns tensors.
 SUMS = {
     "prefix-attention": lambda like: prefix_attention.prefix_attention(*qkv(like)),
@@ -128,4 +148,9 @@ ATTENTIONS = {
         sequence(like, 2), lambda s: (s, s, s), blocks(like, causal=True), reduce="mean", causal=True
     ),
     "block-unordered-step": unordered_step,
+    "window": pattern(pattern_attention.Window(5)),
+    "window-step": pattern_step(pattern_attention.Window(5, dilation=2)),
+    "topk-causal": pattern(pattern_attention.TopK(4), causal=True),
+    "topk-step": pattern_step(pattern_attention.TopK(4)),
+    "topk-weights": lambda like: pattern_attention.topk_attention(*qkv(like), count=4, need_weights=True),
 }

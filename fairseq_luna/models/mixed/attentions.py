@@ -14,9 +14,12 @@ from ...modules import (
     KernelAttention,
     KernelCausalAttention,
     KernelSourceAttention,
+    PatternAttention,
+    PatternCausalAttention,
     SoftmaxAttention,
     SoftmaxCausalAttention,
     SoftmaxSourceAttention,
+    TopKSourceAttention,
 )
 from ...modules.convolved_attention import ConvolvedAttention
 from ...modules.feature_maps import (
@@ -26,6 +29,7 @@ from ...modules.feature_maps import (
     PositiveFeatures,
     SoftmaxFeatures,
 )
+from ...modules.pattern_attention import local, topk
 from ...usage_error import UsageError
 from .. import block, fastformer
 from ..transformer.checks import flag
@@ -76,6 +80,10 @@ def _kernel(feature_map: type[FeatureMapModule], *fields: str) -> Attention:
     return Attention(*(Factory(partial(module, feature_map=feature_map), flags) for module in modules))
 
 
+WINDOW = {"attention_window": "window"}
+TOPK = {"attention_topk": "count"}
+NO_DISTANCE = "there is no distance between a target word and a source word"
+
 ATTENTIONS: dict[str, Attention] = {
     "softmax": Attention(
         encoder=Factory(SoftmaxAttention),
@@ -96,6 +104,16 @@ ATTENTIONS: dict[str, Attention] = {
     "performer": _kernel(PositiveFeatures, "num_features", "redraw_features"),
     "rfa": _kernel(FourierFeatures, "num_features"),
     "efficient": _kernel(SoftmaxFeatures),
+    "local": Attention(
+        encoder=Factory(partial(PatternAttention, pattern=local), WINDOW),
+        decoder=Factory(partial(PatternCausalAttention, pattern=local), WINDOW),
+        source=NO_DISTANCE,
+    ),
+    "topk": Attention(
+        encoder=Factory(partial(PatternAttention, pattern=topk), TOPK),
+        decoder=Factory(partial(PatternCausalAttention, pattern=topk), TOPK),
+        source=Factory(partial(TopKSourceAttention, pattern=topk), TOPK),
+    ),
 }
 
 

@@ -26,6 +26,8 @@ SHARED = {
         OptionalInt, None, "random features of a head (default: performer 4 times its channels, rfa 64)"
     ),
     "redraw_features": option(int, 1000, "updates after which performer draws its random features anew; 0: never"),
+    "attention_window": option(OptionalInt, None, "steps that local sees on each side (default: 16)"),
+    "attention_topk": option(int, 8, "steps that topk keeps: those with the largest scores"),
 }
 READ = {
     field for attention in ATTENTIONS.values() for factory in attention.factories().values() for field in factory.flags

@@ -12,8 +12,10 @@ from support import TINY, as_prefix, build_model, sentences
 
 SIZE, SOURCE_SIZE = 8, 12
 CLOSE = {"rtol": 1e-4, "atol": 1e-5}
-# The first is quadratic; tests/reliability/test_numbers.py has the others.
-NOT_LONG = {"softmax", "fastformer", "block"}
+# The first and the last are quadratic; tests/reliability/test_numbers.py has the others.
+NOT_LONG = {"softmax", "fastformer", "block", "topk"}
+# A rounding error may change which steps they see.
+DISCONTINUOUS = {"topk"}
 
 
 def names(*places, without=()):
@@ -106,7 +108,8 @@ def test_half_precision_stays_near_fp32(name, place, dtype, bound):
     for precision in (torch.float32, dtype):
         out = build(name, place, precision)(*(tensor.to(dtype).to(precision) for tensor in read))
         found.append(out[0].float() if place == "source" else out.float())
-    assert (found[1] - found[0]).abs().max() < bound * found[0].abs().max()
+    error = (found[1] - found[0]).abs()
+    assert error.quantile(0.95 if name in DISCONTINUOUS else 1.0) < bound * found[0].abs().max()
 
 
 @pytest.mark.slow
@@ -127,4 +130,4 @@ def test_gradients_with_checkpointed_activations(name):
         torch.manual_seed(1)
         model(sentences(7, 4), None, as_prefix(sentences(6, 3, seed=2)))[0].logsumexp(-1).sum().backward()
         found.append({parameter: tensor.grad for parameter, tensor in model.named_parameters()})
-    torch.testing.assert_close(found[1], found[0])
+    torch.testing.assert_close(found[1], found[0], **CLOSE)

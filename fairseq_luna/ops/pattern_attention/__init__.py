@@ -1,0 +1,17 @@
+"""Softmax attention of each step to the steps of its pattern: local, top-k, strided, Longformer's and BigBird's."""
+
+from .chunked import pattern_attention
+from .fused import topk_attention
+from .recurrent import Cache, initial_cache, pattern_attention_step
+from .shared import Pattern, TopK, Window
+
+__all__ = [
+    "Cache",
+    "Pattern",
+    "TopK",
+    "Window",
+    "initial_cache",
+    "pattern_attention",
+    "pattern_attention_step",
+    "topk_attention",
+]

@@ -1,0 +1,59 @@
+"""Top-k attention: a threshold for each query from torch's selection, without sorting its scores."""
+
+import torch
+from torch import Tensor
+
+from ..dropout import drop
+from ..dtypes import accumulation_dtype, full_precision
+from ..masked_softmax import masked_softmax
+from ..once_per_batch import once_per_batch
+
+
+def topk_attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    *,
+    count: int,
+    padding_mask: Tensor | None = None,
+    causal: bool = False,
+    dropout_p: float = 0.0,
+    need_weights: bool = False,
+) -> tuple[Tensor, Tensor | None]:
+    """Attention to the ``count`` steps with the largest scores; specified by :func:`.naive.topk_attention`.
+
+    Args:
+        q: ``(B, H, T, D)``.
+        k, v: ``(B, H, S, D)``.
+        count: steps that a query keeps; more if scores are equal.
+        padding_mask: ``(B, S)`` bool, True = padding: not seen.
+        causal: query t sees the first t + 1 keys; T = S.
+        dropout_p: dropout probability of the weights.
+        need_weights: also return the weights.
+
+    Returns:
+        ``(B, H, T, D)`` and the weights ``(B, H, T, S)`` before dropout or None, in the dtype of ``q``.
+    """
+    dtype = accumulation_dtype(q)
+    hidden = _hidden(padding_mask, k.shape[2] if causal else None, k.device)
+    with full_precision(q):
+        scores = (q.to(dtype) * q.shape[-1] ** -0.5) @ k.to(dtype).mT
+        if count < k.shape[2]:
+            seen = scores.detach()
+            if hidden is not None:
+                seen = seen.masked_fill(hidden, -torch.inf)
+            smaller = seen < seen.topk(count, sorted=True).values[..., -1:]
+            hidden = smaller if hidden is None else smaller | hidden
+        weights = masked_softmax(scores, hidden, dim=-1)
+        out = drop(weights, dropout_p) @ v.to(dtype)
+    return out.to(q.dtype), weights.to(q.dtype) if need_weights else None
+
+
+@once_per_batch
+def _hidden(padding_mask: Tensor | None, steps: int | None, device: torch.device) -> Tensor | None:
+    """What no query sees, and with ``steps`` the later steps of each: ``(B or 1, 1, T or 1, S)`` bool, or None."""
+    padded = None if padding_mask is None else padding_mask[:, None, None, :]
+    if steps is None:
+        return padded
+    later = torch.ones(1, 1, steps, steps, dtype=torch.bool, device=device).triu(1)
+    return later if padded is None else later | padded

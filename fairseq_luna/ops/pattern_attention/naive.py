@@ -1,0 +1,92 @@
+"""Specification: the whole T x T matrix of scores, with the steps that a pattern leaves out masked."""
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from ..dtypes import accumulation_dtype
+from .shared import Pattern, TopK
+
+
+def pattern_attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    pattern: Pattern,
+    *,
+    padding_mask: Tensor | None = None,
+    causal: bool = False,
+    dropout_p: float = 0.0,
+) -> Tensor:
+    """``y_i = softmax(q_i k_j / sqrt(D)) v_j`` over the real steps j that the pattern of step i has.
+
+    Args:
+        q, k, v: ``(B, H, T, D)``.
+        pattern: of positions among the real steps.
+        padding_mask: ``(B, T)`` bool, True = padding, anywhere: neither seen nor counted.
+        causal: without the later steps.
+        dropout_p: dropout probability of the weights.
+
+    Returns:
+        ``(B, H, T, D)`` in the dtype of ``q``; zero at padding. The softmax is in fp32 if ``q`` is half precision.
+    """
+    if padding_mask is None:
+        padding_mask = torch.zeros(q.shape[0], q.shape[2], dtype=torch.bool, device=q.device)
+    position = (~padding_mask).cumsum(1) - 1
+    i, j = position[:, None, :, None], position[:, None, None, :]
+    hidden = ~pattern.sees(i, j) | padding_mask[:, None, :, None] | padding_mask[:, None, None, :]
+    if causal:
+        hidden = hidden | (j > i)
+    count = pattern.count if isinstance(pattern, TopK) else None
+    return _attend(q, k, v, hidden, count, dropout_p)[0].to(q.dtype)
+
+
+def topk_attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    *,
+    count: int,
+    padding_mask: Tensor | None = None,
+    causal: bool = False,
+    dropout_p: float = 0.0,
+    need_weights: bool = False,
+) -> tuple[Tensor, Tensor | None]:
+    """Explicit sparse attention: over the steps whose score is at least the ``count``-th largest (arXiv 1912.11637).
+
+    Args:
+        q: ``(B, H, T, D)``.
+        k, v: ``(B, H, S, D)``.
+        count: steps that a query keeps; more if scores are equal.
+        padding_mask: ``(B, S)`` bool, True = padding: not seen.
+        causal: query t sees the first t + 1 keys; T = S.
+        dropout_p: dropout probability of the weights.
+        need_weights: also return the weights.
+
+    Returns:
+        ``(B, H, T, D)`` and the weights ``(B, H, T, S)`` before dropout or None, in the dtype of ``q``. Zero where
+        nothing is seen. Scores and softmax are in fp32 if ``q`` is half precision.
+    """
+    hidden = torch.zeros(q.shape[0], 1, q.shape[2], k.shape[2], dtype=torch.bool, device=q.device)
+    if padding_mask is not None:
+        hidden = hidden | padding_mask[:, None, None, :]
+    if causal:
+        hidden = hidden | torch.ones_like(hidden).triu(1)
+    out, weights = _attend(q, k, v, hidden, count, dropout_p)
+    return out.to(q.dtype), weights.to(q.dtype) if need_weights else None
+
+
+def _attend(
+    q: Tensor, k: Tensor, v: Tensor, hidden: Tensor, count: int | None, dropout_p: float
+) -> tuple[Tensor, Tensor]:
+    dtype = accumulation_dtype(q)
+    scores = q.to(dtype) @ k.to(dtype).mT / math.sqrt(q.shape[-1])
+    scores = scores.masked_fill(hidden, -torch.inf)
+    if count is not None:
+        smallest = scores.sort(dim=-1, descending=True).values[..., : min(count, k.shape[2])][..., -1:]
+        scores = scores.masked_fill(scores < smallest, -torch.inf)
+    nothing = hidden.all(dim=-1, keepdim=True)
+    weights = scores.masked_fill(nothing, 0).softmax(-1).masked_fill(nothing, 0)
+    return F.dropout(weights, dropout_p) @ v.to(dtype), weights
