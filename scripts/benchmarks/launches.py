@@ -2,10 +2,12 @@
 
 An operator that is not a view is at least one kernel on a GPU, and where sentences are short, launching it takes longer
 than its work. A tensor that becomes a Python number stops the GPU until all earlier work is done. Neither count depends
-on the machine. The decoding step is not the first, in which constants of the sentence are made.
+on the machine. The decoding step is not the first, in which constants of the sentence are made. In half precision some
+matrix products are in fp32; their share is that of their multiplications.
 """
 
 from argparse import ArgumentParser, Namespace
+from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 from unittest.mock import patch
@@ -13,6 +15,7 @@ from unittest.mock import patch
 import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.flop_counter import flop_registry
 
 from shared.command import positive
 
@@ -37,13 +40,21 @@ class Count(TorchDispatchMode):
         super().__init__()
         self.launches = 0
         self.synchronisations = 0
+        self.multiplications: Counter[torch.dtype] = Counter()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func.overloadpacket in READS_A_NUMBER:
             self.synchronisations += 1
         elif not func.is_view and func.overloadpacket not in FREE:
             self.launches += 1
-        return func(*args, **(kwargs or {}))
+        out = func(*args, **(kwargs or {}))
+        if flops := flop_registry.get(func.overloadpacket):
+            self.multiplications[args[0].dtype] += flops(*args, **(kwargs or {}), out_val=out) // 2
+        return out
+
+    def share_in_fp32(self) -> float:
+        """Of the multiplications of matrix products."""
+        return self.multiplications[torch.float32] / self.multiplications.total()
 
 
 def counted(step: Callable[[], object]) -> Count:
@@ -86,6 +97,7 @@ def counts(system: str, args: Namespace) -> Row:
     return {
         "training_launches": training.launches,
         "training_synchronisations": training.synchronisations,
+        "training_fp32": training.share_in_fp32(),
         "decoding_launches": decoding.launches,
         "decoding_synchronisations": decoding.synchronisations,
         "reorder_launches": reorder.launches,
@@ -128,6 +140,7 @@ def columns(args: Namespace) -> list[Column]:
         of("training_launches", "training step"),
         beside("training"),
         of("training_synchronisations", "numbers read"),
+        Column("products in fp32", lambda row: f"{row['training_fp32']:.1%}"),
         of("decoding_launches", "decoding step"),
         beside("decoding"),
         of("decoding_synchronisations", "numbers read"),

@@ -118,6 +118,7 @@ def test_launches_and_numbers_read() -> None:
 
     count = launches.counted(step)
     assert (count.launches, count.synchronisations) == (6, 1)
+    assert count.multiplications == {torch.float32: 3 * 27}
 
 
 def test_launches_of_every_system(tmp_path: Path) -> None:
