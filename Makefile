@@ -1,13 +1,14 @@
-# All targets run in .venv, which is created when it is needed. PYTHON chooses the interpreter.
+# All targets but check-cuda run in .venv, which is created when it is needed. PYTHON chooses the interpreter.
 PYTHON ?= python3
 ARCH ?= luna_tiny
 DEMO_FLAGS ?=
 MATRIX_FLAGS ?=
+CUDA_FLAGS ?=
 
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: demo test test-matrix mutants lint bench audit clean
+.PHONY: demo test test-matrix check-cuda mutants lint bench audit clean
 
 demo: .venv/installed
 	$(BIN)/python scripts/demo.py --arch $(ARCH) $(DEMO_FLAGS)
@@ -20,6 +21,17 @@ test: .venv/installed
 test-matrix: .venv/installed
 	$(PIP) install --quiet -c constraints.txt nox
 	$(BIN)/nox $(MATRIX_FLAGS)
+
+# Every model and Apollo on a CUDA device that computes nothing; docs/reliability.md explains it. CUDA_FLAGS=luna-tied
+# chooses one of them. Downloads torch's CUDA build, some gigabytes, and needs a C compiler, but no GPU.
+check-cuda: .venv-cuda/libcuda.so.1
+	OMP_NUM_THREADS=1 LD_PRELOAD=$(CURDIR)/$< .venv-cuda/bin/python scripts/check_cuda.py $(CUDA_FLAGS)
+
+# torch brings CUDA's headers, triton the part of them that is missing there.
+.venv-cuda/libcuda.so.1: scripts/cuda_checks/fake_cuda.c .venv-cuda/installed
+	cd .venv-cuda/lib/python3*/site-packages && \
+	$(CC) -shared -fPIC -Wl,-soname,$(@F) -I"$$(echo nvidia/cu*/include)" -Itriton/backends/nvidia/include \
+		-o $(CURDIR)/$@ $(CURDIR)/$<
 
 # Mutation tests of ops/ and optim/: an hour or two.
 mutants: .venv/installed
@@ -58,13 +70,17 @@ audit: .venv/installed
 # On most Pythons fairseq-fixed is built from source. Without --no-build-isolation its build would download a second torch.
 # For Python 3.10, fairseq needs omegaconf 2.0.6, whose metadata pip >= 24.1 refuses, and an isolated build: with torch it
 # would build extensions whose sources its archive lacks.
-.venv/installed: setup.py pyproject.toml constraints.txt
-	$(PYTHON) -m venv .venv
-	$(PIP) install --quiet 'pip<24.1; python_version < "3.11"'
-	$(PIP) install --quiet -c constraints.txt setuptools wheel cython numpy torch
-	$(PIP) install --quiet -c constraints.txt 'fairseq==0.12.2; python_version < "3.11"'
-	$(PIP) install --quiet -c constraints.txt --no-build-isolation -e '.[test,plot,data]'
+# With "===" no local build of torch, such as one for CPUs, is taken in place of PyPI's, which is CUDA's.
+TORCH = torch
+.venv-cuda/installed: TORCH = torch===$(shell sed -n 's/^torch==//p' constraints.txt)
+.venv/installed .venv-cuda/installed: INSTALL = $(@D)/bin/python -m pip --disable-pip-version-check install --quiet
+.venv/installed .venv-cuda/installed: setup.py pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(@D)
+	$(INSTALL) 'pip<24.1; python_version < "3.11"'
+	$(INSTALL) -c constraints.txt setuptools wheel cython numpy '$(TORCH)'
+	$(INSTALL) -c constraints.txt 'fairseq==0.12.2; python_version < "3.11"'
+	$(INSTALL) -c constraints.txt --no-build-isolation -e '.[test,plot,data]'
 	touch $@
 
 clean:
-	rm -rf .venv .nox demo mutants build dist *.egg-info
+	rm -rf .venv .venv-cuda .nox demo mutants build dist *.egg-info

@@ -1,0 +1,1 @@
+"""What check_cuda.py runs on a CUDA device that computes nothing, and what it sees."""

@@ -1,0 +1,156 @@
+"""What is run: a model's training step, evaluation and generation, and steps of Apollo."""
+
+import copy
+from argparse import Namespace
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from itertools import chain
+from typing import Any, NamedTuple
+from unittest import mock
+
+import torch
+from fairseq.models import MODEL_REGISTRY
+from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+import fairseq_luna.models  # noqa: F401 (registers the models)
+from fairseq_luna.optim.apollo import Apollo
+from fairseq_luna.optim.fairseq_apollo import clip_each
+from shared.dictionaries import joint_dictionary
+
+from .watch import Seen, Watch
+
+SIZES = {
+    **{"encoder_embed_dim": 64, "encoder_ffn_embed_dim": 128, "encoder_layers": 2, "encoder_attention_heads": 4},
+    **{"decoder_layers": 2, "decoder_attention_heads": 4, "share_all_embeddings": True, "projection_length": 16},
+    **{"dropout": 0.1, "attention_dropout": 0.1, "activation_dropout": 0.1, "word_dropout": 0.1},
+}
+CLASSIFIER, HEAD = "block_pyramid_classifier", "sentence_classification_head"
+PAD = 1
+
+
+class Shape(NamedTuple):
+    """Of a batch: sentences, words of a source and of a target, and whether some sentences are shorter."""
+
+    sentences: int
+    source: int
+    target: int
+    padded: bool
+
+    def __str__(self) -> str:
+        return f"{self.sentences}x{self.source}x{self.target}{' padded' if self.padded else ''}"
+
+
+class Precision(NamedTuple):
+    """The dtype of the parameters, and autocast's or None."""
+
+    parameters: torch.dtype
+    autocast: torch.dtype | None = None
+
+    def context(self) -> AbstractContextManager[object]:
+        return nullcontext() if self.autocast is None else torch.autocast("cuda", self.autocast)
+
+
+def build(family: str, **flags: Any) -> Any:
+    """A small model of the registered ``family``."""
+    words = joint_dictionary(100)
+    task = Namespace(source_dictionary=words, target_dictionary=words)
+    model = MODEL_REGISTRY[family].build_model(Namespace(**SIZES, **flags), task)
+    if family == CLASSIFIER:
+        model.register_classification_head(HEAD, num_classes=3)
+    return model
+
+
+@contextmanager
+def on_fake_device(model: nn.Module, dtype: torch.dtype) -> Iterator[Any]:
+    """A copy of ``model`` with fake tensors, as ``model.to("cuda", dtype)`` would make it, and the mode to use it in.
+
+    Tensors that are neither parameters nor buffers stay on the CPU.
+    """
+
+    def moved(tensor: Tensor) -> Tensor:
+        fake = torch.empty(tensor.shape, dtype=dtype if tensor.is_floating_point() else tensor.dtype, device="cuda")
+        return nn.Parameter(fake) if isinstance(tensor, nn.Parameter) else fake
+
+    mode = FakeTensorMode(allow_non_fake_inputs=True)  # for the tensors that stay
+    with mode:
+        copies = {id(tensor): moved(tensor) for tensor in chain(model.parameters(), model.buffers())}
+    fake_model = copy.deepcopy(model, copies)
+    # fairseq's positions read a shape as a tensor, whose data a fake one lacks.
+    shapes = mock.patch("torch.onnx.operators.shape_as_tensor", lambda tensor: tensor.shape)
+    # A mode sees the operators of its own thread only, and the backward pass would have another.
+    with mode, shapes, torch.autograd.set_multithreading_enabled(False):
+        yield fake_model
+
+
+def run_model(model: nn.Module, shape: Shape, precision: Precision) -> Iterator[Seen]:
+    """Train, evaluate and generate with a copy of ``model``."""
+    with on_fake_device(model, precision.parameters) as fake_model:
+        source, prefix = (
+            torch.empty(shape.sentences, words, dtype=torch.int64, device="cuda")
+            for words in (shape.source, shape.target)
+        )
+        for part in (train, evaluate, generate) if hasattr(model, "decoder") else (train, evaluate):
+            with Watch(padded=shape.padded, shortest=1 if shape.padded else shape.source) as watch:
+                results = part(fake_model, source, prefix, precision)
+            yield Seen(part.__name__, results, watch)
+
+
+def run_apollo(model: nn.Module, dtype: torch.dtype, **options: Any) -> Iterator[Seen]:
+    """Two updates, with each gradient clipped. They should neither wait nor copy."""
+    with on_fake_device(model, dtype) as fake_model, Watch(padded=False, shortest=0) as watch:
+        optimizer = Apollo(fake_model.parameters(), lr=0.1, **options)
+        for _ in range(2):
+            for parameter in fake_model.parameters():
+                parameter.grad = torch.empty_like(parameter)
+            clip_each([parameter.grad for parameter in fake_model.parameters()], 0.1)
+            optimizer.step()
+    watch.faults += [f"not on the device alone: {where}" for where in (*watch.waits, *watch.copies)]
+    yield Seen("update", {"state": optimizer.state_dict()["state"]}, watch)
+
+
+def train(model: Any, source: Tensor, prefix: Tensor, precision: Precision) -> dict[str, Any]:
+    """A training step without the update. The targets do not matter."""
+    model.train()
+    with precision.context():
+        out = output(model, source, prefix)
+        loss = model.get_normalized_probs(out, log_probs=True)[..., 0].sum()
+    loss.backward()
+    gradients = {name: parameter.grad for name, parameter in model.named_parameters()}
+    return {"logits": out[0], "loss": loss, "gradients": gradients}
+
+
+@torch.no_grad()
+def evaluate(model: Any, source: Tensor, prefix: Tensor, precision: Precision) -> dict[str, Any]:
+    model.eval()
+    with precision.context():
+        out = output(model, source, prefix)
+        return {"logits": out[0], "log-probabilities": model.get_normalized_probs(out, log_probs=True)}
+
+
+def output(model: Any, source: Tensor, prefix: Tensor) -> Any:
+    """The model's result; its first part is the logits."""
+    lengths = source.ne(PAD).sum(1)
+    if hasattr(model, "decoder"):
+        return model(source, lengths, prefix)
+    return model(source, lengths, classification_head_name=HEAD)
+
+
+@torch.no_grad()
+def generate(model: Any, source: Tensor, prefix: Tensor, precision: Precision) -> dict[str, Any]:
+    """Two hypotheses for each sentence, reordered after each of 6 steps. The last sentence is finished after the third.
+
+    From the fourth step on, the attention to the source is asked for, as with --print-alignment.
+    """
+    state: dict[str, Any] = {}
+    with precision.context():
+        encoder_out = model.encoder.forward_torchscript({"src_tokens": source, "src_lengths": source.ne(PAD).sum(1)})
+        order = torch.arange(len(source), device="cuda").repeat_interleave(2)
+        for step in range(1, 7):
+            prefix, encoder_out = prefix[order], model.encoder.reorder_encoder_out(encoder_out, order)
+            model.decoder.make_generation_fast_(need_attn=step > 3)
+            out = model.decoder(prefix[:, :step], encoder_out=encoder_out, incremental_state=state)
+            log_probs = model.get_normalized_probs(out, log_probs=True)
+            order = torch.arange(len(prefix) - 2 * (step == 3), device="cuda")
+            model.decoder.reorder_incremental_state_scripting(state, order)
+    return {"logits": out[0], "log-probabilities": log_probs, "alignment": out[1]["attn"], "state": state}
