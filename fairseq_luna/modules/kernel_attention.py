@@ -100,7 +100,7 @@ class KernelSourceAttention(GenerationState, KernelProjections):
     ) -> tuple[Tensor, Tensor | None]:
         """Attend from each step of ``x`` to the source.
 
-        In generation the source and its mask are read at the first step only.
+        In generation the source and its mask are read at the first step and at the first with ``need_weights``.
 
         Args:
             x: ``(T, B, C)``.
@@ -108,7 +108,7 @@ class KernelSourceAttention(GenerationState, KernelProjections):
                 then the beams of a sentence.
             source_padding_mask: ``(B, S)`` bool, True = padding: the step is not seen.
             incremental_state: fairseq's state for generation.
-            need_weights: also return the weights, which are quadratic; in generation from the first step on.
+            need_weights: also return the weights, which are quadratic.
 
         Returns:
             ``(T, B, C)``, and the weights ``(H, B, T, S)`` before dropout, or None. With RFA's features weights may be
@@ -116,8 +116,8 @@ class KernelSourceAttention(GenerationState, KernelProjections):
         """
         features = self.feature_map()
         kept = self.load_constants(incremental_state)
-        if kept is None:
-            assert source is not None, "the first step needs the source"
+        if kept is None or (need_weights and "keys" not in kept):
+            assert source is not None, "the first step, and the first with weights, need the source"
             kept = self.read(source, source_padding_mask, features, keep_keys=need_weights)
             if incremental_state is not None:
                 self.save_constants(incremental_state, kept, beams=x.shape[1] // source.shape[1])
