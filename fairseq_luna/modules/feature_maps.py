@@ -161,6 +161,7 @@ class FourierFeatures(FeatureMapModule):
 
 
 @lru_cache(maxsize=8)
+@torch.compiler.assume_constant_result
 def normal_matrices(count: int, size: int, device: torch.device) -> Tensor:
     """RFA's matrices, ``(500, count, size)``, fp32: kept once for all layers, because there are many."""
     return torch.randn(MATRICES, count, size, generator=torch.Generator().manual_seed(0)).to(device)

@@ -36,7 +36,8 @@ def kernel_causal_attention(
     counts = step_counts(q.shape[2], padding_mask, like=q)
     if normaliser == "each feature":
         one = k.new_ones(*k.shape[:-1], 1)
-        means = prefix_attention(one, one, k, padding_mask=padding_mask)
+        # torch.compile refuses the same tensor twice.
+        means = prefix_attention(one, one.view_as(one), k, padding_mask=padding_mask)
         values = drop_steps(v, dropout_p).to(dtype)
         out = prefix_attention(q / denominator(means, counts, normaliser), k, values, padding_mask=padding_mask)
     else:
