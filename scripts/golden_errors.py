@@ -16,6 +16,7 @@ from torch import Tensor
 from fairseq_luna.models.luna import LunaModel
 from fairseq_luna.models.luna.checkpoint_names import translate
 from fairseq_luna.modules import (
+    ExternalAttention,
     FastformerAttention,
     KernelAttention,
     KernelCausalAttention,
@@ -23,6 +24,8 @@ from fairseq_luna.modules import (
     LunaCausalAttention,
 )
 from fairseq_luna.modules.feature_maps import EluFeatures, FourierFeatures, PositiveFeatures, SoftmaxFeatures
+from fairseq_luna.ops.linformer_attention import linformer_attention
+from fairseq_luna.ops.nystrom_attention import nystrom_attention
 from fairseq_luna.optim import Apollo
 from shared.command import Parser, command
 from shared.dictionaries import joint_dictionary
@@ -129,6 +132,41 @@ def kernel_module(name: str, place: str, recorded: Any) -> torch.nn.Module:
     return module
 
 
+def slots() -> Iterator[Row]:
+    """The two attentions to slots that were published without projections."""
+    for name, parameter in (("linformer", "sums"), ("nystrom", "kernel")):
+        recorded = torch.load(GOLDEN / f"{name}.pt", weights_only=True)
+        inputs = {key: recorded[key].clone().requires_grad_() for key in ("q", "k", "v", parameter)}
+        if name == "linformer":
+            padded = torch.arange(recorded["q"].shape[2]) >= recorded["lengths"][:, None]
+            out = linformer_attention(*inputs.values(), inputs["sums"], padding_mask=padded)
+        else:
+            out = nystrom_attention(*inputs.values(), num_landmarks=recorded["num_landmarks"])
+        gradients = torch.autograd.grad(out, list(inputs.values()), recorded["grad_output"])
+        yield name, "output", worst(out, recorded["output"])
+        yield name, "gradients", max(map(worst, gradients, [recorded[f"grad_{key}"] for key in inputs]))
+
+
+def external() -> Iterator[Row]:
+    """External attention, without the authors' biases of queries and slots' keys, which the softmax cancels."""
+    recorded = torch.load(GOLDEN / "external.pt", weights_only=True)
+    module = ExternalAttention(**{key: recorded[key] for key in ("embed_dim", "num_heads", "num_slots")})
+    theirs = recorded["state_dict"]
+    own = {
+        "q_proj.weight": theirs["trans_dims.weight"],
+        "keys": theirs["linear_0.weight"],
+        "values": theirs["linear_1.weight"].t() + theirs["linear_1.bias"],
+        "out_proj.weight": theirs["proj.weight"],
+        "out_proj.bias": theirs["proj.bias"],
+    }
+    module.load_state_dict(own)
+    x = recorded["x"].clone().requires_grad_()
+    out = module(x.transpose(0, 1)).transpose(0, 1)
+    (gradient,) = torch.autograd.grad(out, x, recorded["grad_output"])
+    yield "external", "output", worst(out, recorded["output"])
+    yield "external", "gradient of the input", worst(gradient, recorded["grad_x"])
+
+
 def whole_model(name: str) -> Iterator[Row]:
     """A Luna encoder-decoder with the authors' checkpoint."""
     recorded = torch.load(GOLDEN / f"{name}.pt", weights_only=True)
@@ -190,6 +228,8 @@ def rows() -> Iterator[Row]:
     yield from fastformer()
     for name in KERNEL_PROJECTIONS:
         yield from kernel(name)
+    yield from slots()
+    yield from external()
     yield from apollo()
 
 

@@ -2,24 +2,32 @@
 
 from .block_attention import BlockAttention
 from .block_causal_attention import BlockCausalAttention
+from .external_attention import ExternalAttention, ExternalCausalAttention
 from .fastformer_attention import FastformerAttention
 from .fastformer_causal_attention import FastformerCausalAttention
 from .kernel_attention import KernelAttention, KernelCausalAttention, KernelSourceAttention
+from .linformer_attention import LinformerAttention, LinformerSourceAttention
 from .luna_attention import LunaAttention
 from .luna_causal_attention import LunaCausalAttention
+from .nystrom_attention import NystromAttention
 from .pattern_attention import PatternAttention, PatternCausalAttention, TopKSourceAttention
 from .softmax_attention import SoftmaxAttention, SoftmaxCausalAttention, SoftmaxSourceAttention
 
 __all__ = [
     "BlockAttention",
     "BlockCausalAttention",
+    "ExternalAttention",
+    "ExternalCausalAttention",
     "FastformerAttention",
     "FastformerCausalAttention",
     "KernelAttention",
     "KernelCausalAttention",
     "KernelSourceAttention",
+    "LinformerAttention",
+    "LinformerSourceAttention",
     "LunaAttention",
     "LunaCausalAttention",
+    "NystromAttention",
     "PatternAttention",
     "PatternCausalAttention",
     "SoftmaxAttention",

@@ -1,20 +1,15 @@
 """Parameters of kernel attention, for encoder, decoder and source."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
-from fairseq.modules.fairseq_dropout import FairseqDropout
-from torch import Tensor, nn
+from torch import Tensor
 
-from ..usage_error import UsageError
-from .dropout import dropout_probability
+from .attention_projections import AttentionProjections, check_heads
 from .feature_maps import FeatureMapModule
-from .heads import merge_heads, split_heads
-from .projection import Projections
 
 
-class KernelProjections(nn.Module):
+class KernelProjections(AttentionProjections):
     """The parameters of kernel attention: the weight of a step is a product of features, not a softmax.
 
     Args:
@@ -44,34 +39,23 @@ class KernelProjections(nn.Module):
         qn_block_size: int = 8,
         **feature_options: Any,
     ) -> None:
-        super().__init__()
-        if num_heads < 1 or embed_dim % num_heads:
-            raise UsageError(f"--*-attention-heads {num_heads}: must be 1 or more and divide --*-embed-dim {embed_dim}")
-        self.num_heads = num_heads
-        self.feature_map = feature_map(num_heads=num_heads, head_size=embed_dim // num_heads, **feature_options)
-        self.normaliser = self.feature_map.normaliser
-        self.dropout_module = FairseqDropout(dropout, module_name=type(self).__name__)
-        new = Projections(size=embed_dim, bias=bias, q_noise=q_noise, qn_block_size=qn_block_size)
-        of_source = replace(new, size=source_dim or embed_dim)
-        self.q_proj = new.input()
-        self.k_proj = of_source.input(outputs=embed_dim, bias=bias and self.feature_map.key_bias)
-        self.v_proj = of_source.input(outputs=embed_dim)
-        self.out_proj = new.output()
-
-    def heads_of(self, projection: nn.Module, x: Tensor, *, beams: int = 1) -> Tensor:
-        """A projection of ``x (T, B, C)``: ``(B / beams, H, T beams, D)``."""
-        return split_heads(projection(x), self.num_heads, beams=beams)
+        check_heads(num_heads, embed_dim)
+        features = feature_map(num_heads=num_heads, head_size=embed_dim // num_heads, **feature_options)
+        super().__init__(
+            embed_dim=embed_dim,
+            num_heads=num_heads,
+            source_dim=source_dim,
+            dropout=dropout,
+            bias=bias,
+            key_bias=features.key_bias,
+            q_noise=q_noise,
+            qn_block_size=qn_block_size,
+        )
+        self.feature_map = features
+        self.normaliser = features.normaliser
 
     def features_and_values(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Features of the queries and keys of ``x (T, B, C)``, each ``(B, H, T, R)``, and values ``(B, H, T, D)``."""
         features = self.feature_map()
-        q, k, v = (self.heads_of(projection, x) for projection in (self.q_proj, self.k_proj, self.v_proj))
+        q, k, v = self.queries_keys_values(x)
         return features.of_queries(q), features.of_keys(k), v
-
-    def dropout_p(self) -> float:
-        """The dropout probability that applies now."""
-        return dropout_probability(self.dropout_module)
-
-    def output(self, y: Tensor, *, beams: int = 1) -> Tensor:
-        """``(B / beams, H, T beams, D)`` to ``(T, B, C)``."""
-        return self.out_proj(merge_heads(y, beams=beams))

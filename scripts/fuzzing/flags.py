@@ -135,6 +135,8 @@ _MIXED: Table = {
     "--redraw-features": Values(("0", "1", "3", "1000"), ("-1",)),
     "--attention-window": Values(("1", "3", "16", "1000"), ("0", "-1")),
     "--attention-topk": Values(("1", "3", "8", "1000"), ("0", "-1")),
+    "--num-slots": Values(("1", "3", "100"), ("0", "-1")),
+    "--linformer-share": Values(("none", "kv"), ("layers",)),
     **{name: values for name, values in (_FASTFORMER | _BLOCK).items() if name in _READ},
 }
 

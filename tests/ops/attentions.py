@@ -4,11 +4,14 @@ import torch
 
 from fairseq_luna.ops import (
     block_attention,
+    external_attention,
     fastformer_attention,
     feature_maps,
     folded_attention,
     kernel_attention,
+    linformer_attention,
     luna_causal_attention,
+    nystrom_attention,
     pattern_attention,
     prefix_attention,
     prefix_softmax,
@@ -107,6 +110,17 @@ def pattern_step(of):
     return attention
 
 
+def slots(like, steps, size=SLOTS):
+    """Two learned matrices of an attention to slots."""
+    return [randn(size, steps, grad=False, seed=seed).to(like).requires_grad_() for seed in (4, 5)]
+
+
+def external_step(like):
+    q, keys, values = sequence(like, 0), *slots(like, SIZE)
+    state = external_attention.initial_slot_means(q, keys)
+    return external_attention.external_causal_attention_step(q, keys, values, state)
+
+
 # Each takes a tensor with the dtype and the device of its inputs, and returns tensors.
 SUMS = {
     "prefix-attention": lambda like: prefix_attention.prefix_attention(*qkv(like)),
@@ -125,11 +139,18 @@ SUMS = {
     "kernel-causal": kernel(kernel_attention.kernel_causal_attention),
     "kernel-step": kernel(kernel_step),
     "kernel-weights": kernel(kernel_weights),
+    "external": lambda like: external_attention.external_attention(sequence(like, 0), *slots(like, SIZE)),
+    "external-causal": lambda like: external_attention.external_causal_attention(sequence(like, 0), *slots(like, SIZE)),
+    "external-step": external_step,
     "block-means": lambda like: block_means(sequence(like, 0)[:, 0].transpose(0, 1), blocks(like)),
 }
 ATTENTIONS = {
     **SUMS,
     "softmax": lambda like: softmax_attention.softmax_attention(*qkv(like), need_weights=True),
+    "linformer": lambda like: linformer_attention.linformer_attention(*qkv(like), *slots(like, STEPS)),
+    "nystrom": lambda like: nystrom_attention.nystrom_attention(
+        *qkv(like), slots(like, 5, size=2)[0], num_landmarks=SLOTS
+    ),
     "folded": folded,
     "folded-without-bias": lambda like: folded(like, bias=False),
     "luna-causal": lambda like: luna_causal_attention.luna_causal_attention(

@@ -9,11 +9,16 @@ from torch import nn
 from ...modules import (
     BlockAttention,
     BlockCausalAttention,
+    ExternalAttention,
+    ExternalCausalAttention,
     FastformerAttention,
     FastformerCausalAttention,
     KernelAttention,
     KernelCausalAttention,
     KernelSourceAttention,
+    LinformerAttention,
+    LinformerSourceAttention,
+    NystromAttention,
     PatternAttention,
     PatternCausalAttention,
     SoftmaxAttention,
@@ -83,6 +88,8 @@ def _kernel(feature_map: type[FeatureMapModule], *fields: str) -> Attention:
 WINDOW = {"attention_window": "window"}
 TOPK = {"attention_topk": "count"}
 NO_DISTANCE = "there is no distance between a target word and a source word"
+SLOTS = {"num_slots": "num_slots"}
+LINFORMER_FLAGS = {**SLOTS, "linformer_share": "share", "max_source_positions": "max_positions"}
 
 ATTENTIONS: dict[str, Attention] = {
     "softmax": Attention(
@@ -113,6 +120,21 @@ ATTENTIONS: dict[str, Attention] = {
         encoder=Factory(partial(PatternAttention, pattern=topk), TOPK),
         decoder=Factory(partial(PatternCausalAttention, pattern=topk), TOPK),
         source=Factory(partial(TopKSourceAttention, pattern=topk), TOPK),
+    ),
+    "linformer": Attention(
+        encoder=Factory(LinformerAttention, LINFORMER_FLAGS),
+        decoder="its slots are sums over all positions, later ones too",
+        source=Factory(LinformerSourceAttention, LINFORMER_FLAGS),
+    ),
+    "external": Attention(
+        encoder=Factory(ExternalAttention, SLOTS),
+        decoder=Factory(ExternalCausalAttention, SLOTS),
+        source="its slots are learned: it reads no source",
+    ),
+    "nystrom": Attention(
+        encoder=Factory(NystromAttention, SLOTS),
+        decoder="its landmarks are means of all positions, later ones too",
+        source="its landmarks are of one sequence",
     ),
 }
 

@@ -28,6 +28,12 @@ SHARED = {
     "redraw_features": option(int, 1000, "updates after which performer draws its random features anew; 0: never"),
     "attention_window": option(OptionalInt, None, "steps that local sees on each side (default: 16)"),
     "attention_topk": option(int, 8, "steps that topk keeps: those with the largest scores"),
+    "num_slots": option(
+        OptionalInt, None, "slots or landmarks of an attention (default: linformer 128, external and nystrom 64)"
+    ),
+    "linformer_share": option(
+        ChoiceEnum(["none", "kv"]), "none", "kv: linformer's sums of keys and of values share their weights"
+    ),
 }
 READ = {
     field for attention in ATTENTIONS.values() for factory in attention.factories().values() for field in factory.flags

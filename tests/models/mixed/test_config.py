@@ -15,6 +15,7 @@ READERS = [
     for name, attention in ATTENTIONS.items()
     for place, factory in attention.factories().items()
     for field in factory.flags
+    if field in OPTIONS  # not a flag of fairseq's own
 ]
 
 

@@ -1,0 +1,79 @@
+"""Parameters of an attention with queries, keys and values."""
+
+from dataclasses import replace
+
+from fairseq.modules.fairseq_dropout import FairseqDropout
+from torch import Tensor, nn
+
+from ..usage_error import UsageError
+from .dropout import dropout_probability
+from .heads import merge_heads, split_heads
+from .projection import Projections
+
+
+class AttentionProjections(nn.Module):
+    """Projections of queries, keys, values and output.
+
+    Args:
+        embed_dim: channels of the sequence, C.
+        num_heads: attention heads.
+        source_dim: channels of keys and values; None = C.
+        dropout: dropout probability; of what, the attention says.
+        bias: projections have a bias.
+        key_bias: keys have one too; False where it would have no effect.
+        q_noise, qn_block_size: fairseq's quantisation noise on the projections.
+
+    Raises:
+        UsageError: if ``num_heads`` does not divide ``embed_dim``.
+    """
+
+    def __init__(
+        self,
+        *,
+        embed_dim: int,
+        num_heads: int,
+        source_dim: int | None = None,
+        dropout: float = 0.0,
+        bias: bool = True,
+        key_bias: bool = True,
+        q_noise: float = 0.0,
+        qn_block_size: int = 8,
+    ) -> None:
+        super().__init__()
+        check_heads(num_heads, embed_dim)
+        self.num_heads = num_heads
+        self.dropout_module = FairseqDropout(dropout, module_name=type(self).__name__)
+        new = Projections(size=embed_dim, bias=bias, q_noise=q_noise, qn_block_size=qn_block_size)
+        of_source = replace(new, size=source_dim or embed_dim)
+        self.q_proj = new.input()
+        self.k_proj = of_source.input(outputs=embed_dim, bias=bias and key_bias)
+        self.v_proj = of_source.input(outputs=embed_dim)
+        self.out_proj = new.output()
+
+    def heads_of(self, projection: nn.Module, x: Tensor, *, beams: int = 1) -> Tensor:
+        """A projection of ``x (T, B, C)``: ``(B / beams, H, T beams, D)``."""
+        return split_heads(projection(x), self.num_heads, beams=beams)
+
+    def queries_keys_values(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """The projections of ``x (T, B, C)``, each ``(B, H, T, D)``."""
+        return self.heads_of(self.q_proj, x), self.heads_of(self.k_proj, x), self.heads_of(self.v_proj, x)
+
+    def dropout_p(self) -> float:
+        """The dropout probability that applies now."""
+        return dropout_probability(self.dropout_module)
+
+    def output(self, y: Tensor, *, beams: int = 1) -> Tensor:
+        """``(B / beams, H, T beams, D)`` to ``(T, B, C)``."""
+        return self.out_proj(merge_heads(y, beams=beams))
+
+
+def check_heads(num_heads: int, embed_dim: int) -> None:
+    """Raise UsageError if ``num_heads`` does not divide ``embed_dim``."""
+    if num_heads < 1 or embed_dim % num_heads:
+        raise UsageError(f"--*-attention-heads {num_heads}: must be 1 or more and divide --*-embed-dim {embed_dim}")
+
+
+def check_slots(num_slots: int) -> None:
+    """Raise UsageError if an attention cannot have ``num_slots`` slots."""
+    if num_slots < 1:
+        raise UsageError(f"--num-slots {num_slots}: must be 1 or more")

@@ -1,0 +1,122 @@
+"""Linformer, for the encoder and for the attention to the source."""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ..ops.linformer_attention import linformer_attention, linformer_slots, linformer_weights
+from ..ops.softmax_attention import softmax_attention
+from ..usage_error import UsageError
+from .attention_projections import AttentionProjections, check_slots
+from .generation_state import GenerationState, IncrementalState
+from .heads import beams_apart
+
+
+class LinformerProjections(AttentionProjections):
+    """The parameters of Linformer (arXiv 2006.04768): every slot is a weighted sum of all positions, for all heads.
+
+    Args:
+        num_slots: L.
+        max_positions: the longest sequence, which the weights of the sums limit.
+        share: "none": sums of keys and of values have their own weights; "kv": they share them.
+        options: further arguments of :class:`.AttentionProjections`.
+
+    Raises:
+        UsageError: if a number or a choice cannot be used.
+    """
+
+    def __init__(self, *, num_slots: int = 128, max_positions: int = 1024, share: str = "none", **options: Any) -> None:
+        super().__init__(**options)
+        check_slots(num_slots)
+        if share not in ("none", "kv"):
+            raise UsageError(f"--linformer-share {share}: must be none or kv")
+        self.num_slots, self.max_positions, self.share = num_slots, max_positions, share
+        self.key_sums = self._sums()
+        self.value_sums = self._sums() if share == "none" else None
+
+    def _sums(self) -> nn.Parameter:
+        # The variance is that of the random projections in the paper's proof: sums keep lengths and angles.
+        return nn.Parameter(torch.randn(self.num_slots, self.max_positions) * self.num_slots**-0.5)
+
+    def sums(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """The weights of the sums of keys and of values, E and F, each ``(L, N)``, for a sequence ``x (T, B, C)``.
+
+        Raises:
+            UsageError: if the sequence is longer than they are.
+        """
+        if len(x) > self.max_positions:
+            raise UsageError(
+                f"--max-source-positions {self.max_positions}: linformer reads at most so many words, and a sentence"
+                f" has {len(x)}; leave it out, or train with a larger number"
+            )
+        return self.key_sums, self.key_sums if self.value_sums is None else self.value_sums
+
+
+class LinformerAttention(LinformerProjections):
+    """Bidirectional self-attention for encoders, linear in the length. Arguments: :class:`LinformerProjections`."""
+
+    def forward(self, x: Tensor, *, padding_mask: Tensor | None = None) -> Tensor:
+        """Attend from each step of ``x`` to the slots.
+
+        Args:
+            x: ``(T, B, C)``.
+            padding_mask: ``(B, T)`` bool, True = padding: the step is not seen.
+
+        Returns:
+            ``(T, B, C)``; if a sentence is all padding, the bias of the output projection.
+        """
+        q, k, v = self.queries_keys_values(x)
+        y = linformer_attention(q, k, v, *self.sums(x), padding_mask=padding_mask, dropout_p=self.dropout_p())
+        return self.output(y)
+
+
+class LinformerSourceAttention(GenerationState, LinformerProjections):
+    """Attention of a decoder to the encoder's output, which it reads once. Arguments: :class:`LinformerProjections`.
+
+    What it keeps for generation does not depend on the length of the source, and a sentence's beams share it: 2 L D
+    numbers for each head.
+    """
+
+    def forward(
+        self,
+        x: Tensor,
+        source: Tensor | None,
+        *,
+        source_padding_mask: Tensor | None = None,
+        incremental_state: IncrementalState | None = None,
+        need_weights: bool = False,
+    ) -> tuple[Tensor, Tensor | None]:
+        """Attend from each step of ``x`` to the slots of the source.
+
+        Args:
+            x: ``(T, B, C)``.
+            source: ``(S, B, C_source)``; in generation B may be a fraction of that of ``x``, and after the first step
+                it may be None unless weights are asked for.
+            source_padding_mask: ``(B, S)`` bool, True = padding: the step is not seen.
+            incremental_state: fairseq's state for generation.
+            need_weights: also return the weights, which are quadratic.
+
+        Returns:
+            ``(T, B, C)``, and the weights of the source ``(H, B, T, S)`` before dropout, or None; a weight may be
+            negative, and they need not sum to 1.
+        """
+        slots = self.load_constants(incremental_state)
+        if slots is None:
+            assert source is not None, "the first step needs the source"
+            k, v = self.heads_of(self.k_proj, source), self.heads_of(self.v_proj, source)
+            k, v = linformer_slots(k, v, *self.sums(source), padding_mask=source_padding_mask)
+            slots = {"key": k, "value": v}
+            if incremental_state is not None:
+                self.save_constants(incremental_state, slots, beams=x.shape[1] // source.shape[1])
+        beams = x.shape[1] // len(slots["key"])
+        q = self.heads_of(self.q_proj, x, beams=beams)
+        y, weights = softmax_attention(
+            q, slots["key"], slots["value"], dropout_p=self.dropout_p(), need_weights=need_weights
+        )
+        if weights is not None:
+            assert source is not None, "weights need the source"
+            _, value_sums = self.sums(source)
+            weights = linformer_weights(weights, value_sums, len(source), padding_mask=source_padding_mask)
+            weights = beams_apart(weights, beams).transpose(0, 1)
+        return self.output(y, beams=beams), weights

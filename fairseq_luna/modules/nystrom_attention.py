@@ -1,0 +1,52 @@
+"""Nystrom attention for the encoder."""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ..ops.nystrom_attention import nystrom_attention
+from .attention_projections import AttentionProjections, check_slots
+
+
+class NystromAttention(AttentionProjections):
+    """Bidirectional self-attention through the means of consecutive steps (arXiv 2102.03902), linear in the length.
+
+    Keys have no bias: it would add the same number to all scores of a query.
+
+    Args:
+        num_slots: landmarks, L.
+        kernel_size: steps of the convolution of the values, odd.
+        iterations: of the pseudo-inverse.
+        options: further arguments of :class:`.AttentionProjections`.
+
+    Raises:
+        UsageError: as there.
+    """
+
+    def __init__(self, *, num_slots: int = 64, kernel_size: int = 33, iterations: int = 6, **options: Any) -> None:
+        super().__init__(key_bias=False, **options)
+        check_slots(num_slots)
+        self.num_slots, self.iterations = num_slots, iterations
+        bound = kernel_size**-0.5  # as in torch's convolutions
+        self.kernel = nn.Parameter(torch.empty(self.num_heads, kernel_size).uniform_(-bound, bound))
+
+    def forward(self, x: Tensor, *, padding_mask: Tensor | None = None) -> Tensor:
+        """Attend from each step of ``x`` to the landmarks.
+
+        Args:
+            x: ``(T, B, C)``.
+            padding_mask: ``(B, T)`` bool, True = padding: the step is not seen.
+
+        Returns:
+            ``(T, B, C)``; if a sentence is all padding, the bias of the output projection.
+        """
+        q, k, v = self.queries_keys_values(x)
+        y = nystrom_attention(
+            *(q, k, v, self.kernel),
+            num_landmarks=self.num_slots,
+            iterations=self.iterations,
+            padding_mask=padding_mask,
+            dropout_p=self.dropout_p(),
+        )
+        return self.output(y)

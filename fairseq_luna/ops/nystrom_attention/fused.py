@@ -1,0 +1,72 @@
+"""Training form: blocks of all sentences at once, torch's attention to and from them, torch's convolution."""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from ..block_partition import Blocks, cut_by_number, empty_blocks, reduce_blocks, to_blocks
+from ..dtypes import accumulation_dtype, full_precision
+from ..masked_softmax import masked_softmax
+from ..once_per_batch import once_per_batch
+from ..real_steps import pack_left, positions, read_steps
+from ..softmax_attention import softmax_attention
+from .shared import pseudo_inverse
+
+
+def nystrom_attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    kernel: Tensor,
+    *,
+    num_landmarks: int,
+    iterations: int = 6,
+    padding_mask: Tensor | None = None,
+    dropout_p: float = 0.0,
+) -> Tensor:
+    """Attention through landmarks, linear in T; specified by :func:`.naive.nystrom_attention`.
+
+    Args:
+        q, k, v: ``(B, H, T, D)``.
+        kernel: ``(H, K)``, K odd.
+        num_landmarks: L.
+        iterations: of the pseudo-inverse.
+        padding_mask: ``(B, T)`` bool, True = padding.
+        dropout_p: dropout probability of the weights of the landmarks for each query.
+
+    Returns:
+        ``(B, H, T, D)`` in the dtype of ``q``.
+    """
+    padded = q.new_zeros(len(q), q.shape[2], dtype=torch.bool) if padding_mask is None else padding_mask
+    blocks = landmark_blocks(padded, num_landmarks)
+    q_means, k_means = (reduce_blocks(x, blocks) for x in to_blocks(q, k, blocks=blocks))
+    unused = empty_blocks(blocks.sizes)
+    read, _ = softmax_attention(q_means, k, v, padding_mask=padding_mask)
+    dtype = accumulation_dtype(q)
+    with full_precision(q):
+        between = landmark_weights(q_means.to(dtype), k_means.to(dtype), unused)
+        used = read.to(dtype).masked_fill(unused[:, None, :, None], 0)
+        inner = (pseudo_inverse(between, iterations) @ used).to(v.dtype)
+    y, _ = softmax_attention(q, k_means, inner, padding_mask=unused, dropout_p=dropout_p)
+    return y + convolution_of_real_steps(v, kernel, padding_mask)
+
+
+@once_per_batch
+def landmark_blocks(padding_mask: Tensor, num_landmarks: int) -> Blocks:
+    """The blocks of each sentence, at most T: more would be empty."""
+    return cut_by_number(padding_mask, num_landmarks)
+
+
+def landmark_weights(q_means: Tensor, k_means: Tensor, unused: Tensor) -> Tensor:
+    """The attention among landmarks, ``(B, H, M, M)``; for those of ``unused (B, M)`` the identity."""
+    scores = q_means @ k_means.mT * q_means.shape[-1] ** -0.5
+    weights = masked_softmax(scores, unused[:, None, None], dim=-1)
+    identity = torch.diag_embed(unused.to(weights.dtype))[:, None]
+    return weights.masked_fill(unused[:, None, :, None], 0) + identity
+
+
+def convolution_of_real_steps(v: Tensor, kernel: Tensor, padding_mask: Tensor | None) -> Tensor:
+    """``v (B, H, T, D)``, convolved over its real steps with the ``kernel (H, K)`` of each head."""
+    packed = pack_left(v, padding_mask)
+    convolved = F.conv2d(packed, kernel[:, None, :, None], padding=(kernel.shape[1] // 2, 0), groups=len(kernel))
+    return convolved if padding_mask is None else read_steps(convolved, positions(padding_mask))

@@ -1,0 +1,35 @@
+"""The real steps of padded sequences, numbered and moved together, without synchronising with the device."""
+
+import torch
+from torch import Tensor
+
+from .once_per_batch import once_per_batch
+
+
+def positions(padding_mask: Tensor) -> Tensor:
+    """The number of each step among the real ones, from 0; of padding some number in range: ``(B, T)`` int64.
+
+    ``padding_mask (B, T)`` bool, True = padding, anywhere.
+    """
+    return ((~padding_mask).cumsum(1) - 1).clamp(min=0)
+
+
+@once_per_batch
+def real_first(padding_mask: Tensor) -> Tensor:
+    """The steps of each sentence in this order: the real ones, then the padding. ``(B, T)`` int64."""
+    return torch.argsort(padding_mask.to(torch.uint8), dim=1, stable=True)
+
+
+def read_steps(x: Tensor, steps: Tensor) -> Tensor:
+    """Step ``steps[b, t]`` of ``x (B, H, T, D)`` at each t: ``(B, H, T, D)``; ``steps (B, T)`` int64."""
+    batch, heads, length, size = x.shape
+    rows = steps.t() * batch + torch.arange(batch, device=x.device)
+    read = x.permute(2, 0, 1, 3).reshape(length * batch, heads * size).index_select(0, rows.flatten())
+    return read.view(-1, batch, heads, size).permute(1, 2, 0, 3)
+
+
+def pack_left(x: Tensor, padding_mask: Tensor | None) -> Tensor:
+    """``x (B, H, T, D)`` with zeros for padding, and that behind all real steps of its sentence."""
+    if padding_mask is None:
+        return x
+    return read_steps(x.masked_fill(padding_mask[:, None, :, None], 0), real_first(padding_mask))

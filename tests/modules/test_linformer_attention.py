@@ -1,0 +1,70 @@
+import pytest
+import torch
+
+from fairseq_luna.modules import LinformerAttention, LinformerSourceAttention
+from fairseq_luna.usage_error import UsageError
+from numeric import gradients, scattered_padding, sequences
+
+CLOSE = {"rtol": 1e-9, "atol": 1e-10}
+
+
+def build(kind=LinformerAttention, **options):
+    torch.manual_seed(0)
+    return kind(embed_dim=8, num_heads=2, num_slots=5, max_positions=50, **options).double()
+
+
+def test_sums_of_keys_and_values_that_share_their_weights():
+    shared, apart = build(share="kv"), build()
+    apart.load_state_dict({**shared.state_dict(), "value_sums": shared.key_sums})
+    [x] = sequences((40, 3, 8))
+    assert shared(x).equal(apart(x))
+    [found] = gradients(shared(x), shared.key_sums)
+    torch.testing.assert_close(found, sum(gradients(apart(x), apart.key_sums, apart.value_sums)), **CLOSE)
+
+
+@pytest.mark.parametrize("kind", [LinformerAttention, LinformerSourceAttention])
+def test_a_longer_sequence_is_refused(kind):
+    module, [x] = build(kind), sequences((51, 1, 8))
+    with pytest.raises(UsageError, match=r"^--max-source-positions 50: .* a sentence has 51; [^\n]*$"):
+        module(x) if kind is LinformerAttention else module(x[:1], x)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"num_heads": 3}, "--*-attention-heads 3: must be 1 or more and divide --*-embed-dim 8"),
+        ({"num_slots": 0}, "--num-slots 0: must be 1 or more"),
+        ({"share": "layers"}, "--linformer-share layers: must be none or kv"),
+    ],
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
+)
+def test_bad_values_are_refused(options, said):
+    with pytest.raises(UsageError) as refused:
+        LinformerAttention(**{"embed_dim": 8, "num_heads": 2, **options})
+    assert str(refused.value) == said
+
+
+@torch.no_grad()
+def test_beams_read_the_slots_of_their_sentence():
+    module, mask = build(LinformerSourceAttention, source_dim=6), scattered_padding(3, 40)
+    x, source = sequences((6, 6, 8), (40, 3, 6))
+    rows = torch.arange(3).repeat_interleave(2)
+    expected, weights = module(x, source[:, rows], source_padding_mask=mask[rows], need_weights=True)
+    state = {}
+    for t in range(6):
+        given = source if t in (0, 3) else None
+        out, found = module(
+            *(x[t : t + 1], given),
+            source_padding_mask=mask,
+            incremental_state=state,
+            need_weights=given is not None,
+        )
+        torch.testing.assert_close(out[0], expected[t], **CLOSE)
+        if found is not None:
+            torch.testing.assert_close(found[:, :, 0], weights[:, :, t], **CLOSE)
+    assert {len(tensor) for tensor in module.load_constants(state).values() if torch.is_tensor(tensor)} == {3}
+    module.reorder_incremental_state(state, torch.tensor([4, 5, 0, 1]))
+    [y] = sequences((1, 4, 8))
+    chosen, _ = module(y, None, incremental_state=state)
+    alone, _ = module(y, source[:, [2, 2, 0, 0]], source_padding_mask=mask[[2, 2, 0, 0]])
+    torch.testing.assert_close(chosen, alone, **CLOSE)
