@@ -8,12 +8,15 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from fairseq_luna.ops import feature_maps, kernel_attention
 from fairseq_luna.ops.block_attention import chunked as block_chunked
 from fairseq_luna.ops.block_attention import naive as block_naive
 from fairseq_luna.ops.block_partition import Blocks, cut_by_size, read_blocks
 from fairseq_luna.ops.fastformer_attention import FastformerMaps
 from fairseq_luna.ops.fastformer_attention import chunked as fastformer_chunked
 from fairseq_luna.ops.fastformer_attention import naive as fastformer_naive
+from fairseq_luna.ops.feature_maps import naive as feature_maps_naive
+from fairseq_luna.ops.kernel_attention import naive as kernel_naive
 from fairseq_luna.ops.luna_causal_attention import chunked, naive
 from fairseq_luna.ops.luna_causal_attention.shared import pack_weights
 
@@ -109,6 +112,11 @@ def _blocks(q: Tensor) -> Blocks:
     return cut_by_size(nothing_padded, BLOCK_SIZE)
 
 
+def _linear(kernel: Any, features: Any) -> Callable[..., Tensor]:
+    """Linear attention by the functions of two modules."""
+    return lambda q, k, v: kernel.kernel_causal_attention(features.elu_features(q), features.elu_features(k), v)
+
+
 def softmax_inputs(args: Namespace, steps: int) -> Inputs:
     return _random(args, _sequences(args, steps, "q", "k", "v"))
 
@@ -148,5 +156,8 @@ ATTENTIONS = {
         fastformer_inputs, _fastformer(fastformer_chunked.fastformer_causal_attention), _FASTFORMER_NAIVE
     ),
     "block": Attention(block_inputs, _block(block_of_every_step), _block(block_naive.block_attention)),
+    "linear": Attention(
+        softmax_inputs, _linear(kernel_attention, feature_maps), _linear(kernel_naive, feature_maps_naive)
+    ),
     "softmax": Attention(softmax_inputs, softmax, softmax_naive),
 }
