@@ -220,7 +220,7 @@ def test_memory_has_no_state_per_step(normaliser):
     args = inputs((1, 1, steps, features, size), normaliser, torch.float32)
     with LargestTensor() as largest:
         chunked.kernel_causal_attention(*args, normaliser=normaliser).sum().backward()
-    assert largest.elements <= steps * features
+    assert largest.elements <= steps * features * (size + 1) / size
     with LargestTensor() as largest:
         fused.kernel_attention(*args, normaliser=normaliser).sum().backward()
     assert largest.elements <= steps * features
