@@ -3,7 +3,7 @@
 import random
 from collections.abc import Callable
 from functools import lru_cache, partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -100,6 +100,7 @@ class PositiveFeatures(FeatureMapModule):
         self.redraw: int | None = None  # that of the directions; not known of those in a checkpoint
         self.register_buffer("seed", torch.randint(2**62, ()))
         self.register_buffer("directions", self.drawn(0))
+        self.register_load_state_dict_post_hook(forget_redraw)
 
     def forward(self) -> FeatureMap:
         return FeatureMap(
@@ -119,6 +120,11 @@ class PositiveFeatures(FeatureMapModule):
         seed = random.Random(f"{int(self.seed)} {redraw}").getrandbits(63)
         generator = torch.Generator().manual_seed(seed)
         return orthogonal_directions(self.num_features, self.head_size, generator=generator)
+
+
+def forget_redraw(module: PositiveFeatures, _: Any) -> None:
+    """fairseq tells the number of updates once before it loads a checkpoint too."""
+    module.redraw = None
 
 
 class FourierFeatures(FeatureMapModule):

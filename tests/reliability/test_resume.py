@@ -10,8 +10,8 @@ from commands import APOLLO, FAMILIES, SIZES, train
 
 from shared.small_training import differing, outcome
 
-# The directions of performer are drawn anew between the stops, and rfa picks its own at every update.
-RANDOM_FEATURES = ("--encoder-self-attention=rfa", "--decoder-self-attention=performer", "--redraw-features=5")
+# The directions of performer are drawn anew at the stops and between them, and rfa picks its own at every update.
+RANDOM_FEATURES = ("--encoder-self-attention=rfa", "--decoder-self-attention=performer", "--redraw-features=4")
 RUNS = {
     **{family: FAMILIES[family] for family in ("luna", "fastformer", "block")},
     "random-features": ("--arch=mixed_tiny", *RANDOM_FEATURES, *SIZES),
