@@ -4,11 +4,15 @@ from typing import Any
 
 import torch
 from fairseq.modules import MultiheadAttention
-from torch import Tensor
+from fairseq.modules.fairseq_dropout import FairseqDropout
+from torch import Tensor, nn
 
 from ..ops.once_per_batch import once_per_batch
-from ..ops.softmax_attention import additive_mask
-from .generation_state import IncrementalState
+from ..ops.softmax_attention import additive_mask, softmax_attention
+from .dropout import dropout_probability
+from .generation_state import GenerationState, IncrementalState, ModuleState
+from .heads import beams_apart, merge_heads, split_heads
+from .projection import project_together
 
 
 class SoftmaxAttention(MultiheadAttention):
@@ -79,17 +83,22 @@ def later_steps(steps: int, past: int, device: torch.device) -> Tensor:
     return torch.ones(steps, past + steps, dtype=torch.bool, device=device).triu(1 + past)
 
 
-class SoftmaxSourceAttention(MultiheadAttention):
+class SoftmaxSourceAttention(GenerationState, MultiheadAttention):
     """Attention of the target's steps to those of the source, the encoder's output.
 
-    In generation the source may have fewer rows than ``x``: one for each sentence, which as many consecutive rows of
-    ``x`` read as it has beams. fairseq's class computes this, but reorders such keys only if its ``beam_size`` is set,
-    with which it would be wrong outside generation. Here the number of beams is a part of the incremental state.
+    The parameters are those of fairseq's class, and its numbers; computed by torch's fused attention.
 
     Args:
         source_dim: channels of the source.
         options: those of :class:`SoftmaxAttention`.
     """
+
+    num_heads: int
+    q_proj: nn.Module
+    k_proj: nn.Module
+    v_proj: nn.Module
+    out_proj: nn.Module
+    dropout_module: FairseqDropout
 
     def __init__(self, *, source_dim: int, **options: Any) -> None:
         super().__init__(kdim=source_dim, vdim=source_dim, encoder_decoder_attention=True, **options)
@@ -106,7 +115,8 @@ class SoftmaxSourceAttention(MultiheadAttention):
         """Attend from each step of ``x`` to the source.
 
         In generation the keys and values of the source are computed at the first step and kept; the source and its
-        mask are not read later.
+        mask are not read later. There the source may have fewer rows than ``x``: one for each sentence, which as many
+        consecutive rows of ``x`` read as it has beams.
 
         Args:
             x: ``(T, B, C)``.
@@ -118,24 +128,35 @@ class SoftmaxSourceAttention(MultiheadAttention):
         Returns:
             ``(T, B, C)``, and the weights ``(H, B, T, S)`` or None.
         """
-        if incremental_state is not None and source is not None and not self._get_input_buffer(incremental_state):
-            beams = x.shape[1] // source.shape[1]
-            if beams > 1:
-                self.set_incremental_state(incremental_state, "beams", {"number": beams})
-        return super().forward(
-            *(x, source, source),
-            key_padding_mask=source_padding_mask,
-            incremental_state=incremental_state,
-            static_kv=True,
+        read = self.load_constants(incremental_state)
+        if read is None:
+            assert source is not None, "the first step needs the source"
+            read = self.keys_and_values(source, source_padding_mask)
+            if incremental_state is not None:
+                self.save_constants(incremental_state, read, beams=x.shape[1] // source.shape[1])
+        beams = x.shape[1] // read["key"].shape[0]
+        out, weights = softmax_attention(
+            split_heads(self.q_proj(x), self.num_heads, beams=beams),
+            read["key"],
+            read["value"],
+            padding_mask=read.get("padding_mask"),
+            dropout_p=dropout_probability(self.dropout_module),
             need_weights=need_weights,
-            need_head_weights=need_weights,
         )
+        if weights is not None:
+            weights = (beams_apart(weights, beams) if beams > 1 else weights).transpose(0, 1)
+        return self.out_proj(merge_heads(out, beams=beams)), weights
 
-    def reorder_incremental_state(self, incremental_state: IncrementalState, new_order: Tensor) -> IncrementalState:
-        """As in fairseq: nothing is moved unless sentences leave the batch."""
-        beams = self.get_incremental_state(incremental_state, "beams")
-        self.beam_size = beams["number"] if beams else 1
-        try:
-            return super().reorder_incremental_state(incremental_state, new_order)
-        finally:
-            self.beam_size = 1
+    def keys_and_values(self, source: Tensor, padding_mask: Tensor | None) -> ModuleState:
+        """Keys and values ``(B, H, S, D)`` of the source ``(S, B, C)``, and the mask ``(B, S)`` to add to scores."""
+        projected = project_together(source, self.k_proj, self.v_proj)
+        key, value = (split_heads(x, self.num_heads) for x in projected)
+        if padding_mask is None:
+            return {"key": key, "value": value}
+        return {"key": key, "value": value, "padding_mask": mask_for_all_layers(padding_mask, key.dtype)}
+
+
+@once_per_batch
+def mask_for_all_layers(padding_mask: Tensor, dtype: torch.dtype) -> Tensor:
+    """:func:`.additive_mask` in ``dtype``."""
+    return additive_mask(padding_mask, like=padding_mask.new_empty(0, dtype=dtype))

@@ -10,6 +10,9 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from ..dtypes import accumulation_dtype, full_precision
 from ..masked_softmax import masked_softmax
 
+# On a GPU torch copies a mask whose strides are not multiples of this.
+ALIGNMENT = 16
+
 
 def softmax_attention(
     q: Tensor,
@@ -38,6 +41,8 @@ def softmax_attention(
     if padding_mask is not None:
         mask = padding_mask if padding_mask.is_floating_point() else additive_mask(padding_mask, like=q)
         mask = mask[:, None, None, :]
+        if mask.is_cuda:
+            mask = mask.as_strided(mask.shape, (mask.stride(0), 0, 0, 1))  # aligned, if its rows are
     out = scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=dropout_p)
     return out, _weights(q, k, mask) if need_weights else None
 
@@ -47,7 +52,9 @@ def additive_mask(padding_mask: Tensor, *, like: Tensor) -> Tensor:
 
     torch makes it of a bool mask at every call; a model with several layers makes it once.
     """
-    return like.new_zeros(padding_mask.shape).masked_fill_(padding_mask, float("-inf"))
+    *others, places = padding_mask.shape
+    mask = like.new_zeros(*others, -(-places // ALIGNMENT) * ALIGNMENT)[..., :places]
+    return mask.masked_fill_(padding_mask, float("-inf"))
 
 
 def scaled_dot_product_attention(q: Tensor, k: Tensor, v: Tensor, **options: Any) -> Tensor:
