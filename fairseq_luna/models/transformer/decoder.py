@@ -80,7 +80,8 @@ class SelfAttentionDecoder(CausalDecoder):
     ) -> tuple[Tensor, dict[str, list[Tensor | None]]]:
         """See :class:`fairseq.models.transformer.TransformerDecoderBase` for arguments and results."""
         aligned = self.aligned_layer(alignment_layer, full_context_alignment)
-        if encoder_out is not None and not incremental_state:  # later steps of generation do not read it
+        # Later steps of generation read it only where weights are asked for first.
+        if encoder_out is not None and (not incremental_state or aligned != NO_LAYER):
             encoder_out = selected_rows(encoder_out)
         return super().extract_features_scriptable(
             prev_output_tokens, encoder_out, incremental_state, False, aligned, alignment_heads
