@@ -12,6 +12,8 @@ from fairseq_luna.ops import feature_maps, kernel_attention
 from fairseq_luna.ops.block_attention import chunked as block_chunked
 from fairseq_luna.ops.block_attention import naive as block_naive
 from fairseq_luna.ops.block_partition import Blocks, cut_by_size, read_blocks
+from fairseq_luna.ops.external_attention import external_causal_attention
+from fairseq_luna.ops.external_attention import naive as external_naive
 from fairseq_luna.ops.fastformer_attention import FastformerMaps
 from fairseq_luna.ops.fastformer_attention import chunked as fastformer_chunked
 from fairseq_luna.ops.fastformer_attention import naive as fastformer_naive
@@ -117,6 +119,11 @@ def _linear(kernel: Any, features: Any) -> Callable[..., Tensor]:
     return lambda q, k, v: kernel.kernel_causal_attention(features.elu_features(q), features.elu_features(k), v)
 
 
+def external_inputs(args: Namespace, steps: int) -> Inputs:
+    slots = dict.fromkeys(("keys", "values"), (args.slots, args.head_size))
+    return _random(args, {**_sequences(args, steps, "q"), **slots})
+
+
 def softmax_inputs(args: Namespace, steps: int) -> Inputs:
     return _random(args, _sequences(args, steps, "q", "k", "v"))
 
@@ -159,5 +166,6 @@ ATTENTIONS = {
     "linear": Attention(
         softmax_inputs, _linear(kernel_attention, feature_maps), _linear(kernel_naive, feature_maps_naive)
     ),
+    "external": Attention(external_inputs, external_causal_attention, external_naive.external_causal_attention),
     "softmax": Attention(softmax_inputs, softmax, softmax_naive),
 }

@@ -25,29 +25,32 @@ def external_attention(
         ``(B, H, T, E)`` in the dtype of ``q``; sums are in fp32 for half precision. 0 for a sentence that is all
         padding.
     """
-    return _attention(q, keys, values, padding_mask, dropout_p, causal=False)
+    scores = _scores(q, keys)
+    return _relative(scores, scores, values, padding_mask, dropout_p).to(q.dtype)
 
 
 def external_causal_attention(
     q: Tensor, keys: Tensor, values: Tensor, *, padding_mask: Tensor | None = None, dropout_p: float = 0.0
 ) -> Tensor:
     """:func:`external_attention` with j over the real steps up to i. Before the first real step y is 0."""
-    return _attention(q, keys, values, padding_mask, dropout_p, causal=True)
+    scores, outputs = _scores(q, keys), []
+    for end in range(1, q.shape[2] + 1):
+        padded = None if padding_mask is None else padding_mask[:, :end]
+        outputs.append(_relative(scores[:, :, end - 1 : end], scores[:, :, :end], values, padded, dropout_p))
+    return torch.cat(outputs, 2).to(q.dtype)
 
 
-def _attention(
-    q: Tensor, keys: Tensor, values: Tensor, padding_mask: Tensor | None, dropout_p: float, *, causal: bool
-) -> Tensor:
+def _scores(q: Tensor, keys: Tensor) -> Tensor:
     dtype = accumulation_dtype(q)
-    scores = q.to(dtype) @ keys.to(dtype).mT  # (B, H, T, S)
-    steps = scores.shape[2]
-    seen = torch.ones(steps, steps, dtype=torch.bool, device=q.device)
-    seen = (seen.tril() if causal else seen)[None, None, :, :, None]  # (B, H, i, j, S)
+    return q.to(dtype) @ keys.to(dtype).mT
+
+
+def _relative(scores: Tensor, seen: Tensor, values: Tensor, padding_mask: Tensor | None, dropout_p: float) -> Tensor:
+    """y for some steps with ``scores (B, H, i, S)``, relative to those of the real steps j, ``seen (B, H, j, S)``."""
     if padding_mask is not None:
-        seen = seen & ~padding_mask[:, None, None, :, None]
-    nothing = ~seen.any(3)  # (B, H, i, S)
-    # log of w_is, by the difference to every a_js: exp(a) alone could overflow
-    differences = (scores[:, :, None] - scores[:, :, :, None]).masked_fill(~seen, -torch.inf)
-    logs = -differences.masked_fill(nothing[:, :, :, None], 0).logsumexp(3)
-    weights = logs.softmax(-1).masked_fill(nothing, 0)
-    return (F.dropout(weights, dropout_p) @ values.to(dtype)).to(q.dtype)
+        nothing = padding_mask.all(1)[:, None, None, None]
+        seen = seen.masked_fill(padding_mask[:, None, :, None], -torch.inf).masked_fill(nothing, 0)
+    weights = (scores - seen.logsumexp(2, keepdim=True)).softmax(-1)
+    if padding_mask is not None:
+        weights = weights.masked_fill(nothing, 0)
+    return F.dropout(weights, dropout_p) @ values.to(scores.dtype)
