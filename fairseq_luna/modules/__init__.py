@@ -1,5 +1,6 @@
 """Attention modules: projections and incremental state around the functions of ``fairseq_luna.ops``."""
 
+from .bigbird_attention import BigBirdAttention
 from .block_attention import BlockAttention
 from .block_causal_attention import BlockCausalAttention
 from .external_attention import ExternalAttention, ExternalCausalAttention
@@ -7,6 +8,7 @@ from .fastformer_attention import FastformerAttention
 from .fastformer_causal_attention import FastformerCausalAttention
 from .kernel_attention import KernelAttention, KernelCausalAttention, KernelSourceAttention
 from .linformer_attention import LinformerAttention, LinformerSourceAttention
+from .longformer_attention import LongformerAttention
 from .luna_attention import LunaAttention
 from .luna_causal_attention import LunaCausalAttention
 from .nystrom_attention import NystromAttention
@@ -14,6 +16,7 @@ from .pattern_attention import PatternAttention, PatternCausalAttention, TopKSou
 from .softmax_attention import SoftmaxAttention, SoftmaxCausalAttention, SoftmaxSourceAttention
 
 __all__ = [
+    "BigBirdAttention",
     "BlockAttention",
     "BlockCausalAttention",
     "ExternalAttention",
@@ -25,6 +28,7 @@ __all__ = [
     "KernelSourceAttention",
     "LinformerAttention",
     "LinformerSourceAttention",
+    "LongformerAttention",
     "LunaAttention",
     "LunaCausalAttention",
     "NystromAttention",

@@ -134,6 +134,8 @@ _MIXED: Table = {
     "--num-features": Values(("1", "3", "16"), ("0", "-1")),
     "--redraw-features": Values(("0", "1", "3", "1000"), ("-1",)),
     "--attention-window": Values(("1", "3", "16", "1000"), ("0", "-1")),
+    "--attention-dilation": Values(("1", "2", "5"), ("0", "-1")),
+    "--attention-chunk": Values(("1", "2", "32", "1000"), ("0", "-1")),
     "--attention-topk": Values(("1", "3", "8", "1000"), ("0", "-1")),
     "--num-slots": Values(("1", "3", "100"), ("0", "-1")),
     "--linformer-share": Values(("none", "kv"), ("layers",)),

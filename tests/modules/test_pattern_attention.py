@@ -2,10 +2,19 @@
 
 import pytest
 import torch
+import torch.nn.functional as F
 
-from fairseq_luna.modules import PatternAttention, PatternCausalAttention, SoftmaxAttention, TopKSourceAttention
-from fairseq_luna.modules.pattern_attention import local, topk
-from numeric import scattered_padding, sequences
+from fairseq_luna.modules import (
+    BigBirdAttention,
+    LongformerAttention,
+    PatternAttention,
+    PatternCausalAttention,
+    SoftmaxAttention,
+    TopKSourceAttention,
+)
+from fairseq_luna.modules.pattern_projections import local, sparse, topk
+from fairseq_luna.ops.pattern_attention import RandomBlocks, naive
+from numeric import mixed_padding, scattered_padding, sequences
 
 SIZE, HEADS, SOURCE_SIZE = 16, 4, 12
 PATTERNS = {"local": {"pattern": local, "window": 5}, "topk": {"pattern": topk, "count": 3}}
@@ -43,6 +52,45 @@ def test_seeing_all_is_softmax_attention_with_the_same_parameters(name):
     module.load_state_dict(softmax.state_dict())
     mask = scattered_padding(2, 20)
     torch.testing.assert_close(module(x, padding_mask=mask)[~mask.t()], softmax(x, padding_mask=mask)[~mask.t()])
+
+
+@torch.no_grad()
+def test_the_first_word_of_longformer_sees_all_with_projections_of_its_own():
+    [x] = sequences((70, 3, SIZE))
+    torch.manual_seed(0)
+    module = LongformerAttention(embed_dim=SIZE, num_heads=HEADS, window=5, dilation=2).double()
+    mask = mixed_padding(70)
+    out = module(x, padding_mask=mask)
+    for row in range(3):
+        real = x[~mask[row], row : row + 1]
+        q, k, v, *others = (
+            module.heads_of(getattr(module, f"{kind}{which}_proj"), real) for kind in ("", "first_") for which in "qkv"
+        )
+        distance = (torch.arange(len(real))[:, None] - torch.arange(len(real))).abs()
+        seen = (distance <= 10) & (distance % 2 == 0)
+        seen[:, 0] = True
+        expected = F.scaled_dot_product_attention(q, k, v, attn_mask=seen)
+        expected[:, :, :1] = F.scaled_dot_product_attention(others[0][:, :, :1], *others[1:])
+        torch.testing.assert_close(out[~mask[row], row], module.output(expected)[:, 0])
+        torch.testing.assert_close(module(real)[:, 0], out[~mask[row], row])
+
+
+@torch.no_grad()
+def test_the_random_blocks_of_bigbird_are_those_of_its_checkpoint():
+    [x] = sequences((100, 2, SIZE))
+    made = []
+    for seed in (0, 1):
+        torch.manual_seed(seed)
+        made.append(BigBirdAttention(embed_dim=SIZE, num_heads=HEADS, block_size=4).double())
+    one, other = made
+    parameters = {name: tensor for name, tensor in one.state_dict().items() if name != "seeds"}
+    other.load_state_dict(parameters, strict=False)
+    assert not other(x).equal(one(x))
+    other.load_state_dict(one.state_dict())
+    assert other(x).equal(one(x)) and one(x).equal(one(x))
+    pattern = RandomBlocks(4, 3, seeds=one.seeds)
+    expected = naive.pattern_attention(*one.queries_keys_values(x), pattern)
+    torch.testing.assert_close(one(x), one.output(expected))
 
 
 def test_the_state_of_local_attention_stops_growing():
@@ -106,9 +154,10 @@ def test_data_decides_no_branch(name, place):
     [
         ({"pattern": local, "window": 0}, "--attention-window 0: must be 1 or more"),
         ({"pattern": topk, "count": 0}, "--attention-topk 0: must be 1 or more"),
+        ({"pattern": sparse, "stride": 0}, "--attention-chunk 0: must be 1 or more"),
         ({"pattern": topk, "num_heads": 3}, "--*-attention-heads 3: must be 1 or more and divide --*-embed-dim 16"),
     ],
-    ids=["window", "topk", "heads"],
+    ids=["window", "topk", "chunk", "heads"],
 )
 def test_bad_values_are_refused(options, said):
     with pytest.raises(ValueError) as refused:

@@ -170,6 +170,12 @@ ATTENTIONS = {
     ),
     "block-unordered-step": unordered_step,
     "window": pattern(pattern_attention.Window(5)),
+    "window-and-first": pattern(pattern_attention.Window(5, dilation=2, first=True)),
+    "strided": pattern(pattern_attention.Strided(8, 2)),
+    "strided-step": pattern_step(pattern_attention.Strided(8, 2)),
+    "random-blocks": lambda like: pattern(
+        pattern_attention.RandomBlocks(4, 3, seeds=torch.arange(2, device=like.device))
+    )(like),
     "window-step": pattern_step(pattern_attention.Window(5, dilation=2)),
     "topk-causal": pattern(pattern_attention.TopK(4), causal=True),
     "topk-step": pattern_step(pattern_attention.TopK(4)),

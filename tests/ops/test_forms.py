@@ -12,6 +12,8 @@ import fairseq_luna
 PACKAGE = Path(fairseq_luna.__file__).parent
 SPECIFIED = sorted(path.parent.name for path in PACKAGE.glob("ops/*/naive.py"))
 FAST = ("chunked", "fused")
+# What a fast form is cut into.
+PARTS = {"pattern_attention": ("windows", "strides", "blocks")}
 COST_ONLY = {"block_length"}  # parameters that a fast form may add, because they do not affect the result
 
 
@@ -52,5 +54,5 @@ def test_only_specifications_import_specifications(path):
 @pytest.mark.parametrize("op", SPECIFIED)
 def test_the_files_of_an_op_have_the_usual_names(op):
     names = {path.stem for path in (PACKAGE / "ops" / op).glob("*.py")}
-    assert names <= {"__init__", "naive", "chunked", "fused", "recurrent", "shared"}
+    assert names <= {"__init__", "naive", "chunked", "fused", "recurrent", "shared", *PARTS.get(op, ())}
     assert names & set(FAST)

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 
 from fairseq_luna.ops.pattern_attention import chunked, fused, naive, recurrent
-from fairseq_luna.ops.pattern_attention.shared import TopK, Window
+from fairseq_luna.ops.pattern_attention.shared import NONE, RandomBlocks, Strided, TopK, Window
 from largest_tensor import LargestTensor
 from numeric import (
     EVERY_DTYPE,
@@ -24,12 +24,34 @@ PATTERNS = {
     "wide-window": Window(200),
     "dilated-window": Window(20, dilation=3),
     "topk": TopK(4),
+    "strided": Strided(8, 2),
+    "window-and-first": Window(5, first=True),
+    "dilated-window-and-first": Window(9, dilation=3, first=True),
+    "random-blocks": RandomBlocks(8, 3, seeds=torch.tensor([5, 6])),
 }
-CASES = [(name, causal) for name in PATTERNS for causal in (False, True)]
+FOR_ENCODERS = {"window-and-first", "dilated-window-and-first", "random-blocks"}
+CASES = [(name, causal) for name in PATTERNS for causal in (False, True) if not (causal and name in FOR_ENCODERS)]
+# The same, written out for 70 steps: a row is a query.
+SEEN = {
+    "window": lambda i, j: (i - j).abs() <= 5,
+    "wide-window": lambda i, j: (i - j).abs() <= 200,
+    "dilated-window": lambda i, j: ((i - j).abs() <= 60) & ((i - j) % 3 == 0),
+    "strided": lambda i, j: (i // 8 == j // 8) | (j % 8 == 6) | (j % 8 == 7),
+    "window-and-first": lambda i, j: ((i - j).abs() <= 5) | (j == 0),
+    "dilated-window-and-first": lambda i, j: (((i - j).abs() <= 27) & ((i - j) % 3 == 0)) | (j == 0),
+    "random-blocks": lambda i, j: random_blocks(i // 8, j // 8),
+}
 EVERY_CASE = pytest.mark.parametrize(
     ("name", "causal"), CASES, ids=[f"{name}-{'causal' if causal else 'both'}" for name, causal in CASES]
 )
 CAUSAL = pytest.mark.parametrize("name", dict(name for name in CASES if name[1]))
+
+
+def random_blocks(i, j):
+    """Of nine blocks the own, its neighbours, the first, the last, and three that the pattern draws."""
+    drawn = PATTERNS["random-blocks"].seen_blocks(torch.tensor([9]), 9)[0, :, :, 5:]
+    in_random = (drawn[:, i[:, 0], None] == j[:, None]).any(-1)
+    return in_random | ((i - j).abs() <= 1) | (j == 0) | (j == 8) | (i == 0) | (i == 8)
 
 
 def inputs(*shape, dtype=torch.float64):
@@ -46,7 +68,7 @@ def mask_of(steps, batch):
 @EVERY_CASE
 @PADDED
 @EVERY_DTYPE
-@pytest.mark.parametrize("shape", [(2, 1, 1, 4), (3, 2, 150, 4)], ids=["T1", "T150"])
+@pytest.mark.parametrize("shape", [(2, 2, 1, 4), (3, 2, 150, 4)], ids=["T1", "T150"])
 def test_equals_the_specification(shape, dtype, padded, name, causal):
     args = inputs(*shape, dtype=dtype)
     options = {"padding_mask": mask_of(shape[2], shape[0]) if padded else None, "causal": causal}
@@ -61,7 +83,7 @@ def test_equals_the_specification(shape, dtype, padded, name, causal):
 
 @EVERY_CASE
 def test_is_torchs_attention_with_this_mask(name, causal):
-    q, k, v = inputs(2, 3, 70, 4)
+    q, k, v = inputs(2, 2, 70, 4)
     i, j = torch.arange(70)[:, None], torch.arange(70)
     pattern, seen = PATTERNS[name], torch.ones(70, 70, dtype=torch.bool)
     if causal:
@@ -71,7 +93,7 @@ def test_is_torchs_attention_with_this_mask(name, causal):
         largest = scores.topk(pattern.count).indices
         seen = torch.zeros_like(scores, dtype=torch.bool).scatter(-1, largest, True) & seen
     else:
-        seen = seen & ((i - j).abs() <= pattern.window * pattern.dilation) & ((i - j) % pattern.dilation == 0)
+        seen = seen & SEEN[name](i, j)
     expected = F.scaled_dot_product_attention(q, k, v, attn_mask=seen)
     actual = chunked.pattern_attention(q, k, v, pattern, causal=causal)
     torch.testing.assert_close(actual, expected)
@@ -132,8 +154,16 @@ def test_padding_may_begin_late_in_generation():
     torch.testing.assert_close(torch.cat(parts, dim=2), expected)
 
 
-@pytest.mark.parametrize("causal", [False, True], ids=["both", "causal"])
-@pytest.mark.parametrize("pattern", [Window(16), Window(8, dilation=4)], ids=["window", "dilated"])
+@pytest.mark.parametrize(
+    ("pattern", "causal"),
+    [
+        (Window(16), False),
+        (Window(16), True),
+        (Window(8, dilation=4, first=True), False),
+        (RandomBlocks(8, 1, seeds=torch.tensor([5, 6])), False),
+    ],
+    ids=["window", "window-causal", "dilated-and-first", "random-blocks"],
+)
 def test_no_tensor_grows_with_the_square_of_the_length(pattern, causal):
     steps = 8192
     args = inputs(1, 2, steps, 4, dtype=torch.float32)
@@ -156,7 +186,7 @@ def test_topk_of_a_source_with_its_weights(dtype, padded):
 
 @EVERY_CASE
 def test_dropout_drops_weights(name, causal):
-    args = [x[:1].expand(300, -1, -1, -1) for x in inputs(300, 1, 60, 4)]
+    args = [x[:1].expand(300, -1, -1, -1) for x in inputs(300, 2, 60, 4)]
     torch.manual_seed(0)
     forms = [functools.partial(form.pattern_attention, dropout_p=0.5) for form in (naive, chunked)]
     if causal:
@@ -167,3 +197,18 @@ def test_dropout_drops_weights(name, causal):
         dropped = form(*args, PATTERNS[name], causal=causal)
         assert dropped.std(0).amin() > 1e-3
         torch.testing.assert_close(dropped.mean(0), whole[0], rtol=0, atol=0.6)
+
+
+def test_random_blocks_are_different_free_and_evenly_drawn():
+    pattern = RandomBlocks(4, 3, seeds=torch.randint(2**31, (4000,), generator=torch.Generator().manual_seed(0)))
+    [seen] = pattern.seen_blocks(torch.tensor([12]), 12)
+    assert pattern.seen_blocks(torch.tensor([3, 12]), 12)[1].equal(seen)
+    for block, near in {1: {0, 1, 2, 11}, 5: {4, 5, 6, 0, 11}, 10: {9, 10, 11, 0}}.items():
+        drawn = seen[:, block, 5:]
+        assert set(seen[0, block, :5].tolist()) - {NONE} == near
+        assert (drawn.sort(-1).values.diff() > 0).all()
+        counts = drawn.flatten().bincount(minlength=12)
+        free = 12 - len(near)
+        expected = torch.tensor([0 if number in near else 12_000 / free for number in range(12)])
+        assert (counts - expected).abs().max() < 150 and not counts[list(near)].any()
+    assert (pattern.seen_blocks(torch.tensor([7]), 12)[0, :, 3, 5:] == NONE).sum(-1).eq(1).all()

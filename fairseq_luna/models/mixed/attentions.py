@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from torch import nn
 
 from ...modules import (
+    BigBirdAttention,
     BlockAttention,
     BlockCausalAttention,
     ExternalAttention,
@@ -18,6 +19,7 @@ from ...modules import (
     KernelSourceAttention,
     LinformerAttention,
     LinformerSourceAttention,
+    LongformerAttention,
     NystromAttention,
     PatternAttention,
     PatternCausalAttention,
@@ -34,7 +36,7 @@ from ...modules.feature_maps import (
     PositiveFeatures,
     SoftmaxFeatures,
 )
-from ...modules.pattern_attention import local, topk
+from ...modules.pattern_projections import local, longformer, sparse, topk
 from ...usage_error import UsageError
 from .. import block, fastformer
 from ..transformer.checks import flag
@@ -86,6 +88,8 @@ def _kernel(feature_map: type[FeatureMapModule], *fields: str) -> Attention:
 
 
 WINDOW = {"attention_window": "window"}
+LONGFORMER = {**WINDOW, "attention_dilation": "dilation"}
+STRIDE = {"attention_chunk": "stride"}
 TOPK = {"attention_topk": "count"}
 NO_DISTANCE = "there is no distance between a target word and a source word"
 SLOTS = {"num_slots": "num_slots"}
@@ -120,6 +124,21 @@ ATTENTIONS: dict[str, Attention] = {
         encoder=Factory(partial(PatternAttention, pattern=topk), TOPK),
         decoder=Factory(partial(PatternCausalAttention, pattern=topk), TOPK),
         source=Factory(partial(TopKSourceAttention, pattern=topk), TOPK),
+    ),
+    "sparse": Attention(
+        encoder=Factory(partial(PatternAttention, pattern=sparse), STRIDE),
+        decoder=Factory(partial(PatternCausalAttention, pattern=sparse), STRIDE),
+        source=NO_DISTANCE,
+    ),
+    "longformer": Attention(
+        encoder=Factory(LongformerAttention, LONGFORMER),
+        decoder=Factory(partial(PatternCausalAttention, pattern=longformer), LONGFORMER),
+        source=NO_DISTANCE,
+    ),
+    "bigbird": Attention(
+        encoder=Factory(BigBirdAttention, {"attention_chunk": "block_size"}),
+        decoder="its blocks see later words",
+        source=NO_DISTANCE,
     ),
     "linformer": Attention(
         encoder=Factory(LinformerAttention, LINFORMER_FLAGS),

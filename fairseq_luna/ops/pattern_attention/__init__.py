@@ -3,11 +3,13 @@
 from .chunked import pattern_attention
 from .fused import topk_attention
 from .recurrent import Cache, initial_cache, pattern_attention_step
-from .shared import Pattern, TopK, Window
+from .shared import Pattern, RandomBlocks, Strided, TopK, Window
 
 __all__ = [
     "Cache",
     "Pattern",
+    "RandomBlocks",
+    "Strided",
     "TopK",
     "Window",
     "initial_cache",

@@ -26,7 +26,7 @@ def pattern_attention(
         q, k, v: ``(B, H, T, D)``.
         pattern: of positions among the real steps.
         padding_mask: ``(B, T)`` bool, True = padding, anywhere: neither seen nor counted.
-        causal: without the later steps.
+        causal: without the later steps; not for :class:`.RandomBlocks`.
         dropout_p: dropout probability of the weights.
 
     Returns:
@@ -36,7 +36,9 @@ def pattern_attention(
         padding_mask = torch.zeros(q.shape[0], q.shape[2], dtype=torch.bool, device=q.device)
     position = (~padding_mask).cumsum(1) - 1
     i, j = position[:, None, :, None], position[:, None, None, :]
-    hidden = ~pattern.sees(i, j) | padding_mask[:, None, :, None] | padding_mask[:, None, None, :]
+    hidden = (
+        ~pattern.sees(i, j, (~padding_mask).sum(1)) | padding_mask[:, None, :, None] | padding_mask[:, None, None, :]
+    )
     if causal:
         hidden = hidden | (j > i)
     count = pattern.count if isinstance(pattern, TopK) else None

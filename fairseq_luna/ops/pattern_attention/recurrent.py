@@ -43,7 +43,7 @@ def pattern_attention_step(
 
     Args:
         q, k, v: ``(B, H, T, D)``, usually T = 1.
-        pattern: without RandomBlocks, which are not causal.
+        pattern: not :class:`.RandomBlocks`, nor a window with ``first``, which has left the cache.
         cache: of the steps before.
         padding_mask: ``(B, T)`` bool, True = padding: neither seen nor counted.
         dropout_p: dropout probability of the weights.
@@ -85,7 +85,7 @@ def _read(q: Tensor, cache: Cache, pattern: Pattern, dropout_p: float) -> Tensor
     age = torch.arange(places - 1, -1, -1, device=q.device)
     steps = torch.full((1,), places, device=q.device) if cache.steps is None else cache.steps
     i = steps[:, None] - 1
-    hidden = (age > i) | ~pattern.sees(i, i - age)  # (B or 1, N)
+    hidden = (age > i) | ~pattern.sees(i, i - age, steps)  # (B or 1, N)
     if isinstance(pattern, TopK):
         hidden_or_none = None if cache.steps is None else hidden
         return topk_attention(

@@ -12,20 +12,28 @@ from ..once_per_batch import once_per_batch
 class Pattern(Protocol):
     """What a step sees; a causal attention leaves out the later steps of it."""
 
-    def sees(self, i: Tensor, j: Tensor) -> Tensor:
-        """Whether the step at position ``i`` sees that at ``j``; both int64, broadcast against each other."""
+    def sees(self, i: Tensor, j: Tensor, lengths: Tensor) -> Tensor:
+        """Whether the step at position ``i (..., T, 1)`` sees that at ``j (..., 1, S)``.
+
+        Both int64, as are the ``lengths (B,)`` of the sentences.
+        """
 
 
 @dataclass(frozen=True)
 class Window:
-    """The steps at a distance of 0, ``dilation``, 2 ``dilation``, ... up to ``window`` times ``dilation``."""
+    """The steps at a distance of 0, ``dilation``, 2 ``dilation``, ... up to ``window`` times ``dilation``.
+
+    With ``first`` also the first step (Longformer, arXiv 2004.05150).
+    """
 
     window: int
     dilation: int = 1
+    first: bool = False
 
-    def sees(self, i: Tensor, j: Tensor) -> Tensor:
+    def sees(self, i: Tensor, j: Tensor, lengths: Tensor) -> Tensor:
         distance = (i - j).abs()
-        return (distance <= self.reach) & (distance % self.dilation == 0)
+        near = (distance <= self.reach) & (distance % self.dilation == 0)
+        return near | (j == 0) if self.first else near
 
     @property
     def reach(self) -> int:
@@ -39,9 +47,87 @@ class TopK:
 
     count: int
 
-    def sees(self, i: Tensor, j: Tensor) -> Tensor:
+    def sees(self, i: Tensor, j: Tensor, lengths: Tensor) -> Tensor:
         """All: the scores decide."""
         return torch.ones_like(i, dtype=torch.bool) & torch.ones_like(j, dtype=torch.bool)
+
+
+@dataclass(frozen=True)
+class Strided:
+    """The steps of the own block of ``stride`` steps, and the last ``summary`` of every block (arXiv 1904.10509)."""
+
+    stride: int
+    summary: int
+
+    def sees(self, i: Tensor, j: Tensor, lengths: Tensor) -> Tensor:
+        return (i // self.stride == j // self.stride) | (j % self.stride >= self.stride - self.summary)
+
+
+@dataclass(frozen=True)
+class RandomBlocks:
+    """BigBird (arXiv 2007.14062): the own block and its two neighbours, the first and the last block, and random ones.
+
+    The first and the last block see all steps. A sentence with fewer blocks than this sees all.
+
+    Args:
+        block_size: steps of a block.
+        random: random blocks, all different, that a block sees in each head.
+        seeds: ``(H,)`` int64, below 2^31: the random blocks are a function of the seed of the head, of the block and of
+            the number of blocks of the sentence.
+    """
+
+    block_size: int
+    random: int
+    seeds: Tensor
+
+    def sees(self, i: Tensor, j: Tensor, lengths: Tensor) -> Tensor:
+        """``(B, H, T, S)`` for ``i (B, 1, T, 1)`` and ``j (B, 1, 1, S)``."""
+        counts = self.counts(lengths)
+        number = -(-i.shape[2] // self.block_size)
+        seen, block = self.seen_blocks(counts, number), i.clamp(min=0) // self.block_size
+        of_steps = seen.gather(2, block.expand(-1, seen.shape[1], -1, seen.shape[3]))  # (B, H, T, W)
+        seen_by_block = (of_steps[:, :, :, None] == (j // self.block_size)[..., None]).any(-1)
+        return seen_by_block | (block == 0) | (block == counts[:, None, None, None] - 1)
+
+    def counts(self, lengths: Tensor) -> Tensor:
+        """The number of blocks of sentences, at least 1."""
+        return ((lengths + self.block_size - 1) // self.block_size).clamp(min=1)
+
+    def seen_blocks(self, counts: Tensor, number: int) -> Tensor:
+        """What each of ``number`` blocks sees, ``(B, H, number, W)`` int64, or NONE: block before, own, after, first,
+        last, random ones. All are different. For sentences of ``counts (B,)`` blocks; undefined behind their last.
+        """
+        count, block = counts[:, None, None], torch.arange(number, device=counts.device)
+        near = [
+            (block - 1).masked_fill(block < 1, NONE),
+            block,
+            (block + 1).masked_fill(block + 1 >= count, NONE),
+            (block * 0).masked_fill(block < 2, NONE),
+            (count - 1).masked_fill(block > count - 3, NONE),
+        ]
+        seen = list(torch.broadcast_tensors(*near, count + self.seeds[:, None]))[:5]
+        for draw in range(self.random):
+            seen.append(self._one_more(seen, draw, count, block))
+        return torch.stack(seen, dim=-1)
+
+    def _one_more(self, seen: list[Tensor], draw: int, count: Tensor, block: Tensor) -> Tensor:
+        """A random block that is not ``seen``, or NONE if there is none."""
+        taken = torch.stack(seen, dim=-1).sort(dim=-1).values
+        free = count - (taken != NONE).sum(-1)
+        chosen = hashed(hashed(hashed(self.seeds[:, None] + draw) + block) + count) % free.clamp(min=1)
+        for one in taken.unbind(-1):  # the number of a free block among the free ones becomes its number among all
+            chosen = chosen + (chosen >= one)
+        return chosen.masked_fill(free < 1, NONE)
+
+
+NONE = 1 << 40  # larger than any number of a block
+
+
+def hashed(x: Tensor) -> Tensor:
+    """Numbers in [0, 2^32) that look random, for int64 from 0 on."""
+    for _ in range(2):
+        x = (((x >> 16) ^ x) * 0x45D9F3B) & 0xFFFFFFFF
+    return (x >> 16) ^ x
 
 
 class RealFirst(NamedTuple):
