@@ -2,6 +2,7 @@
 
 from argparse import Namespace
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -21,12 +22,16 @@ from fairseq_luna.ops.feature_maps import naive as feature_maps_naive
 from fairseq_luna.ops.kernel_attention import naive as kernel_naive
 from fairseq_luna.ops.luna_causal_attention import chunked, naive
 from fairseq_luna.ops.luna_causal_attention.shared import pack_weights
+from fairseq_luna.ops.pattern_attention import Strided, TopK, Window, pattern_attention
+from fairseq_luna.ops.pattern_attention import naive as pattern_naive
 
 from .arguments import DTYPES
 
 Inputs = dict[str, Tensor]
 
 BLOCK_SIZE = 8  # the decoder's default
+# As the decoders have them by default.
+PATTERNS = {"local": Window(16), "longformer": Window(512), "sparse": Strided(32, 8), "topk": TopK(8)}
 
 
 class Attention(NamedTuple):
@@ -167,5 +172,13 @@ ATTENTIONS = {
         softmax_inputs, _linear(kernel_attention, feature_maps), _linear(kernel_naive, feature_maps_naive)
     ),
     "external": Attention(external_inputs, external_causal_attention, external_naive.external_causal_attention),
+    **{
+        name: Attention(
+            softmax_inputs,
+            partial(pattern_attention, pattern=pattern, causal=True),
+            partial(pattern_naive.pattern_attention, pattern=pattern, causal=True),
+        )
+        for name, pattern in PATTERNS.items()
+    },
     "softmax": Attention(softmax_inputs, softmax, softmax_naive),
 }
