@@ -88,7 +88,8 @@ def test_recurrent_equals_naive_one_step_at_a_time(dtype):
     torch.testing.assert_close(gradients(actual, scores, v), gradients(expected, scores, v), **TOLERANCE[dtype])
     start = recurrent.initial_running_softmax(v)
     assert [x.shape for x in state] == [x.shape for x in start]
-    assert {x.dtype for x in state} == {torch.float64 if dtype == torch.float64 else torch.float32}
+    assert state.mean.dtype == (torch.float64 if dtype == torch.float64 else torch.float32)
+    assert state.log_denominator.dtype == torch.float64
 
 
 @pytest.mark.parametrize("attention", FORMS, ids=FORM_IDS)
@@ -182,10 +183,10 @@ def test_precision_after_100000_steps(dtype):
 
 def test_a_step_is_exact_after_100000_steps():
     # An equal value does not change the mean of 100,000; a value with a far higher score replaces it.
-    state = recurrent.RunningSoftmax(torch.zeros(1, 1), torch.full((1, 1), 1e5), torch.full((1, 1, 2), 0.1))
     equal = torch.full((1, 1, 1, 2), 0.1)
+    state = recurrent.RunningSoftmax(torch.full((1, 1, 1), 1e5, dtype=torch.float64).log(), equal)
     _, after = recurrent.prefix_softmax_step(torch.zeros(1, 1, 1), equal, state)
-    assert after.denominator.item() == 100_001
+    assert after.log_denominator.exp().item() == pytest.approx(100_001, rel=1e-12)
     assert after.mean.equal(state.mean)
     out, _ = recurrent.prefix_softmax_step(torch.full((1, 1, 1), 80.0), 3 * equal, after)
     assert out.equal(3 * equal)
@@ -205,7 +206,16 @@ def test_block_length_follows_the_value_size(size, length):
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=["bf16", "fp16"])
-def test_a_state_of_half_precision_is_kept_in_fp32(dtype):
-    state = recurrent.initial_running_softmax(randn(2, 3, 1, 4, dtype=dtype))
-    assert [x.shape for x in state] == [(2, 3), (2, 3), (2, 3, 4)]
-    assert {x.dtype for x in state} == {torch.float32}
+def test_a_state_of_half_precision_is_kept_in_higher_precision(dtype):
+    log_denominator, mean = recurrent.initial_running_softmax(randn(2, 3, 1, 4, dtype=dtype))
+    assert log_denominator.shape == (2, 3, 1) and log_denominator.dtype == torch.float64
+    assert mean.shape == (2, 3, 1, 4) and mean.dtype == torch.float32
+
+
+def test_the_denominator_of_many_large_scores_keeps_its_precision():
+    # The last steps add 5e-5 to a logarithm of about 1,010, where numbers of fp32 are 6e-5 apart.
+    scores = 1000 + randn(20_000, seed=1, grad=False)
+    state = recurrent.initial_running_softmax(torch.zeros(1, 1, 1, 1))
+    for score in scores.float():
+        state = recurrent.advance(score.view(1, 1, 1), torch.zeros(1, 1, 1, 1), state)
+    assert state.log_denominator.item() == pytest.approx(scores.float().double().logsumexp(0).item(), abs=1e-9)

@@ -6,18 +6,16 @@ from torch import Tensor
 
 from ..dropout import drop_steps
 from ..prefix_softmax import RunningSoftmax, initial_running_softmax, prefix_softmax_step
-from .shared import FastformerMaps, scaled_score
+from .shared import FastformerMaps
 
 
 class FastformerState(NamedTuple):
-    """The running softmaxes of queries and keys, in fp32 if the inputs are half precision."""
+    """The running softmaxes of queries and keys (:class:`~..prefix_softmax.RunningSoftmax`)."""
 
-    query_largest: Tensor  # (B, H)
-    query_denominator: Tensor  # (B, H)
-    query_mean: Tensor  # (B, H, D), the global query
-    key_largest: Tensor  # (B, H)
-    key_denominator: Tensor  # (B, H)
-    key_mean: Tensor  # (B, H, D), the global key
+    query_log_denominator: Tensor  # (B, H, 1), fp64
+    query_mean: Tensor  # (B, H, 1, D), the global query, in fp32 if the inputs are half precision
+    key_log_denominator: Tensor  # (B, H, 1), fp64
+    key_mean: Tensor  # (B, H, 1, D), the global key
 
 
 def initial_state(q: Tensor) -> FastformerState:
@@ -45,12 +43,13 @@ def fastformer_causal_attention_step(
     Returns:
         ``u (B, H, T, D)``, the global queries ``(B, H, T, D)``, and the state after these steps.
     """
-    queries, keys = RunningSoftmax(*state[:3]), RunningSoftmax(*state[3:])
-    score = scaled_score(maps.query_score(q), q)
-    global_query, queries = prefix_softmax_step(score, drop_steps(q, dropout_p), queries, padding_mask=padding_mask)
+    queries, keys = RunningSoftmax(*state[:2]), RunningSoftmax(*state[2:])
+    scale = q.shape[-1] ** -0.5
+    values = drop_steps(q, dropout_p)
+    global_query, queries = prefix_softmax_step(maps.query_score(q) * scale, values, queries, padding_mask=padding_mask)
     global_query = global_query.to(q.dtype)
     p = maps.combine_key(global_query, k)
-    score = scaled_score(maps.key_score(p), q)
-    global_key, keys = prefix_softmax_step(score, drop_steps(p, dropout_p), keys, padding_mask=padding_mask)
+    values = drop_steps(p, dropout_p)
+    global_key, keys = prefix_softmax_step(maps.key_score(p) * scale, values, keys, padding_mask=padding_mask)
     u = maps.combine_value(global_key.to(q.dtype), v)
     return u, global_query, FastformerState(*queries, *keys)

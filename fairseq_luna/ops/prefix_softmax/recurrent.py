@@ -6,25 +6,24 @@ import torch
 from torch import Tensor
 
 from ..dtypes import accumulation_dtype
-from .shared import nonzero
 
 
 class RunningSoftmax(NamedTuple):
     """A softmax over the real steps so far and the mean of their values, in fp32 if these are half precision."""
 
-    largest: Tensor  # (B, H), the largest score; the dtype's minimum before the first real step
-    denominator: Tensor  # (B, H), the sum of exp(s_j - largest)
-    mean: Tensor  # (B, H, D)
+    # (B, H, 1), log of the sum of exp(s_j); the lowest number before the first real step. A logarithm takes one
+    # operator where a largest score and a sum take six, but fp32 would lose what the 100,000th step adds: it is fp64.
+    log_denominator: Tensor
+    mean: Tensor  # (B, H, 1, D)
 
 
 def initial_running_softmax(v: Tensor) -> RunningSoftmax:
     """The state before the first step, for values of the shape, dtype and device of ``v (B, H, any T, D)``."""
     batch, heads, _, size = v.shape
-    dtype = accumulation_dtype(v)
+    lowest = torch.finfo(torch.float64).min
     return RunningSoftmax(
-        largest=v.new_full((batch, heads), torch.finfo(dtype).min, dtype=dtype),
-        denominator=v.new_zeros(batch, heads, dtype=dtype),
-        mean=v.new_zeros(batch, heads, size, dtype=dtype),
+        log_denominator=v.new_full((batch, heads, 1), lowest, dtype=torch.float64),
+        mean=v.new_zeros(batch, heads, 1, size, dtype=accumulation_dtype(v)),
     )
 
 
@@ -34,7 +33,7 @@ def prefix_softmax_step(
     """One or more steps of :func:`.naive.prefix_softmax`, continued from ``state``.
 
     Args:
-        scores: ``(B, H, T)``, usually T = 1; may have a wider dtype than ``v``.
+        scores: ``(B, H, T)``, usually T = 1, of any float dtype.
         v: ``(B, H, T, D)``.
         state: the state after the previous steps.
         padding_mask: ``(B, T)`` bool, True = padding; None = no padding.
@@ -42,23 +41,25 @@ def prefix_softmax_step(
     Returns:
         ``(B, H, T, D)`` in the dtype of ``v``, and the state after these steps.
     """
-    dtype = state.mean.dtype
-    out_dtype = v.dtype
-    scores, v = scores.to(dtype), v.to(dtype)
+    values = v.to(state.mean.dtype)
     if padding_mask is not None:
         scores = scores.masked_fill(padding_mask[:, None, :], -torch.inf)
+    if v.shape[2] == 1:
+        state = advance(scores, values, state)
+        return state.mean.to(v.dtype), state
     means = []
     for t in range(v.shape[2]):
-        state = advance(scores[:, :, t], v[:, :, t], state)
+        state = advance(scores[:, :, t : t + 1], values[:, :, t : t + 1], state)
         means.append(state.mean)
-    return torch.stack(means, dim=2).to(out_dtype), state
+    return torch.cat(means, dim=2).to(v.dtype), state
 
 
-def advance(scores: Tensor, v: Tensor, state: RunningSoftmax) -> RunningSoftmax:
-    """Add ``v (B, H, D)`` with ``scores (B, H)`` to the mean; a score of -inf leaves the state unchanged."""
-    largest = torch.maximum(state.largest, scores)
-    weight = (scores - largest).exp()
-    denominator = state.denominator * (state.largest - largest).exp() + weight
+def advance(score: Tensor, value: Tensor, state: RunningSoftmax) -> RunningSoftmax:
+    """Add ``value (B, H, 1, D)`` with ``score (B, H, 1)`` to the mean; a score of -inf leaves the state unchanged."""
+    # exp(s) / (exp(s) + the sum so far). No score overflows it.
+    share = (score - state.log_denominator).sigmoid().to(value.dtype)
     # A running mean instead of a numerator: the mean of equal values is exact after any number of steps.
-    share = weight / nonzero(denominator)
-    return RunningSoftmax(largest, denominator, torch.lerp(state.mean, v, share[..., None]))
+    return RunningSoftmax(
+        log_denominator=torch.logaddexp(state.log_denominator, score),
+        mean=torch.lerp(state.mean, value, share[..., None]),
+    )
