@@ -146,6 +146,8 @@ class FourierFeatures(FeatureMapModule):
 
     def __init__(self, *, num_heads: int, head_size: int, num_features: int | None = None) -> None:
         super().__init__(num_heads=num_heads, head_size=head_size)
+        # Here and not as a decorator, which would import torch's compiler together with this package.
+        torch.compiler.assume_constant_result(normal_matrices.__wrapped__)
         self.num_features = number_of_features(num_features, default=64)
         self.sigma = nn.Parameter(torch.ones(num_heads, 1, head_size))
         self.register_buffer("matrices", self.all_matrices(torch.device("cpu"))[:num_heads].clone())
@@ -167,7 +169,6 @@ class FourierFeatures(FeatureMapModule):
 
 
 @lru_cache(maxsize=8)
-@torch.compiler.assume_constant_result
 def normal_matrices(count: int, size: int, device: torch.device) -> Tensor:
     """RFA's matrices, ``(500, count, size)``, fp32: kept once for all layers, because there are many."""
     return torch.randn(MATRICES, count, size, generator=torch.Generator().manual_seed(0)).to(device)
