@@ -34,3 +34,12 @@ def mask_of(x: Tensor, padding_mask: Tensor | None) -> Tensor:
         return padding_mask
     steps, batch = x.shape[:2]
     return x.new_zeros(batch, steps, dtype=torch.bool)
+
+
+def joined_padding(
+    memory: Tensor, memory_padding_mask: Tensor | None, query: Tensor, padding_mask: Tensor | None
+) -> Tensor | None:
+    """The padding mask of memory and query concatenated: ``(B, S + T)``, or None if neither is padded."""
+    if memory_padding_mask is None and padding_mask is None:
+        return None
+    return torch.cat([mask_of(memory, memory_padding_mask), mask_of(query, padding_mask)], dim=1)

@@ -2,7 +2,7 @@
 
 import torch
 from fairseq.modules.fairseq_dropout import FairseqDropout
-from torch import Tensor
+from torch import Tensor, nn
 
 from ..ops.folded_attention import folding_pays, scores_of
 from ..ops.luna_causal_attention import (
@@ -16,8 +16,8 @@ from ..ops.luna_causal_attention import (
 from ..ops.prefix_attention import PrefixMean
 from .dropout import dropout_probability
 from .generation_state import GenerationState, IncrementalState, ModuleState
-from .heads import beams_apart, mask_of, merge_heads, split_heads
-from .projection import Projections, affine_of
+from .heads import beams_apart, joined_padding, merge_heads, split_heads
+from .projection import Projections, affine_of, project_together
 from .short_convolution import convolution_of, convolved
 
 
@@ -134,16 +134,25 @@ class LunaCausalAttention(GenerationState):
         if memory is not None:
             padding_mask = joined_padding(memory, memory_padding_mask, query, padding_mask)
             query = torch.cat([memory, query])
+        pq = self.packed_queries(packed)
+        scores = self.folded_scores(pq, query)
+        projections = [self.q_proj, *self.key_and_value_projections(), *([self.pc_proj] if scores is None else [])]
+        q, *others = (split_heads(x, self.num_heads) for x in project_together(query, *projections))
+        if scores is None:
+            scores = pack_scores(pq, others.pop())
         y, weights = luna_causal_attention_from_scores(
-            self.queries(query),
-            *self.keys_and_values(query),
-            self.pack_scores(self.packed_queries(packed), query),
+            q,
+            others[0],
+            others[-1],
+            scores,
             activation=self.activation,
             padding_mask=padding_mask,
             packed_padding_mask=packed_padding_mask,
             dropout_p=dropout_probability(self.dropout_module),
         )
-        return y[:, :, -steps:], weights[:, :, -steps:]
+        if memory is not None:
+            y, weights = y[:, :, -steps:], weights[:, :, -steps:]
+        return y, weights
 
     def constants_of(self, packed: Tensor, packed_padding_mask: Tensor | None) -> ModuleState:
         """What all steps of generation read of the slots."""
@@ -198,29 +207,20 @@ class LunaCausalAttention(GenerationState):
         """Keys of ``x (T, B, C)`` for the pack attention: ``(B, H, T, D)``."""
         return split_heads(self.pc_proj(x), self.num_heads)
 
-    def pack_scores(self, pq: Tensor, x: Tensor) -> Tensor:
-        """Pack scores of the steps ``x (T, B, C)`` and slots ``pq (B, H, L, D)``: ``(B, H, T, L)``."""
+    def folded_scores(self, pq: Tensor, x: Tensor) -> Tensor | None:
+        """Pack scores ``(B, H, T, L)`` of ``x (T, B, C)`` without its keys, or None if that would not be cheaper."""
         steps, _, channels = x.shape
         slots = self.num_heads * pq.shape[2]
         key = affine_of(self.pc_proj)
         if key is None or not folding_pays(steps=steps, slots=slots, channels=channels, maps=1, products=1):
-            return pack_scores(pq, self.pack_keys(x))
+            return None
         return scores_of(x.transpose(0, 1), pq, key).unflatten(2, (self.num_heads, -1)).transpose(1, 2)
+
+    def key_and_value_projections(self) -> list[nn.Module]:
+        """The two, or the one that is both if they are tied."""
+        return [self.c_proj] if self.tie_kv else [self.k_proj, self.v_proj]
 
     def keys_and_values(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Keys and values of ``x (T, B, C)``: each ``(B, H, T, D)``."""
-        if self.tie_kv:
-            k = v = split_heads(self.c_proj(x), self.num_heads)
-        else:
-            k = split_heads(self.k_proj(x), self.num_heads)
-            v = split_heads(self.v_proj(x), self.num_heads)
-        return k, v
-
-
-def joined_padding(
-    memory: Tensor, memory_padding_mask: Tensor | None, query: Tensor, padding_mask: Tensor | None
-) -> Tensor | None:
-    """The padding mask of memory and query concatenated: ``(B, S + T)``, or None if neither is padded."""
-    if memory_padding_mask is None and padding_mask is None:
-        return None
-    return torch.cat([mask_of(memory, memory_padding_mask), mask_of(query, padding_mask)], dim=1)
+        projected = [split_heads(proj(x), self.num_heads) for proj in self.key_and_value_projections()]
+        return projected[0], projected[-1]

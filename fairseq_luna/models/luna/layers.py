@@ -60,12 +60,13 @@ class LunaDecoderLayer(DecoderLayer):
 
     Args:
         cfg: the nested config.
-        last: the last layer, whose packed sequence is not read: it has no norm for it.
+        last: the last layer, whose packed sequence is not read.
         no_encoder_attn: leave out the attention to the source; the causal attention still reads its packed sequence.
     """
 
     def __init__(self, cfg: Any, *, last: bool, no_encoder_attn: bool) -> None:
         super().__init__(cfg)
+        self.last = last
         self.cross_self_attention: bool = cfg.cross_self_attention
         self.self_attn = LunaCausalAttention(
             activation=str(cfg.luna_activation),
@@ -174,6 +175,6 @@ class LunaDecoderLayer(DecoderLayer):
             need_weights=need_weights,
         )
         x = self.add_and_norm(x, residual, self.encoder_attn_layer_norm)
-        if packed is not None and packed_residual is not None:
+        if packed is not None and packed_residual is not None and not self.last:
             packed = self.add_and_norm(packed, packed_residual, self.encoder_attn_packed_layer_norm)
         return x, packed, weights

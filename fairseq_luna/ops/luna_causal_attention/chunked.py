@@ -1,10 +1,14 @@
 """Training form: two prefix attentions in blocks of time."""
 
+from typing import NamedTuple
+
+import torch
 from torch import Tensor
 
 from ..dropout import drop
 from ..dtypes import accumulation_dtype
-from ..prefix_attention import prefix_attention
+from ..once_per_batch import once_per_batch
+from ..prefix_attention import prefix_sums, step_weights
 from .shared import pack_activation, pack_scores, unpack_weights
 
 
@@ -28,7 +32,7 @@ def luna_causal_attention(
         activation, padding_mask, packed_padding_mask, dropout_p: as in :func:`.naive.luna_causal_attention`.
 
     Returns:
-        ``y (B, H, T, D)`` and the unpack weights ``(B, H, T, L)`` before dropout, in the dtype of ``q``.
+        As :func:`.naive.luna_causal_attention`: ``y (B, H, T, D)``, and the unpack weights ``(B, H, T, L)``.
 
     Raises:
         ValueError: if ``activation`` is unknown.
@@ -57,8 +61,30 @@ def luna_causal_attention_from_scores(
     dropout_p: float = 0.0,
 ) -> tuple[Tensor, Tensor]:
     """:func:`luna_causal_attention` with the pack scores ``(B, H, T, L)`` in place of ``pq`` and ``pk``."""
+    dtype = accumulation_dtype(q)
+    factors = step_factors(padding_mask, *q.shape[2:], dtype, q.device)
     pack = drop(pack_activation(activation)(scores), dropout_p)
-    products = prefix_attention(q.to(accumulation_dtype(q)), k, pack, padding_mask=padding_mask)
-    unpack = unpack_weights(products, q.shape[-1], packed_padding_mask)
-    y = prefix_attention(drop(unpack, dropout_p), pack, v, padding_mask=padding_mask)
-    return y.to(q.dtype), unpack.to(q.dtype)
+    pack = pack.to(dtype) if factors.pack is None else pack * factors.pack
+    keys = k.to(dtype)
+    values = keys if k is v else v.to(dtype)
+    unpack = unpack_weights(prefix_sums(q * factors.query, keys, pack), packed_padding_mask)
+    y = prefix_sums(drop(unpack, dropout_p) * factors.unpack, pack, values)
+    return y.to(q.dtype), unpack
+
+
+class StepFactors(NamedTuple):
+    """What the tensors of the steps are multiplied by, the same in all layers: each ``(1 or B, 1, T, 1)``."""
+
+    pack: Tensor | None  # 1, or 0 at padding: both sums contain the pack weights; None without padding
+    query: Tensor  # 1 / (n_t sqrt(D))
+    unpack: Tensor  # 1 / n_t
+
+
+@once_per_batch
+def step_factors(
+    padding_mask: Tensor | None, steps: int, size: int, dtype: torch.dtype, device: torch.device
+) -> StepFactors:
+    """The factors, in the dtype of the sums, to which they also convert half precision."""
+    real = None if padding_mask is None else (~padding_mask).to(dtype)[:, None, :, None]
+    weights = step_weights(padding_mask, steps, dtype, device)
+    return StepFactors(pack=real, query=weights * size**-0.5, unpack=weights)

@@ -39,8 +39,8 @@ def luna_causal_attention(
         dropout_p: dropout probability of the pack weights and the unpack weights.
 
     Returns:
-        ``y (B, H, T, D)`` and the unpack weights ``U (B, H, T, L)`` before dropout, in the dtype of ``q``. Sums are
-        in fp32 if ``q`` is half precision.
+        ``y (B, H, T, D)`` in the dtype of ``q``, and the unpack weights ``U (B, H, T, L)`` before dropout in that of
+        the sums, which is fp32 if ``q`` is half precision.
     """
     batch, heads, _, size = q.shape
     slots = pq.shape[2]
@@ -66,7 +66,7 @@ def luna_causal_attention(
         score = score.masked_fill(packed_padding_mask[:, None, None, :], -torch.inf)
     unpack = score.softmax(-1)
     y = (F.dropout(unpack, dropout_p)[:, :, :, None] @ torch.stack(means, dim=2))[:, :, :, 0]
-    return y.to(q.dtype), unpack.to(q.dtype)
+    return y.to(q.dtype), unpack
 
 
 def positive(activation: str, scores: Tensor) -> Tensor:

@@ -68,7 +68,7 @@ def luna_causal_attention_step(
             padded = None if padding_mask is None else padding_mask[:, t]
             state = advance(pack[:, :, step], keys_and_values[:, :, step], state, padded=padded)
             keys, values = state.mean[..., :size], state.mean[..., -size:]
-            unpack = unpack_weights(queries[:, :, step] @ keys.mT, size, packed_padding_mask)
+            unpack = unpack_weights(queries[:, :, step] @ keys.mT, packed_padding_mask, scale=size**-0.5)
             outputs.append(drop(unpack, dropout_p) @ values)
             weights.append(unpack)
     y, unpack = (x[0] if len(x) == 1 else torch.cat(x, dim=2) for x in (outputs, weights))

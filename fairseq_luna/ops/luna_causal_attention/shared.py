@@ -51,22 +51,21 @@ def pack_weights(pq: Tensor, pk: Tensor, activation: str) -> Tensor:
     return pack_activation(activation)(pack_scores(pq, pk))
 
 
-def unpack_weights(products: Tensor, size: int, packed_padding_mask: Tensor | None) -> Tensor:
-    """Softmax of ``products / sqrt(size)`` over the slots that are not padding.
+def unpack_weights(scores: Tensor, packed_padding_mask: Tensor | None, *, scale: float = 1.0) -> Tensor:
+    """Softmax of ``scale * scores`` over the slots that are not padding.
 
     Args:
-        products: ``q_t S_t (B, H, T, L)``; in fp32 if q is half precision, because rounded scores and a softmax in half
+        scores: ``q_t S_t (B, H, T, L)``; in fp32 if q is half precision, because rounded scores and a softmax in half
             precision cause most of the error in the gradients of q and k.
-        size: D.
         packed_padding_mask: ``(B, L)``, True = padding, or :func:`~..softmax_attention.additive_mask` of it.
+        scale: what the scores were not yet multiplied by.
 
     Returns:
         ``(B, H, T, L)``.
     """
-    scale = size**-0.5
     if packed_padding_mask is None:
-        return (products * scale).softmax(-1)
+        return (scores if scale == 1 else scores * scale).softmax(-1)
     mask = packed_padding_mask[:, None, None, :]
     if not mask.is_floating_point():
-        mask = additive_mask(mask, like=products)
-    return torch.add(mask, products, alpha=scale).softmax(-1)
+        mask = additive_mask(mask, like=scores)
+    return torch.add(mask, scores, alpha=scale).softmax(-1)

@@ -8,6 +8,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from ..dtypes import accumulation_dtype, full_precision
+from ..once_per_batch import once_per_batch
 
 # With one product by a triangular matrix: faster than a cumulative sum, but quadratic in the number of blocks.
 MOST_BLOCKS_SUMMED_AT_ONCE = 128
@@ -30,14 +31,24 @@ def prefix_attention(
         ``(B, H, T, E)`` in the dtype of ``q``; summed in fp32 if ``q`` is half precision, also under autocast.
     """
     dtype = accumulation_dtype(q)
-    out_dtype = q.dtype
-    q, k, v = q.to(dtype), k.to(dtype), v.to(dtype)
+    weight = step_weights(padding_mask, q.shape[2], dtype, q.device)
     if padding_mask is not None:
         k = k.masked_fill(padding_mask[:, None, :, None], 0)
-    counts = step_counts(q.shape[2], padding_mask, like=q)
+    return prefix_sums(q * weight, k.to(dtype), v.to(dtype), block_length=block_length).to(q.dtype)
+
+
+def prefix_sums(q: Tensor, k: Tensor, v: Tensor, *, block_length: int | None = None) -> Tensor:
+    """``q_t`` times the sum over ``j <= t`` of ``k_j v_j^T``; :func:`prefix_attention` if ``q`` is weighted.
+
+    Args:
+        q: ``(B, H, T, D)``, fp32 or fp64, times :func:`step_weights`.
+        k: ``(B, H, T, D)`` of the same dtype, 0 at padding; ``v`` may be 0 there instead.
+        v: ``(B, H, T, E)`` of the same dtype.
+        block_length: as for :func:`prefix_attention`.
+    """
     length = block_length or default_block_length(k.shape[-1], v.shape[-1])
     with full_precision(q):
-        return _PrefixMeans.apply(q, k, v, counts, length).to(out_dtype)
+        return _PrefixSums.apply(q, k, v, length)
 
 
 def default_block_length(key_size: int, value_size: int) -> int:
@@ -53,8 +64,14 @@ def step_counts(steps: int, padding_mask: Tensor | None, *, like: Tensor) -> Ten
     return (~padding_mask).cumsum(1).clamp(min=1).to(like.dtype)[:, None, :, None]
 
 
-class _PrefixMeans(torch.autograd.Function):
-    """:func:`prefix_attention` for inputs of one dtype, with zeros in ``k`` at padding.
+@once_per_batch
+def step_weights(padding_mask: Tensor | None, steps: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """1 / :func:`step_counts`."""
+    return step_counts(steps, padding_mask, like=torch.empty(0, dtype=dtype, device=device)).reciprocal()
+
+
+class _PrefixSums(torch.autograd.Function):
+    """:func:`prefix_sums`.
 
     The gradient is written by hand because autograd would keep the C x C products and copy every gradient once more.
     With G = dF v^T masked above the diagonal, each gradient is a sum inside a block plus a product with a state: that
@@ -62,35 +79,39 @@ class _PrefixMeans(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, counts: Tensor, block_length: int) -> Tensor:
+    def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, block_length: int) -> Tensor:
         batch, heads, steps, _ = q.shape
         blocks = -(-steps // block_length)
         # Blocks of about equal length, so that the last one has little padding.
         ctx.shape = (batch, heads, blocks, -(-steps // blocks))
         q, k, v = (_cut(x, ctx.shape) for x in (q, k, v))
-        total = torch.bmm(_products(q, k), v)
+        inside = _products(q, k)
+        total = torch.bmm(inside, v)
         earlier = None
         if blocks > 1:
             earlier = _earlier(torch.bmm(k.mT, v), ctx.shape, steps)
             total.baddbmm_(q, earlier, alpha=steps)
-        ctx.save_for_backward(q, k, v, counts, earlier)
-        return _joined(total, ctx.shape, steps).div_(counts)
+        # With several blocks it would take as much memory as q, and is computed again.
+        ctx.save_for_backward(q, k, v, inside if blocks == 1 else None, earlier)
+        return _joined(total, ctx.shape, steps)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         with full_precision(gradient):
-            q, k, v, counts, earlier = ctx.saved_tensors
+            q, k, v, inside, earlier = ctx.saved_tensors
             steps = gradient.shape[2]
-            g = _cut(gradient / counts, ctx.shape)
-            inside = _products(g, v)
-            gradients = [torch.bmm(inside, k), torch.bmm(inside.mT, q), torch.bmm(_products(q, k).mT, g)]
+            g = _cut(gradient, ctx.shape)
+            of_inside = _products(g, v)
+            if inside is None:
+                inside = _products(q, k)
+            gradients = [torch.bmm(of_inside, k), torch.bmm(of_inside.mT, q), torch.bmm(inside.mT, g)]
             if earlier is not None:
                 later = _later(torch.bmm(q.mT, g), ctx.shape, steps)
                 gradients[0].baddbmm_(g, earlier.mT, alpha=steps)
                 gradients[1].baddbmm_(v, later.mT, alpha=steps)
                 gradients[2].baddbmm_(k, later, alpha=steps)
-            return *(_joined(x, ctx.shape, steps) for x in gradients), None, None
+            return *(_joined(x, ctx.shape, steps) for x in gradients), None
 
 
 def _products(x: Tensor, y: Tensor) -> Tensor:

@@ -18,7 +18,7 @@ def counts():
     return {system: launches.counts(system, args) for system in ("transformer", "luna")}
 
 
-@pytest.mark.parametrize("phase", ["decoding"])
+@pytest.mark.parametrize("phase", ["training", "decoding"])
 def test_lunas_launches_stay_near_the_transformers(counts, phase):
     allowed = dict(zip(("training", "decoding"), LAUNCHES["luna"], strict=True))[phase]
     ours, theirs = (counts[system][f"{phase}_launches"] for system in ("luna", "transformer"))
