@@ -53,8 +53,8 @@ def additive_mask(padding_mask: Tensor, *, like: Tensor) -> Tensor:
     torch makes it of a bool mask at every call; a model with several layers makes it once.
     """
     *others, places = padding_mask.shape
-    mask = like.new_zeros(*others, -(-places // ALIGNMENT) * ALIGNMENT)[..., :places]
-    return mask.masked_fill_(padding_mask, float("-inf"))
+    mask = like.new_zeros(*others, -(-places // ALIGNMENT) * ALIGNMENT if like.is_cuda else places)
+    return mask[..., :places].masked_fill_(padding_mask, float("-inf"))
 
 
 def scaled_dot_product_attention(q: Tensor, k: Tensor, v: Tensor, **options: Any) -> Tensor:
