@@ -42,8 +42,7 @@ def update(params: list[Tensor], states: list[dict[str, Any]], step: int, option
     change = rate * _dots(surprise, direction)
     largest = None
     if belief:
-        torch._foreach_abs_(surprise)
-        largest = torch.stack(torch._foreach_max(surprise))
+        largest = torch.stack(torch._foreach_norm(surprise, torch.inf))
     del surprise
 
     floor = options["eps"] if belief else options["eps"] / BOUND
@@ -61,9 +60,9 @@ def update(params: list[Tensor], states: list[dict[str, Any]], step: int, option
     if weight_decay and decay_type == "decoupled":
         torch._foreach_add_(direction, weights, alpha=weight_decay)
     if weight_decay and decay_type == "stable":
-        mean = torch._foreach_norm(curvature, 1)
-        torch._foreach_div_(mean, [float(c.numel()) for c in curvature])
-        torch._foreach_addcdiv_(direction, weights, spread(torch.stack(mean), weights), value=weight_decay)
+        # By the mean of the curvature: the division by the number of elements is in the factors.
+        total = torch.stack(torch._foreach_norm(curvature, 1))
+        torch._foreach_addcdiv_(direction, weights, spread(total, weights), [weight_decay * w.numel() for w in weights])
     torch._foreach_add_(weights, direction, alpha=-options["lr"])
     if weights is not params:
         torch._foreach_copy_(params, weights)
@@ -104,8 +103,9 @@ def _follow_secant(hessian: list[Tensor], direction: list[Tensor], change: Tenso
     squared = torch._foreach_mul(direction, direction)
     n = torch.stack(torch._foreach_norm(squared)).sqrt_().add_(floor)
     # Divide twice: n ** 4 would underflow for a small floor.
-    coefficients = -(change + _dots(hessian, squared)) / n.square() / n.square()
-    torch._foreach_addcmul_(hessian, squared, spread(coefficients, hessian))
+    n.square_()
+    coefficients = (change + _dots(hessian, squared)).div_(n).div_(n)
+    torch._foreach_addcmul_(hessian, squared, spread(coefficients, hessian), value=-1)
 
 
 def _dots(left: Tensors, right: Tensors) -> Tensor:
@@ -120,6 +120,7 @@ def _sums(tensors: Tensors) -> Tensor:
 
     Rounding is that of a sum: relative to the sum of absolute values. ``tensors`` are overwritten.
     """
-    absolute = torch.stack(torch._foreach_norm(tensors, 1))
+    norms = torch._foreach_norm(tensors, 1)
     torch._foreach_clamp_max_(tensors, 0)
-    return absolute - 2 * torch.stack(torch._foreach_norm(tensors, 1))
+    absolute, negative = torch.stack([*norms, *torch._foreach_norm(tensors, 1)]).view(2, -1)
+    return absolute.sub_(negative, alpha=2)
