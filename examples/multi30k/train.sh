@@ -50,9 +50,11 @@ case "$system" in
     fastformer_convolution) model=(--arch fastformer_tiny --fastformer-kernel-size 5 "${adam[@]}") ;;
     block) model=(--arch block_tiny "${adam[@]}") ;;
     block_convolution) model=(--arch block_tiny --block-kernel-size 5 "${adam[@]}") ;;
+    # Attentions by name: --encoder-self-attention NAME --decoder-self-attention NAME follow.
+    mixed_convolution) model=(--arch mixed_tiny --attention-kernel-size 5 "${adam[@]}") ;;
     *) fail "SYSTEM is transformer, luna_tied, luna_untied, luna_untied_softmax_source, luna_convolution,\
- luna_tied_apollo, luna_untied_apollo, fastformer, fastformer_convolution, block\
- or block_convolution, not '$system'" ;;
+ luna_tied_apollo, luna_untied_apollo, fastformer, fastformer_convolution, block,\
+ block_convolution or mixed_convolution, not '$system'" ;;
 esac
 shift
 [ -n "${DATA:-}" ] || fail "set DATA to the bin folder that scripts/prepare_multi30k.py made"
