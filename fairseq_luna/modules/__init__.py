@@ -14,6 +14,7 @@ from .luna_causal_attention import LunaCausalAttention
 from .nystrom_attention import NystromAttention
 from .pattern_attention import PatternAttention, PatternCausalAttention, TopKSourceAttention
 from .softmax_attention import SoftmaxAttention, SoftmaxCausalAttention, SoftmaxSourceAttention
+from .synthesizer_attention import SynthesizerAttention, SynthesizerCausalAttention
 
 __all__ = [
     "BigBirdAttention",
@@ -37,5 +38,7 @@ __all__ = [
     "SoftmaxAttention",
     "SoftmaxCausalAttention",
     "SoftmaxSourceAttention",
+    "SynthesizerAttention",
+    "SynthesizerCausalAttention",
     "TopKSourceAttention",
 ]

@@ -77,3 +77,12 @@ def check_slots(num_slots: int) -> None:
     """Raise UsageError if an attention cannot have ``num_slots`` slots."""
     if num_slots < 1:
         raise UsageError(f"--num-slots {num_slots}: must be 1 or more")
+
+
+def check_length(steps: int, max_positions: int, *, name: str, flag: str) -> None:
+    """Raise UsageError if an attention, ``name``, whose positions ``flag`` limits, cannot read ``steps``."""
+    if steps > max_positions:
+        raise UsageError(
+            f"{flag} {max_positions}: {name} reads at most so many words, and a sentence has {steps}; leave it out, or"
+            " train with a larger number"
+        )

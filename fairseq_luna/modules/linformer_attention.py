@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from ..ops.linformer_attention import linformer_attention, linformer_slots, linformer_weights
 from ..ops.softmax_attention import softmax_attention
 from ..usage_error import UsageError
-from .attention_projections import AttentionProjections, check_slots
+from .attention_projections import AttentionProjections, check_length, check_slots
 from .generation_state import GenerationState, IncrementalState
 from .heads import beams_apart
 
@@ -45,11 +45,7 @@ class LinformerProjections(AttentionProjections):
         Raises:
             UsageError: if the sequence is longer than they are.
         """
-        if len(x) > self.max_positions:
-            raise UsageError(
-                f"--max-source-positions {self.max_positions}: linformer reads at most so many words, and a sentence"
-                f" has {len(x)}; leave it out, or train with a larger number"
-            )
+        check_length(len(x), self.max_positions, name="linformer", flag="--max-source-positions")
         return self.key_sums, self.key_sums if self.value_sums is None else self.value_sums
 
 

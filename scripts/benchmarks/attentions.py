@@ -1,5 +1,6 @@
 """The causal attentions to measure, each with its naive form."""
 
+import math
 from argparse import Namespace
 from collections.abc import Callable
 from functools import partial
@@ -24,6 +25,8 @@ from fairseq_luna.ops.luna_causal_attention import chunked, naive
 from fairseq_luna.ops.luna_causal_attention.shared import pack_weights
 from fairseq_luna.ops.pattern_attention import Strided, TopK, Window, pattern_attention
 from fairseq_luna.ops.pattern_attention import naive as pattern_naive
+from fairseq_luna.ops.synthesizer_attention import naive as synthesizer_naive
+from fairseq_luna.ops.synthesizer_attention import synthesizer_attention
 
 from .arguments import DTYPES
 
@@ -129,6 +132,45 @@ def external_inputs(args: Namespace, steps: int) -> Inputs:
     return _random(args, {**_sequences(args, steps, "q"), **slots})
 
 
+def _factorized_dense(blocks: Tensor, places: Tensor) -> Tensor:
+    return (blocks[..., None] * places[..., None, :]).flatten(-2)[..., : blocks.shape[2]]
+
+
+# The scores of each synthesizer, and what they are made of.
+SCORES: dict[str, tuple[Callable[..., Tensor], Callable[[Namespace, int], dict[str, tuple[int, ...]]]]] = {
+    "dense": (
+        lambda hidden, positions: hidden @ positions,
+        lambda args, steps: {
+            "hidden": (args.batch, args.heads, steps, args.head_size),
+            "positions": (args.heads, args.head_size, steps),
+        },
+    ),
+    "random": (lambda matrix: matrix, lambda args, steps: {"matrix": (1, args.heads, steps, steps)}),
+    "factorized-dense": (
+        _factorized_dense,
+        lambda args, steps: dict.fromkeys(
+            ("blocks", "places"), (args.batch, args.heads, steps, math.isqrt(steps - 1) + 1)
+        ),
+    ),
+    "factorized-random": (
+        lambda left, right: left @ right.mT,
+        lambda args, steps: dict.fromkeys(("left", "right"), (1, args.heads, steps, 8)),
+    ),
+}
+
+
+def _synthesizer(name: str) -> Attention:
+    scores, shapes = SCORES[name]
+
+    def inputs(args: Namespace, steps: int) -> Inputs:
+        return _random(args, {**shapes(args, steps), **_sequences(args, steps, "v")})
+
+    def form(op: Callable[..., Tensor]) -> Callable[..., Tensor]:
+        return lambda v, **made_of: op(scores(**made_of), v, causal=True)
+
+    return Attention(inputs, form(synthesizer_attention), form(synthesizer_naive.synthesizer_attention))
+
+
 def softmax_inputs(args: Namespace, steps: int) -> Inputs:
     return _random(args, _sequences(args, steps, "q", "k", "v"))
 
@@ -180,5 +222,6 @@ ATTENTIONS = {
         )
         for name, pattern in PATTERNS.items()
     },
+    **{f"synthesizer-{name}": _synthesizer(name) for name in SCORES},
     "softmax": Attention(softmax_inputs, softmax, softmax_naive),
 }

@@ -16,6 +16,7 @@ from fairseq_luna.ops import (
     prefix_attention,
     prefix_softmax,
     softmax_attention,
+    synthesizer_attention,
 )
 from fairseq_luna.ops.block_partition import block_means, cut_by_number, cut_by_size
 from numeric import randn
@@ -121,6 +122,25 @@ def external_step(like):
     return external_attention.external_causal_attention_step(q, keys, values, state)
 
 
+def synthesizer_step(like):
+    v = sequence(like, 2)
+    scores, state = sequence(like, 3, 1)[:1, :, :, :1], synthesizer_attention.initial_values(v)
+    return synthesizer_attention.synthesizer_attention_step(scores, v[:, :, :1], state)
+
+
+def synthesizer(causal):
+    """With scores of positions alone, and with those of words."""
+
+    def attention(like):
+        scores = randn(2, 2, STEPS, STEPS, grad=False).to(like).requires_grad_()
+        return [
+            synthesizer_attention.synthesizer_attention(given, sequence(like, 2), causal=causal)
+            for given in (scores[:1], scores)
+        ]
+
+    return attention
+
+
 # Each takes a tensor with the dtype and the device of its inputs, and returns tensors.
 SUMS = {
     "prefix-attention": lambda like: prefix_attention.prefix_attention(*qkv(like)),
@@ -151,6 +171,9 @@ ATTENTIONS = {
     "nystrom": lambda like: nystrom_attention.nystrom_attention(
         *qkv(like), slots(like, 5, size=2)[0], num_landmarks=SLOTS
     ),
+    "synthesizer": synthesizer(causal=False),
+    "synthesizer-causal": synthesizer(causal=True),
+    "synthesizer-step": synthesizer_step,
     "folded": folded,
     "folded-without-bias": lambda like: folded(like, bias=False),
     "luna-causal": lambda like: luna_causal_attention.luna_causal_attention(

@@ -26,6 +26,8 @@ from ...modules import (
     SoftmaxAttention,
     SoftmaxCausalAttention,
     SoftmaxSourceAttention,
+    SynthesizerAttention,
+    SynthesizerCausalAttention,
     TopKSourceAttention,
 )
 from ...modules.convolved_attention import ConvolvedAttention
@@ -37,6 +39,13 @@ from ...modules.feature_maps import (
     SoftmaxFeatures,
 )
 from ...modules.pattern_projections import local, longformer, sparse, topk
+from ...modules.synthesizer_scores import (
+    DenseScores,
+    FactorizedDenseScores,
+    FactorizedRandomScores,
+    RandomScores,
+    ScoreMap,
+)
 from ...usage_error import UsageError
 from .. import block, fastformer
 from ..transformer.checks import flag
@@ -85,6 +94,15 @@ def _kernel(feature_map: type[FeatureMapModule], *fields: str) -> Attention:
     modules = (KernelAttention, KernelCausalAttention, KernelSourceAttention)
     flags = {field: field for field in fields}
     return Attention(*(Factory(partial(module, feature_map=feature_map), flags) for module in modules))
+
+
+def _synthesizer(scores: type[ScoreMap]) -> Attention:
+    """Synthesizer with these scores."""
+    return Attention(
+        encoder=Factory(partial(SynthesizerAttention, scores=scores), {"max_source_positions": "max_positions"}),
+        decoder=Factory(partial(SynthesizerCausalAttention, scores=scores), {"max_target_positions": "max_positions"}),
+        source="its scores do not depend on the words that are read",
+    )
 
 
 WINDOW = {"attention_window": "window"}
@@ -155,6 +173,10 @@ ATTENTIONS: dict[str, Attention] = {
         decoder="its landmarks are means of all positions, later ones too",
         source="its landmarks are of one sequence",
     ),
+    "synthesizer-dense": _synthesizer(DenseScores),
+    "synthesizer-random": _synthesizer(RandomScores),
+    "synthesizer-factorized-dense": _synthesizer(FactorizedDenseScores),
+    "synthesizer-factorized-random": _synthesizer(FactorizedRandomScores),
 }
 
 

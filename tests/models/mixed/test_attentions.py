@@ -12,9 +12,10 @@ from support import TINY, as_prefix, build_model, sentences
 
 SIZE, SOURCE_SIZE = 8, 12
 CLOSE = {"rtol": 1e-4, "atol": 1e-5}
-# softmax, topk and, with its fixed stride, sparse are quadratic; linformer has a maximum;
+# softmax, topk and, with its fixed stride, sparse are quadratic; linformer and synthesizers have a maximum;
 # tests/reliability/test_numbers.py has the others.
 NOT_LONG = {"softmax", "linformer", "fastformer", "block", "topk", "sparse"}
+NOT_LONG |= {name for name in ATTENTIONS if name.startswith("synthesizer")}
 # A rounding error may change which steps they see.
 DISCONTINUOUS = {"topk"}
 

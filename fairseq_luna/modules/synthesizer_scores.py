@@ -1,0 +1,139 @@
+"""The scores of Synthesizer's attention: made of one word, or learned, for every pair of positions."""
+
+import math
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ..ops.real_steps import pack_left
+from ..usage_error import UsageError
+from .heads import split_heads
+from .projection import Projections
+
+
+class ScoreMap(nn.Module):
+    """Gives the scores of positions, for each head.
+
+    Args:
+        new: creates linear maps.
+        num_heads: H.
+        max_positions: N, the number of positions.
+    """
+
+    def __init__(self, *, new: Projections, num_heads: int, max_positions: int) -> None:
+        super().__init__()
+        self.num_heads, self.max_positions = num_heads, max_positions
+
+    def forward(self, x: Tensor, *, padding_mask: Tensor | None = None) -> Tensor:
+        """All scores of ``x (T, B, C)``, by position among its real steps: ``(B or 1, H, T, T)``.
+
+        ``padding_mask (B, T)`` bool, True = padding, anywhere.
+        """
+        raise NotImplementedError
+
+    def rows(self, x: Tensor, positions: Tensor, columns: int) -> Tensor:
+        """The scores of the first ``columns`` positions for the steps ``x (T, B, C)``: ``(B or 1, H, T, columns)``.
+
+        ``positions (B or 1, T)`` int64 are those of the steps.
+        """
+        raise NotImplementedError
+
+
+class ContentScores(ScoreMap):
+    """Scores that are made of the word that reads, without the word that it reads."""
+
+    def features(self, x: Tensor) -> Tensor:
+        """What they are made of, for ``x (T, B, C)``: ``(B, H, T, any number)``."""
+        raise NotImplementedError
+
+    def scores(self, features: Tensor, columns: int) -> Tensor:
+        """``(B, H, T, columns)``."""
+        raise NotImplementedError
+
+    def forward(self, x: Tensor, *, padding_mask: Tensor | None = None) -> Tensor:
+        return self.scores(pack_left(self.features(x), padding_mask), len(x))
+
+    def rows(self, x: Tensor, positions: Tensor, columns: int) -> Tensor:
+        return self.scores(self.features(x), columns)
+
+
+class DenseScores(ContentScores):
+    """``W_2 relu(W_1 x)``; ``W_1`` has a bias, ``W_2`` is of one head and has N rows."""
+
+    def __init__(self, *, new: Projections, num_heads: int, max_positions: int) -> None:
+        super().__init__(new=new, num_heads=num_heads, max_positions=max_positions)
+        self.hidden = new.input()
+        size = new.size // num_heads
+        self.positions = nn.Parameter(torch.randn(num_heads, size, max_positions) * size**-0.5)
+
+    def features(self, x: Tensor) -> Tensor:
+        return split_heads(F.relu(self.hidden(x)), self.num_heads)
+
+    def scores(self, features: Tensor, columns: int) -> Tensor:
+        return features @ self.positions[:, :, :columns]
+
+
+class FactorizedDenseScores(ContentScores):
+    """``(A x)[p // b] (B x)[p % b]`` for position p: about 2 sqrt(N) numbers of a word make its N scores."""
+
+    def __init__(self, *, new: Projections, num_heads: int, max_positions: int) -> None:
+        super().__init__(new=new, num_heads=num_heads, max_positions=max_positions)
+        self.block_size = round(max_positions**0.5)
+        self.blocks = -(-max_positions // self.block_size)
+        self.of_block = new.input(outputs=num_heads * self.blocks)
+        self.of_place = new.input(outputs=num_heads * self.block_size)
+
+    def features(self, x: Tensor) -> Tensor:
+        parts = (split_heads(projection(x), self.num_heads) for projection in (self.of_block, self.of_place))
+        return torch.cat([*parts], dim=-1)
+
+    def scores(self, features: Tensor, columns: int) -> Tensor:
+        blocks = features[..., : -(-columns // self.block_size), None]
+        return (blocks * features[..., None, self.blocks :]).flatten(-2)[..., :columns]
+
+
+class RandomScores(ScoreMap):
+    """A learned matrix ``(H, N, N)``, random at first: the words have no part in it.
+
+    Raises:
+        UsageError: if it has more than ``LARGEST`` numbers.
+    """
+
+    LARGEST = 2**28
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        longest = math.isqrt(self.LARGEST // self.num_heads)
+        if self.max_positions > longest:
+            raise UsageError(
+                f"--max-*-positions {self.max_positions}: synthesizer-random learns a score for each pair of positions;"
+                f" choose at most {longest}, or synthesizer-factorized-random"
+            )
+        self.matrix = nn.Parameter(torch.randn(self.num_heads, self.max_positions, self.max_positions))
+
+    def forward(self, x: Tensor, *, padding_mask: Tensor | None = None) -> Tensor:
+        return self.matrix[None, :, : len(x), : len(x)]
+
+    def rows(self, x: Tensor, positions: Tensor, columns: int) -> Tensor:
+        return self.matrix[:, positions, :columns].transpose(0, 1)
+
+
+class FactorizedRandomScores(ScoreMap):
+    """A learned matrix of rank 8, as a product of ``(H, N, 8)`` and ``(H, 8, N)``."""
+
+    RANK = 8
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        # Elements of the product have variance 1.
+        shape, scale = (self.num_heads, self.max_positions, self.RANK), self.RANK**-0.25
+        self.left = nn.Parameter(torch.randn(shape) * scale)
+        self.right = nn.Parameter(torch.randn(shape).mT.contiguous() * scale)
+
+    def forward(self, x: Tensor, *, padding_mask: Tensor | None = None) -> Tensor:
+        return (self.left[:, : len(x)] @ self.right[:, :, : len(x)])[None]
+
+    def rows(self, x: Tensor, positions: Tensor, columns: int) -> Tensor:
+        return (self.left[:, positions] @ self.right[:, None, :, :columns]).transpose(0, 1)

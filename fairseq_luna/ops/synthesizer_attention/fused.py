@@ -1,0 +1,67 @@
+"""Training form: real steps moved together, so that places are positions, and a batch can share its weights."""
+
+import torch
+from torch import Tensor
+
+from ..dropout import drop
+from ..dtypes import accumulation_dtype, full_precision
+from ..once_per_batch import once_per_batch
+from ..real_steps import pack_left, positions, read_steps
+
+
+def synthesizer_attention(
+    scores: Tensor,
+    v: Tensor,
+    *,
+    padding_mask: Tensor | None = None,
+    causal: bool = False,
+    dropout_p: float = 0.0,
+) -> Tensor:
+    """Attention with given scores; specified by :func:`.naive.synthesizer_attention`.
+
+    With scores for all sentences, the weights too are made once for the batch if it is causal or has no padding.
+
+    Args:
+        scores: ``(B, H, T, T)`` or ``(1, H, T, T)``, rows and columns by position among the real steps.
+        v: ``(B, H, T, D)``.
+        padding_mask: ``(B, T)`` bool, True = padding, anywhere.
+        causal: without the later steps.
+        dropout_p: dropout probability of the weights; a batch that shares its weights drops the same ones.
+
+    Returns:
+        ``(B, H, T, D)`` in the dtype of ``v``; zero at padding.
+    """
+    dtype = accumulation_dtype(v)
+    hidden = _hidden(None if causal else padding_mask, v.shape[2] if causal else None, v.device)
+    with full_precision(v):
+        scores = scores.to(dtype)
+        if hidden is not None:
+            scores = scores.masked_fill(hidden, -torch.inf)
+        weights = drop(scores.softmax(-1), dropout_p)
+        y = weighted_sums(weights, pack_left(v, padding_mask).to(dtype)).to(v.dtype)
+    if padding_mask is None:
+        return y
+    return read_steps(y, positions(padding_mask)).masked_fill(padding_mask[:, None, :, None], 0)
+
+
+@once_per_batch
+def _hidden(padding_mask: Tensor | None, steps: int | None, device: torch.device) -> Tensor | None:
+    """The positions that are not seen, ``(B or 1, 1, T or 1, T)`` bool: later ones of ``steps``, or those of no step.
+
+    Behind all real steps there is only padding, so that none of them sees it in causal attention.
+    """
+    if steps is not None:
+        return torch.ones(1, 1, steps, steps, dtype=torch.bool, device=device).triu(1)
+    if padding_mask is None:
+        return None
+    lengths = (~padding_mask).sum(1).clamp(min=1)  # a softmax over nothing is NaN
+    return (torch.arange(padding_mask.shape[1], device=device) >= lengths[:, None])[:, None, None]
+
+
+def weighted_sums(weights: Tensor, v: Tensor) -> Tensor:
+    """``weights (B or 1, H, T, S)`` times ``v (B, H, S, D)``: ``(B, H, T, D)``; weights of all sentences once."""
+    if weights.shape[0] == v.shape[0]:
+        return weights @ v
+    batch, heads, steps, size = v.shape
+    of_heads = v.permute(1, 2, 0, 3).reshape(heads, steps, batch * size)
+    return (weights[0] @ of_heads).unflatten(-1, (batch, size)).permute(2, 0, 1, 3)

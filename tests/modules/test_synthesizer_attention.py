@@ -1,0 +1,140 @@
+"""What synthesizers have beside what tests/models/mixed asks of every attention."""
+
+import pytest
+import torch
+
+from fairseq_luna.modules import SynthesizerAttention, SynthesizerCausalAttention
+from fairseq_luna.modules.synthesizer_scores import (
+    DenseScores,
+    FactorizedDenseScores,
+    FactorizedRandomScores,
+    RandomScores,
+)
+from fairseq_luna.usage_error import UsageError
+from numeric import mixed_padding, sequences
+
+SIZE, HEADS, LONGEST = 8, 2, 42
+SCORES = [DenseScores, RandomScores, FactorizedDenseScores, FactorizedRandomScores]
+EVERY_KIND = pytest.mark.parametrize("scores", SCORES, ids=lambda kind: kind.__name__)
+
+
+def build(scores, kind=SynthesizerAttention, **options):
+    torch.manual_seed(0)
+    options = {"embed_dim": SIZE, "num_heads": HEADS, "max_positions": LONGEST, **options}
+    return kind(scores=scores, **options).double().eval()
+
+
+def of_head(linear, head):
+    """The rows of a linear map that belong to a head: ``(size, C)`` and ``(size,)``."""
+    return linear.weight.unflatten(0, (HEADS, -1))[head], linear.bias.unflatten(0, (HEADS, -1))[head]
+
+
+def score(module, head, x, i, p):
+    """Published score of the word ``x (C,)`` at position i for position p."""
+    scores = module.scores
+    if isinstance(scores, RandomScores):
+        return scores.matrix[head, i, p]
+    if isinstance(scores, FactorizedRandomScores):
+        return scores.left[head, i] @ scores.right[head, :, p]
+    if isinstance(scores, DenseScores):
+        weight, bias = of_head(scores.hidden, head)
+        return (weight @ x + bias).relu() @ scores.positions[head, :, p]
+    (block, block_bias), (place, place_bias) = (of_head(part, head) for part in (scores.of_block, scores.of_place))
+    b = len(place)
+    return (block[p // b] @ x + block_bias[p // b]) * (place[p % b] @ x + place_bias[p % b])
+
+
+@EVERY_KIND
+@torch.no_grad()
+@pytest.mark.parametrize("kind", [SynthesizerAttention, SynthesizerCausalAttention])
+def test_equals_the_published_formulas_word_by_word(scores, kind):
+    module, mask, [x] = build(scores, kind), mixed_padding(20), sequences((20, 3, SIZE))
+    out = module(x, padding_mask=mask)
+    for row in range(3):
+        words = x[~mask[row], row]
+        y = torch.zeros(len(words), HEADS, SIZE // HEADS, dtype=x.dtype)
+        for head in range(HEADS):
+            weight, bias = of_head(module.v_proj, head)
+            values = words @ weight.t() + bias
+            for i, word in enumerate(words):
+                seen = i + 1 if kind is SynthesizerCausalAttention else len(words)
+                weights = torch.stack([score(module, head, word, i, p) for p in range(seen)]).softmax(0)
+                y[i, head] = weights @ values[:seen]
+        torch.testing.assert_close(out[~mask[row], row], module.out_proj(y.flatten(1)))
+
+
+@EVERY_KIND
+def test_a_longer_sequence_is_refused(scores):
+    said = r"^--max-{}-positions 42: a synthesizer reads at most so many words, and a sentence has 43; [^\n]*$"
+    [x] = sequences((LONGEST + 1, 1, SIZE))
+    with pytest.raises(UsageError, match=said.format("source")):
+        build(scores)(x)
+    module, state = build(scores, SynthesizerCausalAttention), {}
+    with pytest.raises(UsageError, match=said.format("target")):
+        module(x)
+    module(x[:LONGEST], incremental_state=state)
+    with pytest.raises(UsageError, match=said.format("target")):
+        module(x[LONGEST:], incremental_state=state)
+
+
+@EVERY_KIND
+def test_dropout_and_noise_are_for_training(scores):
+    [x] = sequences((12, 2, SIZE))
+    expected = build(scores)(x)
+    for options in ({"dropout": 0.5}, {"q_noise": 0.5, "qn_block_size": 4}):
+        module = build(scores, **options)
+        assert module(x).equal(expected)
+        module.train()
+        assert not module(x).equal(module(x))
+
+
+@EVERY_KIND
+@pytest.mark.parametrize("kind", [SynthesizerAttention, SynthesizerCausalAttention])
+def test_data_decides_no_branch(scores, kind):
+    """Meta tensors have no data: reading a number from one is an error. On a GPU it would wait for the device."""
+    module, [x] = build(scores, kind, dropout=0.1).to("meta").train(), sequences((20, 3, SIZE))
+    x, mask = x.detach().to("meta"), mixed_padding(20).to("meta")
+    module(x, padding_mask=mask).sum().backward()
+    assert {p.grad.device.type for p in module.parameters()} == {"meta"}
+    if kind is SynthesizerCausalAttention:
+        state = {}
+        for t in range(3):
+            module(x[t : t + 1], padding_mask=mask[:, t : t + 1], incremental_state=state)
+
+
+@EVERY_KIND
+def test_the_state_is_the_values(scores):
+    module, state, [x] = build(scores, SynthesizerCausalAttention), {}, sequences((5, 3, SIZE))
+    for t in range(5):
+        module(x[t : t + 1], incremental_state=state)
+    kept = module.load_state(state)
+    assert {name: tensor.shape for name, tensor in kept.items()} == {"v": (3, HEADS, 5, SIZE // HEADS)}
+
+
+def test_the_parameters_of_a_matrix_of_positions():
+    sizes = {kind: sum(p.numel() for p in build(kind).scores.parameters()) for kind in SCORES}
+    hidden = SIZE * SIZE + SIZE
+    assert sizes == {
+        DenseScores: hidden + SIZE * LONGEST,
+        RandomScores: HEADS * LONGEST**2,
+        FactorizedDenseScores: HEADS * (6 + 7) * (SIZE + 1),
+        FactorizedRandomScores: HEADS * 2 * 8 * LONGEST,
+    }
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"num_heads": 3}, "--*-attention-heads 3: must be 1 or more and divide --*-embed-dim 8"),
+        (
+            {"max_positions": 11586},
+            "--max-*-positions 11586: synthesizer-random learns a score for each pair of positions; choose at most"
+            " 11585, or synthesizer-factorized-random",
+        ),
+    ],
+    ids=["num_heads", "max_positions"],
+)
+def test_bad_values_are_refused(options, said):
+    with pytest.raises(UsageError) as refused:
+        build(RandomScores, **options)
+    assert str(refused.value) == said
