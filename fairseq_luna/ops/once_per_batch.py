@@ -24,8 +24,9 @@ def once_per_batch(make: Callable[..., Result]) -> Callable[..., Result]:
         if _is_recording():  # the recorded graph must contain what it reads
             return make(*arguments)
         state = _state(arguments)
-        if last is not None and last[1] == state and all(map(_same, last[0], arguments)):
-            return last[2]
+        found = last  # another thread may replace it
+        if found is not None and found[1] == state and all(map(_same, found[0], arguments)):
+            return found[2]
         result = make(*arguments)
         last = arguments, state, result
         return result
