@@ -26,6 +26,7 @@ from fairseq_luna.modules import (
 from fairseq_luna.modules.feature_maps import EluFeatures, FourierFeatures, PositiveFeatures, SoftmaxFeatures
 from fairseq_luna.ops.linformer_attention import linformer_attention
 from fairseq_luna.ops.nystrom_attention import nystrom_attention
+from fairseq_luna.ops.reformer_attention import reformer_attention
 from fairseq_luna.optim import Apollo
 from shared.command import Parser, command
 from shared.dictionaries import joint_dictionary
@@ -147,6 +148,16 @@ def slots() -> Iterator[Row]:
         yield name, "gradients", max(map(worst, gradients, [recorded[f"grad_{key}"] for key in inputs]))
 
 
+def reformer() -> Iterator[Row]:
+    """Reformer's attention without projections."""
+    recorded = torch.load(GOLDEN / "reformer.pt", weights_only=True)
+    inputs = [recorded[key].clone().requires_grad_() for key in "qv"]
+    out = reformer_attention(*inputs, recorded["directions"], chunk_size=recorded["chunk_size"])
+    gradients = torch.autograd.grad(out, inputs, recorded["grad_output"])
+    yield "reformer", "output", worst(out, recorded["output"])
+    yield "reformer", "gradients", max(map(worst, gradients, [recorded[f"grad_{key}"] for key in "qv"]))
+
+
 def external() -> Iterator[Row]:
     """External attention, without the authors' biases of queries and slots' keys, which the softmax cancels."""
     recorded = torch.load(GOLDEN / "external.pt", weights_only=True)
@@ -229,6 +240,7 @@ def rows() -> Iterator[Row]:
     for name in KERNEL_PROJECTIONS:
         yield from kernel(name)
     yield from slots()
+    yield from reformer()
     yield from external()
     yield from apollo()
 

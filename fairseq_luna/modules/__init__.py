@@ -13,6 +13,7 @@ from .luna_attention import LunaAttention
 from .luna_causal_attention import LunaCausalAttention
 from .nystrom_attention import NystromAttention
 from .pattern_attention import PatternAttention, PatternCausalAttention, TopKSourceAttention
+from .reformer_attention import ReformerAttention
 from .softmax_attention import SoftmaxAttention, SoftmaxCausalAttention, SoftmaxSourceAttention
 from .synthesizer_attention import SynthesizerAttention, SynthesizerCausalAttention
 
@@ -35,6 +36,7 @@ __all__ = [
     "NystromAttention",
     "PatternAttention",
     "PatternCausalAttention",
+    "ReformerAttention",
     "SoftmaxAttention",
     "SoftmaxCausalAttention",
     "SoftmaxSourceAttention",

@@ -1,9 +1,8 @@
 """Feature maps of kernel attention as modules: what is learned, and what is drawn at random."""
 
-import random
 from collections.abc import Callable
 from functools import lru_cache, partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -18,6 +17,7 @@ from ..ops.feature_maps import (
 )
 from ..ops.random_directions import orthogonal_directions
 from ..usage_error import UsageError
+from .redrawn_directions import RedrawnDirections
 
 MATRICES = 500  # drawn beforehand for RFA's training
 
@@ -71,11 +71,8 @@ class SoftmaxFeatures(FeatureMapModule):
         return FeatureMap(softmax_features, exponential_features)
 
 
-class PositiveFeatures(FeatureMapModule):
+class PositiveFeatures(RedrawnDirections, FeatureMapModule):
     """Performer (FAVOR+, arXiv 2009.14794): positive random features, whose directions all heads share.
-
-    The directions are a function of a seed, which torch's generator gives when the module is made, and of the number
-    of the redraw. So all processes have the same ones, and a resumed training too: both are in the checkpoint.
 
     Args:
         num_heads, head_size: H and D.
@@ -86,21 +83,12 @@ class PositiveFeatures(FeatureMapModule):
         UsageError: if a number is too small.
     """
 
-    directions: Tensor
-    seed: Tensor
-
     def __init__(
         self, *, num_heads: int, head_size: int, num_features: int | None = None, redraw_features: int = 1000
     ) -> None:
         super().__init__(num_heads=num_heads, head_size=head_size)
-        if redraw_features < 0:
-            raise UsageError(f"--redraw-features {redraw_features}: must be 1 or more updates; or 0: never")
         self.num_features = number_of_features(num_features, default=4 * head_size)
-        self.redraw_features = redraw_features
-        self.redraw: int | None = None  # that of the directions; not known of those in a checkpoint
-        self.register_buffer("seed", torch.randint(2**62, ()))
-        self.register_buffer("directions", self.drawn(0))
-        self.register_load_state_dict_post_hook(forget_redraw)
+        self.register_directions(redraw_features)
 
     def forward(self) -> FeatureMap:
         return FeatureMap(
@@ -108,23 +96,9 @@ class PositiveFeatures(FeatureMapModule):
             partial(positive_key_features, directions=self.directions),
         )
 
-    def set_num_updates(self, updates: int) -> None:
-        """Called by fairseq before every update."""
-        redraw = updates // self.redraw_features if self.redraw_features else 0
-        if self.training and redraw != self.redraw:
-            self.directions.copy_(self.drawn(redraw))
-            self.redraw = redraw
-
-    def drawn(self, redraw: int) -> Tensor:
-        """The directions of the ``redraw``-th drawing: ``(R, D)``."""
-        seed = random.Random(f"{int(self.seed)} {redraw}").getrandbits(63)
-        generator = torch.Generator().manual_seed(seed)
+    def draw(self, generator: torch.Generator) -> Tensor:
+        """``(R, D)``."""
         return orthogonal_directions(self.num_features, self.head_size, generator=generator)
-
-
-def forget_redraw(module: PositiveFeatures, _: Any) -> None:
-    """fairseq tells the number of updates once before it loads a checkpoint too."""
-    module.redraw = None
 
 
 class FourierFeatures(FeatureMapModule):

@@ -137,6 +137,7 @@ _MIXED: Table = {
     "--attention-dilation": Values(("1", "2", "5"), ("0", "-1")),
     "--attention-chunk": Values(("1", "2", "32", "1000"), ("0", "-1")),
     "--attention-topk": Values(("1", "3", "8", "1000"), ("0", "-1")),
+    "--num-hashes": Values(("1", "2", "8"), ("0", "-1")),
     "--num-slots": Values(("1", "3", "100"), ("0", "-1")),
     "--linformer-share": Values(("none", "kv"), ("layers",)),
     **{name: values for name, values in (_FASTFORMER | _BLOCK).items() if name in _READ},

@@ -15,6 +15,7 @@ from fairseq_luna.ops import (
     pattern_attention,
     prefix_attention,
     prefix_softmax,
+    reformer_attention,
     softmax_attention,
     synthesizer_attention,
 )
@@ -174,6 +175,9 @@ ATTENTIONS = {
     "synthesizer": synthesizer(causal=False),
     "synthesizer-causal": synthesizer(causal=True),
     "synthesizer-step": synthesizer_step,
+    "reformer": lambda like: reformer_attention.reformer_attention(
+        *qkv(like)[:2], sequence(like, 3, 5)[:, 0].mT.detach(), chunk_size=8
+    ),
     "folded": folded,
     "folded-without-bias": lambda like: folded(like, bias=False),
     "luna-causal": lambda like: luna_causal_attention.luna_causal_attention(

@@ -23,6 +23,7 @@ from ...modules import (
     NystromAttention,
     PatternAttention,
     PatternCausalAttention,
+    ReformerAttention,
     SoftmaxAttention,
     SoftmaxCausalAttention,
     SoftmaxSourceAttention,
@@ -108,6 +109,7 @@ def _synthesizer(scores: type[ScoreMap]) -> Attention:
 WINDOW = {"attention_window": "window"}
 LONGFORMER = {**WINDOW, "attention_dilation": "dilation"}
 STRIDE = {"attention_chunk": "stride"}
+REFORMER = {"num_hashes": "num_hashes", "attention_chunk": "chunk_size", "redraw_features": "redraw_features"}
 TOPK = {"attention_topk": "count"}
 NO_DISTANCE = "there is no distance between a target word and a source word"
 SLOTS = {"num_slots": "num_slots"}
@@ -177,6 +179,11 @@ ATTENTIONS: dict[str, Attention] = {
     "synthesizer-random": _synthesizer(RandomScores),
     "synthesizer-factorized-dense": _synthesizer(FactorizedDenseScores),
     "synthesizer-factorized-random": _synthesizer(FactorizedRandomScores),
+    "reformer": Attention(
+        encoder=Factory(ReformerAttention, REFORMER),
+        decoder="its steps are sorted together with later ones",
+        source="its keys are its queries",
+    ),
 }
 
 

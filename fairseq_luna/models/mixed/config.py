@@ -25,13 +25,14 @@ SHARED = {
     "num_features": option(
         OptionalInt, None, "random features of a head (default: performer 4 times its channels, rfa 64)"
     ),
-    "redraw_features": option(int, 1000, "updates after which performer draws its random features anew; 0: never"),
+    "redraw_features": option(int, 1000, "updates between two random draws of performer and of reformer; 0: never"),
     "attention_window": option(
         OptionalInt, None, "steps that local and longformer see on each side (default: 16 and 512)"
     ),
     "attention_dilation": option(int, 1, "distance of the steps that longformer sees"),
-    "attention_chunk": option(OptionalInt, None, "steps of a block of sparse and bigbird (default: 32 and 64)"),
+    "attention_chunk": option(OptionalInt, None, "steps of a block of sparse (default: 32), bigbird and reformer (64)"),
     "attention_topk": option(int, 8, "steps that topk keeps: those with the largest scores"),
+    "num_hashes": option(int, 8, "rounds in which reformer hashes"),
     "num_slots": option(
         OptionalInt, None, "slots or landmarks of an attention (default: linformer 128, external and nystrom 64)"
     ),

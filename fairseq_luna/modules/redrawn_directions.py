@@ -1,0 +1,57 @@
+"""Random directions that training draws anew."""
+
+import random
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ..usage_error import UsageError
+
+
+class RedrawnDirections(nn.Module):
+    """Random directions as a buffer, drawn anew after a number of updates, in training.
+
+    They are a function of a seed, which torch's generator gives when the module is made, and of the number of the
+    redraw. So all processes have the same ones, and a resumed training too: both are in the checkpoint.
+    """
+
+    directions: Tensor
+    seed: Tensor
+
+    def register_directions(self, redraw_features: int) -> None:
+        """Draw the first; the constructor of a subclass calls this when :meth:`draw` can be called.
+
+        ``redraw_features`` is the number of updates between two drawings; 0 = never.
+
+        Raises:
+            UsageError: if it is negative.
+        """
+        if redraw_features < 0:
+            raise UsageError(f"--redraw-features {redraw_features}: must be 1 or more updates; or 0: never")
+        self.redraw_features = redraw_features
+        self.redraw: int | None = None  # that of the directions; not known of those in a checkpoint
+        self.register_buffer("seed", torch.randint(2**62, ()))
+        self.register_buffer("directions", self.drawn(0))
+        self.register_load_state_dict_post_hook(forget_redraw)
+
+    def draw(self, generator: torch.Generator) -> Tensor:
+        """The directions from the numbers of ``generator``, on the CPU."""
+        raise NotImplementedError
+
+    def set_num_updates(self, updates: int) -> None:
+        """Called by fairseq before every update."""
+        redraw = updates // self.redraw_features if self.redraw_features else 0
+        if self.training and redraw != self.redraw:
+            self.directions.copy_(self.drawn(redraw))
+            self.redraw = redraw
+
+    def drawn(self, redraw: int) -> Tensor:
+        """The directions of the ``redraw``-th drawing."""
+        seed = random.Random(f"{int(self.seed)} {redraw}").getrandbits(63)
+        return self.draw(torch.Generator().manual_seed(seed))
+
+
+def forget_redraw(module: RedrawnDirections, _: Any) -> None:
+    """fairseq tells the number of updates once before it loads a checkpoint too."""
+    module.redraw = None
