@@ -8,8 +8,8 @@ import torch.nn.functional as F
 from fairseq.modules.fairseq_dropout import FairseqDropout
 from torch import Tensor, nn
 
-from ..ops.block_attention import block_attention, unordered_block_attention
-from ..ops.block_partition import Blocks, read_blocks
+from ..ops.block_attention import block_attention, read_blocks, unordered_block_attention
+from ..ops.block_partition import Blocks
 from ..ops.once_per_batch import once_per_batch
 from ..usage_error import UsageError
 from .dropout import dropout_probability

@@ -5,7 +5,7 @@ Shapes depend only on T, so that nothing here synchronises with the device.
 """
 
 import math
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
@@ -18,7 +18,8 @@ from .softmax_attention import additive_mask
 INSIDE = 1 - 1e-6
 
 
-class Blocks(NamedTuple):
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Blocks:
     """A batch cut into M blocks of S places, filled from the first place on.
 
     Layers gather *rows*: step t of sentence b is row ``t B + b``, place s of its block i is row ``(b M + i) S + s``,

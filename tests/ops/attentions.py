@@ -189,6 +189,7 @@ ATTENTIONS = {
     "block-causal": lambda like: block_attention.block_attention(
         *qkv(like), lambda s: (s, s, s), blocks(like, causal=True), causal=True
     ),
+    "block-fused": lambda like: block_attention.fused.block_attention(*qkv(like), lambda s: (s, s, s), blocks(like)),
     "block-step": lambda like: block_attention.block_attention_step(
         *qkv(like), lambda s: (s, s, s), block_attention.initial_state(sequence(like, 0)), block_size=8
     ),

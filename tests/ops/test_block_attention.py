@@ -5,8 +5,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairseq_luna.ops.block_attention import chunked, naive, recurrent
-from fairseq_luna.ops.block_partition import cut_by_number, cut_by_size, read_blocks
+from fairseq_luna.ops.block_attention import by_length, chunked, fused, naive, recurrent
+from fairseq_luna.ops.block_partition import cut_by_number, cut_by_size
 from largest_tensor import LargestTensor
 from numeric import EVERY_DTYPE, PADDED, TOLERANCE, gradients, randn, random_padding
 
@@ -14,7 +14,16 @@ SHAPES = [(1, 1, 1, 1), (2, 3, 7, 4), (2, 3, 65, 8), (3, 2, 130, 5)]
 SHAPE_IDS = [f"B{b}-H{h}-T{t}-D{d}" for b, h, t, d in SHAPES]
 LEVEL_ONE = pytest.mark.parametrize("level_one", ["attention", "mean", "sum"])
 CAUSAL = pytest.mark.parametrize("causal", [False, True], ids=["bidirectional", "causal"])
-FORM = pytest.mark.parametrize("form", [naive, chunked], ids=["naive", "chunked"])
+# Unordered blocks have no fused form.
+FAST_FORMS = [(chunked, "attention"), (chunked, "mean"), (chunked, "sum"), (fused, "attention")]
+FORMS = [(naive, "attention"), (naive, "mean"), (naive, "sum"), *FAST_FORMS]
+
+
+def each(forms):
+    ids = [f"{form.__name__.split('.')[-1]}-{level_one}" for form, level_one in forms]
+    return pytest.mark.parametrize(("form", "level_one"), forms, ids=ids)
+
+
 BLOCK_SIZE = 4
 
 
@@ -62,8 +71,8 @@ def both_levels(form, level_one):
             options["reduce"] = level_one
         y, z = op(*args, causal=causal, **options)
         *_, blocks = args
-        if form is chunked:
-            z = read_blocks(z.transpose(1, 2).flatten(2), blocks, causal=causal).unflatten(2, y.shape[1::2])
+        if form is not naive:
+            z = form.read_blocks(z.transpose(1, 2).flatten(2), blocks, causal=causal).unflatten(2, y.shape[1::2])
             z = z.permute(1, 2, 0, 3)
             assert torch.isfinite(y).all() and torch.isfinite(z).all()
         padded = blocks.padding_mask[:, None, :, None]
@@ -88,11 +97,11 @@ def cut(mask, causal, random=False):
     return cut_by_number(mask, 0, random=random, dtype=torch.float64)
 
 
-def assert_naive_function(args, dtype, level_one, blocks, causal):
-    """Outputs and gradients of the chunked form equal those of the naive form in fp64."""
+def assert_naive_function(form, args, dtype, level_one, blocks, causal):
+    """Outputs and gradients of ``form`` equal those of the naive form in fp64."""
     second = Second(args[0].shape[-1], dtype)
     naive_args, naive_second = [exact(x) for x in args], second.double()
-    ours = both_levels(chunked, level_one)(*args, second, blocks, causal=causal)
+    ours = both_levels(form, level_one)(*args, second, blocks, causal=causal)
     theirs = both_levels(naive, level_one)(*naive_args, naive_second, blocks, causal=causal)
     assert all(x.dtype == dtype for x in ours)
     pairs = list(zip(ours, theirs, strict=True))
@@ -103,30 +112,31 @@ def assert_naive_function(args, dtype, level_one, blocks, causal):
         torch.testing.assert_close(actual.double() / scale, expected / scale, **TOLERANCE[dtype])
 
 
-@LEVEL_ONE
+@each(FAST_FORMS)
 @CAUSAL
 @PADDED
 @EVERY_DTYPE
 @pytest.mark.parametrize("shape", SHAPES, ids=SHAPE_IDS)
-def test_chunked_equals_naive(shape, dtype, padded, causal, level_one):
+def test_fast_forms_equal_naive(shape, dtype, padded, causal, form, level_one):
     mask = random_padding(shape[0], shape[2], share=0.3) if padded else no_padding(shape)
     args = inputs(shape, dtype, level_one=level_one)
-    assert_naive_function(args, dtype, level_one, cut(mask, causal), causal)
+    assert_naive_function(form, args, dtype, level_one, cut(mask, causal), causal)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(
     shape=st.tuples(*(st.integers(1, high) for high in (3, 2, 50, 6))),
-    level_one=st.sampled_from(["attention", "mean", "sum"]),
+    form=st.sampled_from(FAST_FORMS),
     causal=st.booleans(),
     random=st.booleans(),
     share=st.sampled_from([0.0, 0.3, 0.9, 1.0]),
     seed=st.integers(0, 1000),
 )
-def test_any_shape_cut_and_padding(shape, level_one, causal, random, share, seed):
+def test_any_shape_cut_and_padding(shape, form, causal, random, share, seed):
+    form, level_one = form
     mask = random_padding(shape[0], shape[2], share=share, seed=seed)
     args = inputs(shape, seed=seed, level_one=level_one)
-    assert_naive_function(args, torch.float64, level_one, cut(mask, causal, random), causal)
+    assert_naive_function(form, args, torch.float64, level_one, cut(mask, causal, random), causal)
 
 
 @LEVEL_ONE
@@ -154,8 +164,7 @@ def test_recurrent_equals_naive_a_few_steps_at_a_time(dtype, at_once, level_one,
         assert state.steps is None and state.block_keys.shape[2] == 39 // BLOCK_SIZE
 
 
-@LEVEL_ONE
-@FORM
+@each(FORMS)
 def test_no_step_depends_on_a_later_one(form, level_one):
     args = inputs((1, 2, 90, 4), level_one=level_one)
     blocks = cut(torch.zeros(1, 90, dtype=torch.bool), True)
@@ -167,8 +176,7 @@ def test_no_step_depends_on_a_later_one(form, level_one):
         assert (seen[:, :, : t + 1].abs().amax((0, 1, 3)) > 0).all()
 
 
-@LEVEL_ONE
-@FORM
+@each(FORMS)
 def test_the_first_causal_block_reads_nothing_from_the_second_level(form, level_one):
     args = inputs((2, 2, 12, 4), level_one=level_one)
     blocks = cut(torch.zeros(2, 12, dtype=torch.bool), True)
@@ -176,9 +184,8 @@ def test_the_first_causal_block_reads_nothing_from_the_second_level(form, level_
     assert not z[:, :, :BLOCK_SIZE].any() and z[:, :, BLOCK_SIZE:].abs().amin() > 0
 
 
-@LEVEL_ONE
+@each(FORMS)
 @CAUSAL
-@FORM
 def test_padding_has_no_effect_at_any_position(form, causal, level_one):
     args = inputs((2, 2, 60, 4), level_one=level_one)
     mask = random_padding(2, 60, share=0.4)
@@ -216,16 +223,25 @@ def test_memory_has_no_pairs_of_steps(causal, level_one):
     args = inputs((1, 1, steps, size), torch.float32, level_one=level_one)
     blocks = cut_by_size(no_padding(args[0].shape), 16) if causal else cut_by_number(no_padding(args[0].shape), 0)
     count, capacity = blocks.sizes.shape[1], blocks.capacity
+    form = by_length if level_one == "attention" else chunked
     with LargestTensor() as largest:
-        y, z = both_levels(chunked, level_one)(*args, Second(size, torch.float32), blocks, causal=causal)
+        y, z = both_levels(form, level_one)(*args, Second(size, torch.float32), blocks, causal=causal)
         (y + z).sum().backward()
     together = 3 * size  # queries, keys and values are gathered at once
     assert largest.elements <= max(1.2 * steps * max(together, capacity), count**2)
     assert largest.elements < steps**2 / 50
 
 
+def test_the_form_depends_on_the_length():
+    for steps, pairs in ((by_length.LONGEST_FUSED, True), (by_length.LONGEST_FUSED + 1, False)):
+        args = inputs((1, 1, steps, 2))
+        with LargestTensor() as largest:
+            both_levels(by_length, "attention")(*args, Second(2), cut(no_padding((1, 1, steps, 2)), True), causal=True)
+        assert (largest.elements == steps**2) is pairs
+
+
 @CAUSAL
-@FORM
+@pytest.mark.parametrize("form", [naive, chunked, fused], ids=["naive", "chunked", "fused"])
 def test_dropout_drops_weights_of_both_levels_and_keeps_the_mean(form, causal):
     args = inputs((200, 2, 30, 4))
     args = [x[:1].expand_as(x) for x in args]
@@ -240,7 +256,7 @@ def test_dropout_drops_weights_of_both_levels_and_keeps_the_mean(form, causal):
 
 
 @CAUSAL
-@FORM
+@pytest.mark.parametrize("form", [naive, chunked], ids=["naive", "chunked"])
 def test_dropout_of_unordered_blocks_drops_only_weights_of_the_second_level(form, causal):
     v = inputs((200, 2, 30, 4))[0][:1].expand(200, -1, -1, -1)
     blocks = cut(torch.zeros(200, 30, dtype=torch.bool), causal)
@@ -271,8 +287,7 @@ def test_dropout_of_a_step_drops_weights_of_both_levels():
     assert z[:, :, BLOCK_SIZE:].std(0).amin() > 1e-4
 
 
-@LEVEL_ONE
-@FORM
+@each(FORMS)
 def test_later_steps_are_seen_unless_causal(form, level_one):
     args = inputs((2, 2, 12, 4), level_one=level_one)
     blocks = cut(no_padding((2, 2, 12, 4)), True)
@@ -301,9 +316,8 @@ def test_precision_at_50000_steps(dtype, causal, level_one):
         assert error < {torch.float32: 1e-5, torch.bfloat16: 2e-2, torch.float16: 3e-3}[dtype]
 
 
-@LEVEL_ONE
+@each(FORMS)
 @CAUSAL
-@FORM
 def test_a_row_of_padding_is_zero_with_finite_gradients(form, causal, level_one):
     args = inputs((2, 2, 9, 4), level_one=level_one)
     mask = torch.zeros(2, 9, dtype=torch.bool)

@@ -1,6 +1,7 @@
 """Two-level self-attention: among the steps of a block, and among the summaries of the blocks."""
 
-from .chunked import attention_within, block_attention, unordered_block_attention
+from .by_length import block_attention, read_blocks
+from .chunked import attention_within, unordered_block_attention
 from .recurrent import BlockState, block_attention_step, initial_state, unordered_block_attention_step
 
 __all__ = [
@@ -9,6 +10,7 @@ __all__ = [
     "block_attention",
     "block_attention_step",
     "initial_state",
+    "read_blocks",
     "unordered_block_attention",
     "unordered_block_attention_step",
 ]

@@ -6,7 +6,7 @@ from torch import Tensor
 from ..block_partition import Blocks, from_blocks, read_blocks, reduce_blocks, to_blocks
 from ..dtypes import accumulation_dtype
 from ..softmax_attention import scaled_dot_product_attention, softmax_attention
-from .shared import Projection
+from .shared import Projection, attention_among
 
 
 def block_attention(
@@ -73,11 +73,3 @@ def attention_within(
         # Blocks are filled from their first place on: no real step has an empty place before it.
         return scaled_dot_product_attention(q, k, v, is_causal=True, dropout_p=dropout_p)
     return softmax_attention(q, k, v, padding_mask=blocks.place_mask.to(q.dtype), dropout_p=dropout_p)[0]
-
-
-def attention_among(summaries: Tensor, project: Projection, blocks: Blocks, causal: bool, dropout_p: float) -> Tensor:
-    """Attention ``(B, H, M, D)`` of the ``summaries (B, H, M, D)`` to all blocks, or to themselves and earlier ones."""
-    q, k, v = project(summaries)
-    if causal:
-        return scaled_dot_product_attention(q, k, v, is_causal=True, dropout_p=dropout_p)
-    return softmax_attention(q, k, v, padding_mask=blocks.block_mask.to(q.dtype), dropout_p=dropout_p)[0]

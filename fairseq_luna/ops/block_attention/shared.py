@@ -1,8 +1,11 @@
-"""The learned maps of the second level as arguments."""
+"""The second level, and its learned maps as arguments."""
 
 from collections.abc import Callable
 
 from torch import Tensor
+
+from ..block_partition import Blocks
+from ..softmax_attention import scaled_dot_product_attention, softmax_attention
 
 # Summaries (B, H, any number, D) to their queries, keys and values, each summary separately.
 Projection = Callable[[Tensor], tuple[Tensor, Tensor, Tensor]]
@@ -13,3 +16,11 @@ Finish = Callable[[Tensor], Tensor]
 def unchanged(z: Tensor) -> Tensor:
     """``z``."""
     return z
+
+
+def attention_among(summaries: Tensor, project: Projection, blocks: Blocks, causal: bool, dropout_p: float) -> Tensor:
+    """Attention ``(B, H, M, D)`` of the ``summaries (B, H, M, D)`` to all blocks, or to themselves and earlier ones."""
+    q, k, v = project(summaries)
+    if causal:
+        return scaled_dot_product_attention(q, k, v, is_causal=True, dropout_p=dropout_p)
+    return softmax_attention(q, k, v, padding_mask=blocks.block_mask.to(q.dtype), dropout_p=dropout_p)[0]
