@@ -18,6 +18,8 @@ from fairseq_luna.models.luna.checkpoint_names import translate
 from fairseq_luna.modules import (
     ExternalAttention,
     FastformerAttention,
+    GatedAttention,
+    GatedCausalAttention,
     KernelAttention,
     KernelCausalAttention,
     KernelSourceAttention,
@@ -25,6 +27,7 @@ from fairseq_luna.modules import (
 )
 from fairseq_luna.modules.feature_maps import EluFeatures, FourierFeatures, PositiveFeatures, SoftmaxFeatures
 from fairseq_luna.ops.linformer_attention import linformer_attention
+from fairseq_luna.ops.mixed_chunk_attention import mixed_chunk_attention
 from fairseq_luna.ops.nystrom_attention import nystrom_attention
 from fairseq_luna.ops.reformer_attention import reformer_attention
 from fairseq_luna.optim import Apollo
@@ -178,6 +181,25 @@ def external() -> Iterator[Row]:
     yield "external", "gradient of the input", worst(gradient, recorded["grad_x"])
 
 
+def flash() -> Iterator[Row]:
+    """The gated attention unit; causal, its far queries times the number of earlier chunks, as published."""
+    file = torch.load(GOLDEN / "flash.pt", weights_only=True)
+    for name, kind in (("self", GatedAttention), ("causal", GatedCausalAttention)):
+        recorded, module = file[name], kind(**file["settings"])
+        module.load_state_dict(recorded["parameters"])
+        x = recorded["x"].clone().requires_grad_()
+        (q, k, far_q, far_k, v), gate = module.parts(x.transpose(0, 1))
+        if module.causal:
+            far_q = far_q * (torch.arange(x.shape[1]) // module.chunk_size)[:, None]
+        y = mixed_chunk_attention(
+            *(q, k, far_q, far_k, v, module.distance_bias), chunk_size=module.chunk_size, causal=module.causal
+        )
+        out = module.output(y, gate).transpose(0, 1)
+        (gradient,) = torch.autograd.grad(out, x, recorded["grad_output"])
+        yield f"flash, {name}", "output", worst(out, recorded["output"])
+        yield f"flash, {name}", "gradient of the input", worst(gradient, recorded["grad_x"])
+
+
 def whole_model(name: str) -> Iterator[Row]:
     """A Luna encoder-decoder with the authors' checkpoint."""
     recorded = torch.load(GOLDEN / f"{name}.pt", weights_only=True)
@@ -242,6 +264,7 @@ def rows() -> Iterator[Row]:
     yield from slots()
     yield from reformer()
     yield from external()
+    yield from flash()
     yield from apollo()
 
 

@@ -6,6 +6,7 @@ from .block_causal_attention import BlockCausalAttention
 from .external_attention import ExternalAttention, ExternalCausalAttention
 from .fastformer_attention import FastformerAttention
 from .fastformer_causal_attention import FastformerCausalAttention
+from .gated_attention import GatedAttention, GatedCausalAttention
 from .kernel_attention import KernelAttention, KernelCausalAttention, KernelSourceAttention
 from .linformer_attention import LinformerAttention, LinformerSourceAttention
 from .longformer_attention import LongformerAttention
@@ -25,6 +26,8 @@ __all__ = [
     "ExternalCausalAttention",
     "FastformerAttention",
     "FastformerCausalAttention",
+    "GatedAttention",
+    "GatedCausalAttention",
     "KernelAttention",
     "KernelCausalAttention",
     "KernelSourceAttention",

@@ -23,6 +23,8 @@ from fairseq_luna.ops.feature_maps import naive as feature_maps_naive
 from fairseq_luna.ops.kernel_attention import naive as kernel_naive
 from fairseq_luna.ops.luna_causal_attention import chunked, naive
 from fairseq_luna.ops.luna_causal_attention.shared import pack_weights
+from fairseq_luna.ops.mixed_chunk_attention import mixed_chunk_attention
+from fairseq_luna.ops.mixed_chunk_attention import naive as mixed_chunk_naive
 from fairseq_luna.ops.pattern_attention import Strided, TopK, Window, pattern_attention
 from fairseq_luna.ops.pattern_attention import naive as pattern_naive
 from fairseq_luna.ops.synthesizer_attention import naive as synthesizer_naive
@@ -33,6 +35,7 @@ from .arguments import DTYPES
 Inputs = dict[str, Tensor]
 
 BLOCK_SIZE = 8  # the decoder's default
+CHUNK_SIZE = 256  # flash's default
 # As the decoders have them by default.
 PATTERNS = {"local": Window(16), "longformer": Window(512), "sparse": Strided(32, 8), "topk": TopK(8)}
 
@@ -171,6 +174,17 @@ def _synthesizer(name: str) -> Attention:
     return Attention(inputs, form(synthesizer_attention), form(synthesizer_naive.synthesizer_attention))
 
 
+def flash_inputs(args: Namespace, steps: int) -> Inputs:
+    """One head, keys of 128 channels, values of twice all heads'; two chunks or more, so that all inputs are read."""
+    keys = dict.fromkeys(("q", "k", "far_q", "far_k"), (args.batch, 1, steps, 128))
+    values = (args.batch, 1, steps, 2 * args.heads * args.head_size)
+    return _random(args, {**keys, "v": values, "bias": (min(CHUNK_SIZE, -(-steps // 2)),)})
+
+
+def _flash(op: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    return lambda **inputs: op(**inputs, chunk_size=len(inputs["bias"]), causal=True)
+
+
 def softmax_inputs(args: Namespace, steps: int) -> Inputs:
     return _random(args, _sequences(args, steps, "q", "k", "v"))
 
@@ -222,6 +236,7 @@ ATTENTIONS = {
         )
         for name, pattern in PATTERNS.items()
     },
+    "flash": Attention(flash_inputs, _flash(mixed_chunk_attention), _flash(mixed_chunk_naive.mixed_chunk_attention)),
     **{f"synthesizer-{name}": _synthesizer(name) for name in SCORES},
     "softmax": Attention(softmax_inputs, softmax, softmax_naive),
 }

@@ -11,6 +11,7 @@ from fairseq_luna.ops import (
     kernel_attention,
     linformer_attention,
     luna_causal_attention,
+    mixed_chunk_attention,
     nystrom_attention,
     pattern_attention,
     prefix_attention,
@@ -142,6 +143,23 @@ def synthesizer(causal):
     return attention
 
 
+def mixed_chunks(causal, steps=STEPS):
+    """Keys, far keys and values of ``steps``, and the bias of chunks of 8."""
+
+    def inputs(like):
+        bias = randn(8 if causal else 15, grad=False).to(like).requires_grad_()
+        return *(sequence(like, seed, steps) for seed in range(5)), bias
+
+    return inputs
+
+
+def mixed_chunk_step(like):
+    """Ten steps, the last two in the second chunk."""
+    args = mixed_chunks(causal=True, steps=10)(like)
+    state = mixed_chunk_attention.initial_chunk(args[1], args[4])
+    return mixed_chunk_attention.mixed_chunk_attention_step(*args, state, chunk_size=8)
+
+
 # Each takes a tensor with the dtype and the device of its inputs, and returns tensors.
 SUMS = {
     "prefix-attention": lambda like: prefix_attention.prefix_attention(*qkv(like)),
@@ -163,6 +181,13 @@ SUMS = {
     "external": lambda like: external_attention.external_attention(sequence(like, 0), *slots(like, SIZE)),
     "external-causal": lambda like: external_attention.external_causal_attention(sequence(like, 0), *slots(like, SIZE)),
     "external-step": external_step,
+    "mixed-chunks": lambda like: mixed_chunk_attention.mixed_chunk_attention(
+        *mixed_chunks(causal=False)(like), chunk_size=8
+    ),
+    "mixed-chunks-causal": lambda like: mixed_chunk_attention.mixed_chunk_attention(
+        *mixed_chunks(causal=True)(like), chunk_size=8, causal=True
+    ),
+    "mixed-chunks-step": mixed_chunk_step,
     "block-means": lambda like: block_means(sequence(like, 0)[:, 0].transpose(0, 1), blocks(like)),
 }
 ATTENTIONS = {

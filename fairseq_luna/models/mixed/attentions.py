@@ -14,6 +14,8 @@ from ...modules import (
     ExternalCausalAttention,
     FastformerAttention,
     FastformerCausalAttention,
+    GatedAttention,
+    GatedCausalAttention,
     KernelAttention,
     KernelCausalAttention,
     KernelSourceAttention,
@@ -106,11 +108,17 @@ def _synthesizer(scores: type[ScoreMap]) -> Attention:
     )
 
 
+def _of_one_head(module: Callable[..., nn.Module]) -> Callable[..., nn.Module]:
+    """``module``, which has no heads, called as those that have."""
+    return lambda *, num_heads, **options: module(**options)
+
+
 WINDOW = {"attention_window": "window"}
 LONGFORMER = {**WINDOW, "attention_dilation": "dilation"}
 STRIDE = {"attention_chunk": "stride"}
 REFORMER = {"num_hashes": "num_hashes", "attention_chunk": "chunk_size", "redraw_features": "redraw_features"}
 TOPK = {"attention_topk": "count"}
+CHUNK = {"attention_chunk": "chunk_size"}
 NO_DISTANCE = "there is no distance between a target word and a source word"
 SLOTS = {"num_slots": "num_slots"}
 LINFORMER_FLAGS = {**SLOTS, "linformer_share": "share", "max_source_positions": "max_positions"}
@@ -183,6 +191,11 @@ ATTENTIONS: dict[str, Attention] = {
         encoder=Factory(ReformerAttention, REFORMER),
         decoder="its steps are sorted together with later ones",
         source="its keys are its queries",
+    ),
+    "flash": Attention(
+        encoder=Factory(_of_one_head(GatedAttention), CHUNK),
+        decoder=Factory(_of_one_head(GatedCausalAttention), CHUNK),
+        source="its chunks are of one sequence",
     ),
 }
 

@@ -30,7 +30,9 @@ SHARED = {
         OptionalInt, None, "steps that local and longformer see on each side (default: 16 and 512)"
     ),
     "attention_dilation": option(int, 1, "distance of the steps that longformer sees"),
-    "attention_chunk": option(OptionalInt, None, "steps of a block of sparse (default: 32), bigbird and reformer (64)"),
+    "attention_chunk": option(
+        OptionalInt, None, "steps of a block of sparse (default: 32), bigbird and reformer (64), flash (256)"
+    ),
     "attention_topk": option(int, 8, "steps that topk keeps: those with the largest scores"),
     "num_hashes": option(int, 8, "rounds in which reformer hashes"),
     "num_slots": option(

@@ -2,7 +2,7 @@
 
 from .chunked import pattern_attention
 from .fused import topk_attention
-from .recurrent import Cache, initial_cache, pattern_attention_step
+from .recurrent import Cache, initial_cache, pattern_attention_step, with_step
 from .shared import Pattern, RandomBlocks, Strided, TopK, Window
 
 __all__ = [
@@ -16,4 +16,5 @@ __all__ = [
     "pattern_attention",
     "pattern_attention_step",
     "topk_attention",
+    "with_step",
 ]

@@ -55,7 +55,7 @@ def pattern_attention_step(
     for t in range(q.shape[2]):
         now = slice(t, t + 1)
         padded = None if padding_mask is None else padding_mask[:, t]
-        cache = _with_step(cache, k[:, :, now], v[:, :, now], padded)
+        cache = with_step(cache, k[:, :, now], v[:, :, now], padded)
         y = _read(q[:, :, now], cache, pattern, dropout_p)
         outputs.append(y if padded is None else y.masked_fill(padded[:, None, None, None], 0))
         if isinstance(pattern, Window):
@@ -64,7 +64,7 @@ def pattern_attention_step(
     return outputs[0] if len(outputs) == 1 else torch.cat(outputs, dim=2), cache
 
 
-def _with_step(cache: Cache, k: Tensor, v: Tensor, padded: Tensor | None) -> Cache:
+def with_step(cache: Cache, k: Tensor, v: Tensor, padded: Tensor | None) -> Cache:
     """One more place, for ``k`` and ``v (B, H, 1, D)``: the last, or where they are ``padded (B,)`` the first."""
     if padded is None:
         steps = None if cache.steps is None else cache.steps + 1

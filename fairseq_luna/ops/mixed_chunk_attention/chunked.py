@@ -1,0 +1,92 @@
+"""Training form: products inside chunks, and one S x E mean for all of them, or before each of them."""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from ..dropout import drop
+from ..dtypes import accumulation_dtype, full_precision
+from ..prefix_attention import prefix_mean_of
+from ..real_steps import pack_left, positions, read_steps
+
+
+def mixed_chunk_attention(
+    q: Tensor,
+    k: Tensor,
+    far_q: Tensor,
+    far_k: Tensor,
+    v: Tensor,
+    bias: Tensor,
+    *,
+    chunk_size: int,
+    padding_mask: Tensor | None = None,
+    causal: bool = False,
+    dropout_p: float = 0.0,
+) -> Tensor:
+    """Mixed chunk attention, linear in T; specified by :func:`.naive.mixed_chunk_attention`.
+
+    It takes O(T c + T S E / c) memory if causal, otherwise O(T c + S E).
+
+    Args:
+        q, k, far_q, far_k: ``(B, H, T, S)``.
+        v: ``(B, H, T, E)``.
+        bias: ``(c,)`` if causal, otherwise ``(2 c - 1,)``.
+        chunk_size: c.
+        padding_mask: ``(B, T)`` bool, True = padding, anywhere.
+        causal: without the later steps.
+        dropout_p: dropout probability of the weights in a chunk.
+
+    Returns:
+        ``(B, H, T, E)`` in the dtype of ``v``; zero at padding.
+    """
+    dtype = accumulation_dtype(v)
+    shape = (-(-v.shape[2] // chunk_size), min(chunk_size, v.shape[2]))
+
+    def cut(x: Tensor) -> Tensor:
+        return _cut(pack_left(x, padding_mask).to(dtype), shape)
+
+    with full_precision(v):
+        values = cut(v)
+        biases = _bias_of_pairs(bias.to(dtype), shape[1], chunk_size, causal)
+        scores = torch.baddbmm(biases, cut(q), cut(k).mT, alpha=1 / chunk_size)
+        if causal:
+            scores = scores.tril()
+        y = torch.bmm(drop(scores.relu().square(), dropout_p), values)
+        if causal and shape[0] > 1:
+            y = y + _earlier_chunks(cut(far_q), cut(far_k), values, shape)
+        y = _joined(y, v)
+        if padding_mask is not None:
+            y = read_steps(y, positions(padding_mask))
+        if not causal:
+            y = y + far_q.to(dtype) @ prefix_mean_of(far_k, v, padding_mask=padding_mask).mean
+    return (y if padding_mask is None else y.masked_fill(padding_mask[:, None, :, None], 0)).to(v.dtype)
+
+
+def _bias_of_pairs(bias: Tensor, steps: int, chunk_size: int, causal: bool) -> Tensor:
+    """The bias of each pair of places in a chunk, ``(steps, steps)``; undefined where a later one is not seen."""
+    place = torch.arange(steps, device=bias.device)
+    distance = place[:, None] - place
+    index = distance.clamp(min=0) if causal else distance + chunk_size - 1
+    return bias.index_select(0, index.flatten()).view(steps, steps)
+
+
+def _earlier_chunks(q: Tensor, k: Tensor, v: Tensor, shape: tuple[int, int]) -> Tensor:
+    """``q`` times the mean of ``k_j v_j^T`` over earlier chunks, which are full: ``(B H chunks, c, E)``."""
+    chunks, size = shape
+    means = torch.bmm(k.mT / size, v).unflatten(0, (-1, chunks))
+    sums = F.pad(means[:, :-1].cumsum(1), (0, 0, 0, 0, 1, 0))
+    number = torch.arange(chunks, device=q.device).clamp(min=1).to(q.dtype)
+    return torch.bmm((q.unflatten(0, (-1, chunks)) / number[:, None, None]).flatten(0, 1), sums.flatten(0, 1))
+
+
+def _cut(x: Tensor, shape: tuple[int, int]) -> Tensor:
+    """``(B, H, T, S)`` to ``(B H chunks, size, S)``; the last chunk is filled with zeros."""
+    chunks, size = shape
+    missing = chunks * size - x.shape[2]
+    return (F.pad(x, (0, 0, 0, missing)) if missing else x).reshape(-1, size, x.shape[3])
+
+
+def _joined(y: Tensor, like: Tensor) -> Tensor:
+    """``(B H chunks, size, E)`` to the shape of ``like (B, H, T, E)``."""
+    batch, heads, steps, size = like.shape
+    return y.view(batch, heads, -1, size)[:, :, :steps]

@@ -1,0 +1,107 @@
+"""Generation: one step at a time, from the steps of the open chunk and the means of k' v^T.
+
+The means are larger than a short sentence. They are made when the first chunk is full; until then all keys are kept.
+"""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from ..dropout import drop
+from ..dtypes import accumulation_dtype, full_precision
+from ..pattern_attention import Cache, with_step
+from ..prefix_attention import PrefixMean, advance, prefix_mean_of
+
+
+class ChunkState(NamedTuple):
+    """The latest N real steps, at most c; in a row with fewer, its last places have them. And what came before."""
+
+    k: Tensor  # (B, H, N, S); after the first chunk these are the keys of the open one, before it k and k'
+    v: Tensor  # (B, H, N, E)
+    steps: Tensor  # (B,), fp32 if the inputs are half precision: the number of real steps
+    mean: Tensor | None = None  # (B, H, S, E), in that dtype: of k' v^T, over all of them
+    complete: Tensor | None = None  # (B, H, S, E): over those of complete chunks; what far queries read
+
+
+def initial_chunk(k: Tensor, v: Tensor) -> ChunkState:
+    """The state before the first step, for keys ``(B, H, any number, S)`` and values ``(B, H, any number, E)``."""
+    keys = torch.cat([k, k], dim=-1)
+    return ChunkState(keys[:, :, :0], v[:, :, :0], v.new_zeros(v.shape[0], dtype=accumulation_dtype(v)))
+
+
+def mixed_chunk_attention_step(
+    q: Tensor,
+    k: Tensor,
+    far_q: Tensor,
+    far_k: Tensor,
+    v: Tensor,
+    bias: Tensor,
+    state: ChunkState,
+    *,
+    chunk_size: int,
+    padding_mask: Tensor | None = None,
+    dropout_p: float = 0.0,
+) -> tuple[Tensor, ChunkState]:
+    """The next steps of causal :func:`.naive.mixed_chunk_attention`.
+
+    Args:
+        q, k, far_q, far_k: ``(B, H, T, S)``, usually T = 1.
+        v: ``(B, H, T, E)``.
+        bias: ``(c,)``.
+        state: of the steps before.
+        chunk_size: c.
+        padding_mask: ``(B, T)`` bool, True = padding: neither seen nor counted.
+        dropout_p: dropout probability of the weights in a chunk.
+
+    Returns:
+        ``(B, H, T, E)`` in the dtype of ``v``, zero at padding; and the state after these steps.
+    """
+    dtype, outputs = accumulation_dtype(v), []
+    for t in range(v.shape[2]):
+        q_t, k_t, far_q_t, far_k_t, v_t = (x[:, :, t : t + 1] for x in (q, k, far_q, far_k, v))
+        padded = None if padding_mask is None else padding_mask[:, t]
+        with full_precision(v):
+            state = _with_step(state, k_t, far_k_t, v_t, padded, chunk_size)
+            y = _near(q_t.to(dtype), bias.to(dtype), state, chunk_size, dropout_p)
+            if state.complete is not None:
+                y = y + far_q_t.to(dtype) @ state.complete
+        y = y if padded is None else y.masked_fill(padded[:, None, None, None], 0)
+        outputs.append(y.to(v.dtype))
+    return outputs[0] if len(outputs) == 1 else torch.cat(outputs, dim=2), state
+
+
+def _near(q: Tensor, bias: Tensor, state: ChunkState, chunk_size: int, dropout_p: float) -> Tensor:
+    """What the newest step, whose query is ``q (B, H, 1, S)``, reads in its chunk: ``(B, H, 1, E)``."""
+    places = state.v.shape[2]
+    age = torch.arange(places - 1, -1, -1, device=q.device)
+    scores = q @ state.k[..., : q.shape[-1]].to(q.dtype).mT / chunk_size + bias[:places].flip(0)
+    hidden = age > (state.steps[:, None] - 1) % chunk_size
+    weights = scores.relu().square().masked_fill(hidden[:, None, None], 0)
+    return drop(weights, dropout_p) @ state.v.to(q.dtype)
+
+
+def _with_step(
+    state: ChunkState, k: Tensor, far_k: Tensor, v: Tensor, padded: Tensor | None, chunk_size: int
+) -> ChunkState:
+    """The state after one more step; where it is ``padded (B,)``, nothing that is seen changes."""
+    if state.mean is None and state.v.shape[2] == chunk_size:
+        state = _with_means(state, k.shape[-1])
+    keys = torch.cat([k, far_k], dim=-1) if state.mean is None else k
+    cache = with_step(Cache(state.k, state.v, None), keys, v, padded)
+    unseen = max(0, cache.v.shape[2] - chunk_size)
+    latest = cache.k[:, :, unseen:], cache.v[:, :, unseen:]
+    if state.mean is None or state.complete is None:
+        return ChunkState(*latest, state.steps + (1 if padded is None else (~padded).to(state.steps.dtype)))
+    is_first = (state.steps % chunk_size == 0)[:, None, None, None]
+    complete = torch.where(is_first, state.mean, state.complete)
+    mean, steps = advance(far_k.to(state.mean.dtype), v, PrefixMean(state.mean, state.steps), padded=padded)
+    return ChunkState(*latest, steps, mean, complete)
+
+
+def _with_means(state: ChunkState, size: int) -> ChunkState:
+    """The means in place of the keys k', of which each has ``size`` numbers."""
+    age = torch.arange(state.v.shape[2] - 1, -1, -1, device=state.v.device)
+    far_k = state.k[..., size:]
+    mean = prefix_mean_of(far_k, state.v, padding_mask=age >= state.steps[:, None]).mean
+    return state._replace(k=state.k[..., :size], mean=mean, complete=torch.zeros_like(mean))
