@@ -1,6 +1,7 @@
 """Measure each system beside its peers, in turn, in one process.
 
     python scripts/benchmark.py op            the causal attentions alone, forward and backward
+    python scripts/benchmark.py encoder       the self-attentions of encoders by name, forward and backward
     python scripts/benchmark.py train         a training step of whole models
     python scripts/benchmark.py generate      beam search
     python scripts/benchmark.py optimizer     a step of Apollo
@@ -26,7 +27,7 @@ if __name__ in ("__main__", "__mp_main__"):  # as a program, or in a process tha
 
 import torch
 
-from benchmarks import generate, goals, imports, launches, op, optimizer, report, train
+from benchmarks import encoder, generate, goals, imports, launches, op, optimizer, report, train
 from benchmarks.command import Command, Row
 from benchmarks.memory import is_out_of_memory
 from fairseq_luna.usage_error import UsageError
@@ -34,6 +35,7 @@ from shared.command import CommandError, Parser, command
 
 COMMANDS = {
     "op": op.COMMAND,
+    "encoder": encoder.COMMAND,
     "train": train.COMMAND,
     "generate": generate.COMMAND,
     "optimizer": optimizer.COMMAND,

@@ -1,30 +1,40 @@
 """Count the multiplications of one attention head, for full, block, Luna and Fastformer attention.
 
     python scripts/count_multiplications.py [--png counts.png]
+    python scripts/count_multiplications.py --layers      whole self-attentions of encoders, by name
 
 torch's flop counter counts while the code runs; the formulas are printed beside. Projections are left out because all
 attentions have them. A score is one input of a softmax: it costs D multiplications to compute and D to use. The counter
 counts only matrix products, not Fastformer's 2 n D multiplications of elementwise products.
 """
 
+import bisect
+import logging
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
+
+if __name__ == "__main__":
+    logging.getLogger("fairseq").setLevel(logging.WARNING)  # it logs while it is imported
 
 import torch
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
+from fairseq_luna.models.mixed.attentions import ATTENTIONS as BY_NAME
 from fairseq_luna.ops.block_attention import block_attention
 from fairseq_luna.ops.block_partition import cut_by_number
 from fairseq_luna.ops.fastformer_attention import FastformerMaps, fastformer_attention
 from fairseq_luna.ops.softmax_attention import softmax_attention
+from fairseq_luna.usage_error import UsageError
 from shared import picture
-from shared.command import Parser, command
+from shared.by_name import encoder_attention
+from shared.command import CommandError, Parser, command
 
 SIZE, SLOTS = 64, 16
+EMBED_DIM = 512  # of --layers
 LENGTHS = [128, 256, 512, 1024, 2048, 4096, 8192, 16384]
 
 
@@ -71,13 +81,55 @@ ATTENTIONS = {
 }
 
 
-def counted(run: Callable[[Tensor], object], n: int) -> int:
-    """Multiplications of ``run`` on one head of ``n`` steps."""
-    x = torch.randn(1, 1, n, SIZE)
+def counted(run: Callable[[Tensor], object], x: Tensor) -> int:
+    """Multiplications of ``run(x)``."""
     # The counter does not see the products of the other kernels.
     with torch.no_grad(), sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
         run(x)
     return counter.get_total_flops() // 2
+
+
+def counted_layer(name: str, n: int) -> int:
+    """Multiplications of the self-attention ``name`` of an encoder with its projections, for ``n`` steps."""
+    module = encoder_attention(name, embed_dim=EMBED_DIM, heads=EMBED_DIM // SIZE, longest=n)
+    module = module.to("meta").eval().requires_grad_(False)
+    return counted(module, torch.empty(n, 1, EMBED_DIM, device="meta"))
+
+
+def first_length_below_softmax(name: str) -> int | None:
+    """The shortest multiple of 16 with fewer multiplications than softmax attention; None if none in LENGTHS has."""
+
+    def is_below(sixteenths: int) -> bool:
+        return counted_layer(name, 16 * sixteenths) < counted_layer("softmax", 16 * sixteenths)
+
+    candidates = range(1, LENGTHS[-1] // 32)
+    found = bisect.bisect_left(candidates, True, key=is_below)
+    return 16 * candidates[found] if found < len(candidates) else None
+
+
+def share_of_feed_forward(name: str, n: int) -> str:
+    try:
+        return f"{counted_layer(name, n) / (8 * n * EMBED_DIM**2):.2f}"
+    except UsageError:  # learned scores of so many pairs are refused
+        return "refused"
+
+
+def print_layers() -> None:
+    d, r, lengths = EMBED_DIM, 4 * SIZE, LENGTHS[::2]
+    print(
+        "Multiplications of an encoder's self-attention with its projections, divided by the 8 n d^2 of a feed-\n"
+        f"forward network; d = {d}, {d // SIZE} heads, D = {SIZE}.\n\n"
+        "Softmax attention: 3 n d^2 + 2 n^2 d, and n d^2 for the output. Without the output it equals the\n"
+        f"feed-forward network at n = 2.5 d = {5 * d // 2}, with it at n = 2 d = {2 * d}. With r features of a head\n"
+        "2 n^2 d becomes 2 n r d: fewer above n = r. Random features cost as much again: fewer above n = 2 r.\n"
+        f"With r = 4 D these are {r} and {2 * r}.\n"
+    )
+    print(f"| attention | {' | '.join(f'n = {n}' for n in lengths)} | below softmax from n = |")
+    print(f"| --- |{' --- |' * (len(lengths) + 1)}")
+    for name, attention in BY_NAME.items():
+        if "encoder" in attention.factories():
+            shares = " | ".join(share_of_feed_forward(name, n) for n in lengths)
+            print(f"| {name} | {shares} | {first_length_below_softmax(name) or ''} |", flush=True)
 
 
 def draw(rows: dict[str, list[int]], target: Path) -> None:
@@ -95,7 +147,13 @@ def draw(rows: dict[str, list[int]], target: Path) -> None:
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = Parser(__doc__)
     parser.add_argument("--png", type=Path, help="also draw the curves into this file")
+    parser.add_argument("--layers", action="store_true", help="count whole self-attentions of encoders, by name")
     args = parser.parse_args(arguments)
+    if args.layers and args.png:
+        raise CommandError("--layers --png: the curves are of one head; leave out one of them")
+    if args.layers:
+        print_layers()
+        return
     if args.png:
         picture.check_output(args.png, force=True, flag="--png")
 
@@ -105,7 +163,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     rows: dict[str, list[int]] = {name: [] for name in ATTENTIONS}
     for n in LENGTHS:
         for name, attention in ATTENTIONS.items():
-            count = counted(attention.run, n)
+            count = counted(attention.run, torch.randn(1, 1, n, SIZE))
             rows[name].append(count)
             scores = attention.scores(n)
             share = count / rows["full"][-1]

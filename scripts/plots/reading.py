@@ -55,8 +55,7 @@ def sentence_pair(model: Any, task: Any, source: str, target: str | None, pieces
     Raises:
         CommandError: a sentence is empty, too long, or mostly not in the dictionary.
     """
-    source_words = _words("--source", source, pieces)
-    tokens = _tokens("--source", source_words, task.source_dictionary, model.encoder.max_positions())
+    source_words, tokens = source_sentence(model, task, source, pieces)
     if target is None:
         target_tokens = _translation(model, task, tokens)
         target_words = [task.target_dictionary[token] for token in target_tokens[0, :-1]]
@@ -70,6 +69,12 @@ def sentence_pair(model: Any, task: Any, source: str, target: str | None, pieces
         prefix_words=[EOS, *target_words],
         predicted_words=[*target_words, EOS],
     )
+
+
+def source_sentence(model: Any, task: Any, source: str, pieces: Path | None) -> tuple[list[str], torch.Tensor]:
+    """The words of a sentence, and its tokens ``(1, S)``; arguments and errors are those of :func:`sentence_pair`."""
+    words = _words("--source", source, pieces)
+    return words, _tokens("--source", words, task.source_dictionary, model.encoder.max_positions())
 
 
 def _words(flag: str, sentence: str, pieces: Path | None) -> list[str]:

@@ -14,12 +14,13 @@ from fairseq.modules import MultiheadAttention
 from torch import nn
 
 import benchmark
-from benchmarks import ctranslate2_engine, generate, launches, models, op, optimizer, train
+from benchmarks import ctranslate2_engine, encoder, generate, launches, models, op, optimizer, train
 from benchmarks.attentions import ATTENTIONS
 
 TINY = ("--layers=1", "--embed-dim=16", "--ffn-dim=16", "--heads=2", "--slots=4", "--vocabulary=30")
 SIZES = models.Sizes(layers=1, embed_dim=16, ffn_dim=16, heads=2, slots=4, vocabulary=30)
 OP = ("op", "--lengths", "20", "33", "--heads=2", "--head-size=8", "--slots=4")
+ENCODER = ("encoder", "--lengths", "8", "20", "--heads=2", "--embed-dim=8")
 MODELS = list(models.SYSTEMS)
 PLAIN = {"device": "cpu", "dtype": "float32", "sizes": SIZES, "source_length": None, "checkpoint_activations": False}
 needs_matplotlib = pytest.mark.skipif(importlib.util.find_spec("matplotlib") is None, reason="matplotlib draws")
@@ -30,6 +31,7 @@ TIMED = {
 }
 FIELDS = {
     "op": TIMED | {"length"},
+    "encoder": TIMED | {"length"},
     "train": TIMED | {"length", "batch", "tokens_per_second", "us_per_token"},
     "generate": TIMED
     | {"length", "hypotheses", "seconds", "tokens_per_second", "times_as_fast", "first_ms", "last_ms"}
@@ -49,6 +51,7 @@ def measured(folder: Path, *arguments: str) -> dict[str, Any]:
     ("arguments", "systems", "lengths"),
     [
         (OP, list(ATTENTIONS), [20, 33]),
+        (ENCODER, encoder.SYSTEMS, [8, 20]),
         (("train", "--shapes=7x3", *TINY), MODELS, [7]),
         (
             ("generate", "--lengths", "8", "12", "--beam=2", "--sentences=2", "--source-length=5", *TINY),
@@ -84,6 +87,19 @@ def test_every_system_has_a_row_with_all_fields(
     assert content["finished"] is True
     table = [line for line in capsys.readouterr().out.splitlines() if line.startswith("| ")]
     assert len(table) == 2 + len(rows)
+
+
+def test_the_memory_of_encoders_is_that_of_lengths_that_they_accept(tmp_path: Path, capsys) -> None:
+    systems = ("softmax", "synthesizer-random", "topk")
+    flags = ("--memory", "--lengths", "1000", "12000", "--heads=2", "--embed-dim=8", "--systems", *systems)
+    args = benchmark.parse(["encoder", *flags])
+    assert [encoder.accepts(name, args, 12000) for name in systems] == [True, False, True]
+    assert "synthesizer-random is not measured: --max-*-positions 12000: " in capsys.readouterr().err
+    args.lengths = [1000]
+    rows = {row["system"]: row for row in encoder.rows(args)}
+    assert rows["softmax"]["peak_ratio"] == 1 < rows["topk"]["peak_ratio"]  # it has all scores at once
+    assert rows["topk"]["peak_mib"] > 2 * 1000**2 * 4 / 2**20
+    assert benchmark.main(["encoder", *flags, "--no-peak"]) == 2
 
 
 @pytest.mark.parametrize("command", ["train --shapes=7x3", "generate --lengths 8 --beam=2 --sentences=2"])
@@ -266,6 +282,7 @@ def test_bad_flags_are_refused_in_one_line(words: str, tmp_path: Path, monkeypat
     "arguments",
     [
         OP,
+        ENCODER,
         ("train", "--shapes=7x3", *TINY),
         ("generate", "--lengths", "8", "--source-length=5", *TINY),
         ("optimizer", "--parameters=3000", "--tensors=5"),

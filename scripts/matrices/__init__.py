@@ -1,0 +1,1 @@
+"""The attention matrix of any attention that has one, and its measures."""

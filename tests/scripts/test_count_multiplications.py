@@ -1,0 +1,54 @@
+"""Counts of multiplications equal the formulas that stand beside them."""
+
+import pytest
+import torch
+
+import count_multiplications
+from count_multiplications import ATTENTIONS, EMBED_DIM, SIZE, counted, counted_layer, first_length_below_softmax
+from fairseq_luna.models.mixed.attentions import ATTENTIONS as BY_NAME
+from shared.by_name import encoder_attention
+
+
+def test_heads_cost_what_the_formulas_say() -> None:
+    for name in ("full", "luna", "fastformer"):
+        n = 256
+        assert counted(ATTENTIONS[name].run, torch.randn(1, 1, n, SIZE)) == 2 * SIZE * ATTENTIONS[name].scores(n)
+
+
+@pytest.mark.parametrize("n", [128, 1024])
+def test_layers_cost_what_the_formulas_say(n: int) -> None:
+    d, projections = EMBED_DIM, 4 * n * EMBED_DIM**2
+    assert counted_layer("softmax", n) == projections + 2 * n**2 * d
+    assert counted_layer("linear", n) == projections + 2 * n * (SIZE + 1) * d
+    features = 4 * SIZE
+    assert (
+        counted_layer("performer", n) == projections + 2 * n * features * d + n * features * (2 * SIZE + 2) * d // SIZE
+    )
+
+
+@pytest.mark.parametrize("name", BY_NAME)
+def test_without_data_the_count_is_the_same(name: str) -> None:
+    module = encoder_attention(name, embed_dim=EMBED_DIM, heads=EMBED_DIM // SIZE, longest=150)
+    module.eval().requires_grad_(False)
+    assert counted(module, torch.randn(150, 1, EMBED_DIM)) == counted_layer(name, 150)
+
+
+def test_performer_is_below_softmax_from_twice_its_features_on() -> None:
+    assert first_length_below_softmax("performer") == 2 * 4 * SIZE + 16
+    assert first_length_below_softmax("softmax") is None
+
+
+def test_the_table_of_layers(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    names = ("softmax", "synthesizer-random")
+    monkeypatch.setattr(count_multiplications, "BY_NAME", {name: BY_NAME[name] for name in names})
+    assert count_multiplications.main(["--layers"]) == 0
+    table = capsys.readouterr().out.splitlines()[-2:]
+    assert table == [
+        "| softmax | 0.56 | 0.75 | 1.50 | 4.50 |  |",
+        "| synthesizer-random | 0.28 | 0.38 | 0.75 | refused | 16 |",
+    ]
+
+
+def test_curves_of_layers_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert count_multiplications.main(["--layers", "--png", "x.png"]) == 2
+    assert "--layers --png: the curves are of one head" in capsys.readouterr().err
