@@ -101,7 +101,8 @@ class FastformerProjections(nn.Module):
         if concat_proj is not None:
             both = torch.cat([merge_heads(pooled.expand_as(x)), merge_heads(x)], dim=-1)
             return split_heads(concat_proj(both), self.num_heads)
-        return pooled * x if self.combine == "product" else pooled + x
+        # In the layout of x, in which the projections are plain products.
+        return x * pooled if self.combine == "product" else x + pooled
 
     def output(self, u: Tensor, q: Tensor, global_query: Tensor) -> Tensor:
         """``out_proj(u)`` plus the residual: ``(T, B, C)`` from ``(B, H, T, D)``."""

@@ -1,10 +1,13 @@
 """Training form: a C x C matrix of weights in each block of time, and the same recursively over the blocks."""
 
+from typing import NamedTuple
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from ..dtypes import accumulation_dtype, full_precision
+from ..once_per_batch import once_per_batch
 from .shared import nonzero
 
 
@@ -25,15 +28,10 @@ def prefix_softmax(
     Returns:
         ``(B, H, T, D)`` in the dtype of ``v``; sums are in fp32 if ``v`` is half precision, also under autocast.
     """
-    dtype = accumulation_dtype(v)
-    scores = scores.to(dtype)
-    if padding_mask is not None:
-        scores = scores.masked_fill(padding_mask[:, None, :], -torch.inf)
-    # The denominator is the same sum over values of 1.
-    values_and_ones = F.pad(v.to(dtype), (0, 1), value=1)
+    length = block_length or default_block_length(v.shape[-1])
     with full_precision(v):
-        sums = _running_sums(scores, values_and_ones, block_length or default_block_length(v.shape[-1]))
-    return (sums[..., :-1] / nonzero(sums[..., -1:])).to(v.dtype)
+        mean = _mean_of_one_block if v.shape[2] <= length else _mean_of_blocks
+        return mean(scores, v, padding_mask, length).to(v.dtype)
 
 
 def default_block_length(value_size: int) -> int:
@@ -48,6 +46,42 @@ def largest_so_far(scores: Tensor) -> Tensor:
     """
     with torch.no_grad():
         return scores.cummax(-1).values.clamp(min=torch.finfo(scores.dtype).min)
+
+
+class Seen(NamedTuple):
+    """What the steps of one block see, the same in all layers."""
+
+    scores: Tensor  # (1 or B, 1, T, T), added to them: -inf at later steps, the lowest number at padding, otherwise 0
+    values: Tensor | None  # (B, 1, T, 1), 0 at padding, otherwise 1; None without padding
+
+
+@once_per_batch
+def _seen(padding_mask: Tensor | None, steps: int, dtype: torch.dtype, device: torch.device) -> Seen:
+    later = torch.full((1, 1, steps, steps), -torch.inf, dtype=dtype, device=device).triu_(1)
+    if padding_mask is None:
+        return Seen(later, None)
+    # Not -inf at padding: a softmax over nothing is NaN. Before the first real step all values are 0.
+    padded = later.new_zeros(padding_mask.shape).masked_fill_(padding_mask, torch.finfo(dtype).min)
+    return Seen(later + padded[:, None, None], (~padding_mask).to(dtype)[:, None, :, None])
+
+
+def _mean_of_one_block(scores: Tensor, v: Tensor, padding_mask: Tensor | None, length: int) -> Tensor:
+    """The sums and their denominator in one softmax: ``(B, H, T, D)``."""
+    dtype = accumulation_dtype(v)
+    seen = _seen(padding_mask, v.shape[2], dtype, v.device)
+    weights = (scores[:, :, None] + seen.scores).softmax(-1)
+    return weights @ (v.to(dtype) if seen.values is None else v * seen.values)
+
+
+def _mean_of_blocks(scores: Tensor, v: Tensor, padding_mask: Tensor | None, length: int) -> Tensor:
+    """:func:`_running_sums` over their denominator: ``(B, H, T, D)``."""
+    dtype = accumulation_dtype(v)
+    scores = scores.to(dtype)
+    if padding_mask is not None:
+        scores = scores.masked_fill(padding_mask[:, None, :], -torch.inf)
+    # The denominator is the same sum over values of 1.
+    sums = _running_sums(scores, F.pad(v.to(dtype), (0, 1), value=1), length)
+    return sums[..., :-1] / nonzero(sums[..., -1:])
 
 
 def _running_sums(scores: Tensor, x: Tensor, block_length: int) -> Tensor:
