@@ -9,7 +9,6 @@ from ..ops.synthesizer_attention import (
     Values,
     initial_values,
     next_positions,
-    synthesizer_attention,
     synthesizer_attention_step,
 )
 from .attention_projections import check_heads, check_length
@@ -74,12 +73,8 @@ class SynthesizerProjections(nn.Module):
     def attend(self, x: Tensor, padding_mask: Tensor | None, *, causal: bool) -> Tensor:
         """The whole pass over ``x (T, B, C)``: ``(T, B, C)``."""
         self.check_length(len(x))
-        y = synthesizer_attention(
-            self.scores(x, padding_mask=padding_mask),
-            self.values(x),
-            padding_mask=padding_mask,
-            causal=causal,
-            dropout_p=self.dropout_p(),
+        y = self.scores.attention(
+            x, self.values(x), padding_mask=padding_mask, causal=causal, dropout_p=self.dropout_p()
         )
         return self.output(y)
 

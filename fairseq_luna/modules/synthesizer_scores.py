@@ -8,6 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..ops.real_steps import pack_left
+from ..ops.synthesizer_attention import position_attention, synthesizer_attention
 from ..usage_error import UsageError
 from .heads import split_heads
 from .projection import Projections
@@ -32,6 +33,14 @@ class ScoreMap(nn.Module):
         ``padding_mask (B, T)`` bool, True = padding, anywhere.
         """
         raise NotImplementedError
+
+    def attention(self, x: Tensor, v: Tensor, *, padding_mask: Tensor | None, **options: Any) -> Tensor:
+        """Softmax attention with the scores of ``x (T, B, C)`` to ``v (B, H, T, D)``, in the shape of ``v``.
+
+        ``options`` are those of :func:`.synthesizer_attention`.
+        """
+        scores = self(x, padding_mask=padding_mask)
+        return synthesizer_attention(scores, v, padding_mask=padding_mask, **options)
 
     def rows(self, x: Tensor, positions: Tensor, columns: int) -> Tensor:
         """The scores of the first ``columns`` positions for the steps ``x (T, B, C)``: ``(B or 1, H, T, columns)``.
@@ -60,19 +69,23 @@ class ContentScores(ScoreMap):
 
 
 class DenseScores(ContentScores):
-    """``W_2 relu(W_1 x)``; ``W_1`` has a bias, ``W_2`` is of one head and has N rows."""
+    """``W_2 relu(W_1 x)``; ``W_1`` has a bias, ``W_2`` is of one head and has N rows, the keys of positions."""
 
     def __init__(self, *, new: Projections, num_heads: int, max_positions: int) -> None:
         super().__init__(new=new, num_heads=num_heads, max_positions=max_positions)
         self.hidden = new.input()
         size = new.size // num_heads
-        self.positions = nn.Parameter(torch.randn(num_heads, size, max_positions) * size**-0.5)
+        self.positions = nn.Parameter(torch.randn(num_heads, max_positions, size) * size**-0.5)
 
     def features(self, x: Tensor) -> Tensor:
         return split_heads(F.relu(self.hidden(x)), self.num_heads)
 
     def scores(self, features: Tensor, columns: int) -> Tensor:
-        return features @ self.positions[:, :, :columns]
+        return features @ self.positions[:, :columns].mT
+
+    def attention(self, x: Tensor, v: Tensor, *, padding_mask: Tensor | None, **options: Any) -> Tensor:
+        keys = self.positions[:, : len(x)]
+        return position_attention(self.features(x), keys, v, padding_mask=padding_mask, **options)
 
 
 class FactorizedDenseScores(ContentScores):

@@ -28,7 +28,7 @@ from fairseq_luna.ops.mixed_chunk_attention import naive as mixed_chunk_naive
 from fairseq_luna.ops.pattern_attention import Strided, TopK, Window, pattern_attention
 from fairseq_luna.ops.pattern_attention import naive as pattern_naive
 from fairseq_luna.ops.synthesizer_attention import naive as synthesizer_naive
-from fairseq_luna.ops.synthesizer_attention import synthesizer_attention
+from fairseq_luna.ops.synthesizer_attention import position_attention, synthesizer_attention
 
 from .arguments import DTYPES
 
@@ -139,15 +139,8 @@ def _factorized_dense(blocks: Tensor, places: Tensor) -> Tensor:
     return (blocks[..., None] * places[..., None, :]).flatten(-2)[..., : blocks.shape[2]]
 
 
-# The scores of each synthesizer, and what they are made of.
+# The scores of the other synthesizers, and what they are made of.
 SCORES: dict[str, tuple[Callable[..., Tensor], Callable[[Namespace, int], dict[str, tuple[int, ...]]]]] = {
-    "dense": (
-        lambda hidden, positions: hidden @ positions,
-        lambda args, steps: {
-            "hidden": (args.batch, args.heads, steps, args.head_size),
-            "positions": (args.heads, args.head_size, steps),
-        },
-    ),
     "random": (lambda matrix: matrix, lambda args, steps: {"matrix": (1, args.heads, steps, steps)}),
     "factorized-dense": (
         _factorized_dense,
@@ -160,6 +153,10 @@ SCORES: dict[str, tuple[Callable[..., Tensor], Callable[[Namespace, int], dict[s
         lambda args, steps: dict.fromkeys(("left", "right"), (1, args.heads, steps, 8)),
     ),
 }
+
+
+def dense_inputs(args: Namespace, steps: int) -> Inputs:
+    return _random(args, {"keys": (args.heads, steps, args.head_size), **_sequences(args, steps, "q", "v")})
 
 
 def _synthesizer(name: str) -> Attention:
@@ -237,6 +234,11 @@ ATTENTIONS = {
         for name, pattern in PATTERNS.items()
     },
     "flash": Attention(flash_inputs, _flash(mixed_chunk_attention), _flash(mixed_chunk_naive.mixed_chunk_attention)),
+    "synthesizer-dense": Attention(
+        dense_inputs,
+        partial(position_attention, causal=True),
+        partial(synthesizer_naive.position_attention, causal=True),
+    ),
     **{f"synthesizer-{name}": _synthesizer(name) for name in SCORES},
     "softmax": Attention(softmax_inputs, softmax, softmax_naive),
 }

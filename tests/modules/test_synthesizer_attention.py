@@ -38,7 +38,7 @@ def score(module, head, x, i, p):
         return scores.left[head, i] @ scores.right[head, :, p]
     if isinstance(scores, DenseScores):
         weight, bias = of_head(scores.hidden, head)
-        return (weight @ x + bias).relu() @ scores.positions[head, :, p]
+        return (weight @ x + bias).relu() @ scores.positions[head, p]
     (block, block_bias), (place, place_bias) = (of_head(part, head) for part in (scores.of_block, scores.of_place))
     b = len(place)
     return (block[p // b] @ x + block_bias[p // b]) * (place[p % b] @ x + place_bias[p % b])

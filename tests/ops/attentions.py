@@ -131,13 +131,13 @@ def synthesizer_step(like):
 
 
 def synthesizer(causal):
-    """With scores of positions alone, and with those of words."""
+    """With scores of positions alone, with those of words, and with keys of positions."""
 
     def attention(like):
-        scores = randn(2, 2, STEPS, STEPS, grad=False).to(like).requires_grad_()
+        (q, k, v), scores = qkv(like), randn(2, 2, STEPS, STEPS, grad=False).to(like).requires_grad_()
         return [
-            synthesizer_attention.synthesizer_attention(given, sequence(like, 2), causal=causal)
-            for given in (scores[:1], scores)
+            *(synthesizer_attention.synthesizer_attention(x, v, causal=causal) for x in (scores[:1], scores)),
+            synthesizer_attention.position_attention(q, k[0], v, causal=causal),
         ]
 
     return attention

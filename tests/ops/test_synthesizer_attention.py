@@ -1,6 +1,7 @@
 import pytest
 import torch
 
+from fairseq_luna.ops.real_steps import pack_left
 from fairseq_luna.ops.synthesizer_attention import (
     fused,
     initial_values,
@@ -34,6 +35,25 @@ def test_fused_equals_naive(steps, shared, causal, dtype, padded):
     assert actual.dtype == dtype
     torch.testing.assert_close(actual, expected, **TOLERANCE[dtype])
     assert_gradients_close(actual, expected, args, dtype)
+
+
+@PADDED
+@EVERY_DTYPE
+@CAUSAL
+@pytest.mark.parametrize("steps", [1, 20])
+def test_fused_keys_of_positions_equal_naive(steps, causal, dtype, padded):
+    q, keys, v = (randn(*shape, steps, 8, dtype=dtype, seed=len(shape)) for shape in ((3, 2), (2,), (3, 2)))
+    mask = mixed_padding(steps) if padded and steps > 1 else None
+    if mask is not None:
+        mask[2] = True
+    expected = naive.position_attention(q, keys, v, padding_mask=mask, causal=causal)
+    actual = fused.position_attention(q, keys, v, padding_mask=mask, causal=causal)
+    assert actual.dtype == dtype
+    torch.testing.assert_close(actual, expected, **TOLERANCE[dtype])
+    assert_gradients_close(actual, expected, (q, keys, v), dtype)
+    of_positions = pack_left(q, mask) @ keys.mT
+    whole = naive.synthesizer_attention(of_positions, v, padding_mask=mask, causal=causal)
+    torch.testing.assert_close(actual, whole, **TOLERANCE[dtype])
 
 
 @FORMS

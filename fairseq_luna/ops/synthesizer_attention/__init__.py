@@ -1,6 +1,13 @@
 """Synthesizer: softmax attention whose scores belong to pairs of positions, not of words."""
 
-from .fused import synthesizer_attention
+from .fused import position_attention, synthesizer_attention
 from .recurrent import Values, initial_values, next_positions, synthesizer_attention_step
 
-__all__ = ["Values", "initial_values", "next_positions", "synthesizer_attention", "synthesizer_attention_step"]
+__all__ = [
+    "Values",
+    "initial_values",
+    "next_positions",
+    "position_attention",
+    "synthesizer_attention",
+    "synthesizer_attention_step",
+]

@@ -1,4 +1,4 @@
-"""Training form: real steps moved together, so that places are positions, and a batch can share its weights."""
+"""Training form: real steps moved together, so that places are positions; shared weights, or torch's attention."""
 
 import torch
 from torch import Tensor
@@ -7,6 +7,7 @@ from ..dropout import drop
 from ..dtypes import accumulation_dtype, full_precision
 from ..once_per_batch import once_per_batch
 from ..real_steps import pack_left, positions, read_steps
+from ..softmax_attention import additive_mask, scaled_dot_product_attention
 
 
 def synthesizer_attention(
@@ -39,6 +40,46 @@ def synthesizer_attention(
             scores = scores.masked_fill(hidden, -torch.inf)
         weights = drop(scores.softmax(-1), dropout_p)
         y = weighted_sums(weights, pack_left(v, padding_mask).to(dtype)).to(v.dtype)
+    return _unpacked(y, padding_mask)
+
+
+def position_attention(
+    q: Tensor,
+    keys: Tensor,
+    v: Tensor,
+    *,
+    padding_mask: Tensor | None = None,
+    causal: bool = False,
+    dropout_p: float = 0.0,
+) -> Tensor:
+    """Attention to learned keys of positions, without a T x T tensor; specified by :func:`.naive.position_attention`.
+
+    Args:
+        q: ``(B, H, T, R)``.
+        keys: ``(H, T, R)``.
+        v: ``(B, H, T, D)``.
+        padding_mask: ``(B, T)`` bool, True = padding, anywhere.
+        causal: without the later steps.
+        dropout_p: dropout probability of the weights.
+
+    Returns:
+        ``(B, H, T, D)`` in the dtype of ``v``; zero at padding.
+    """
+    hidden = _hidden(None if causal else padding_mask, None, v.device)
+    y = scaled_dot_product_attention(
+        pack_left(q, padding_mask),
+        keys.to(q.dtype).expand(q.shape[0], -1, -1, -1),
+        pack_left(v, padding_mask),
+        attn_mask=None if hidden is None else additive_mask(hidden, like=q),
+        dropout_p=dropout_p,
+        is_causal=causal,
+        scale=1.0,
+    )
+    return _unpacked(y, padding_mask)
+
+
+def _unpacked(y: Tensor, padding_mask: Tensor | None) -> Tensor:
+    """``y (B, H, T, D)``, by position, for each step, and 0 at padding."""
     if padding_mask is None:
         return y
     return read_steps(y, positions(padding_mask)).masked_fill(padding_mask[:, None, :, None], 0)

@@ -33,15 +33,49 @@ def synthesizer_attention(
         ``(B, H, T, D)`` in the dtype of ``v``, zero at padding; softmax and sums are in fp32 for half precision.
     """
     batch, heads, steps, _ = v.shape
-    dtype = accumulation_dtype(v)
-    padded = v.new_zeros(batch, steps, dtype=torch.bool) if padding_mask is None else padding_mask
-    p = positions(padded)
+    p = _positions(v, padding_mask)
     rows = p[:, None, :, None].expand(-1, heads, -1, steps)
     of_steps = scores.expand(batch, -1, -1, -1).gather(2, rows).gather(3, rows.mT)
+    return _attention(of_steps, v, padding_mask, causal, dropout_p)
+
+
+def position_attention(
+    q: Tensor,
+    keys: Tensor,
+    v: Tensor,
+    *,
+    padding_mask: Tensor | None = None,
+    causal: bool = False,
+    dropout_p: float = 0.0,
+) -> Tensor:
+    """:func:`synthesizer_attention` with the scores ``R[p_i, p_j] = q_i . keys[p_j]``: keys are of positions.
+
+    Args:
+        q: ``(B, H, T, R)``, of words, not by position.
+        keys: ``(H, T, R)``, by position.
+        v, padding_mask, causal, dropout_p: as there.
+
+    Returns:
+        ``(B, H, T, D)`` in the dtype of ``v``, zero at padding; softmax and sums are in fp32 for half precision.
+    """
+    dtype = accumulation_dtype(v)
+    of_steps = q.to(dtype) @ keys.to(dtype)[:, _positions(v, padding_mask)].transpose(0, 1).mT
+    return _attention(of_steps, v, padding_mask, causal, dropout_p)
+
+
+def _positions(v: Tensor, padding_mask: Tensor | None) -> Tensor:
+    """The position of each step of ``v (B, H, T, D)`` among the real ones: ``(B, T)``."""
+    return positions(v.new_zeros(v.shape[0], v.shape[2], dtype=torch.bool) if padding_mask is None else padding_mask)
+
+
+def _attention(scores: Tensor, v: Tensor, padding_mask: Tensor | None, causal: bool, dropout_p: float) -> Tensor:
+    """Softmax attention with the scores of steps, ``(B, H, T, T)``."""
+    steps, dtype = v.shape[2], accumulation_dtype(v)
+    padded = v.new_zeros(v.shape[0], steps, dtype=torch.bool) if padding_mask is None else padding_mask
     hidden = padded[:, None, None, :]
     if causal:
         hidden = hidden | torch.ones(steps, steps, dtype=torch.bool, device=v.device).triu(1)
     hidden = hidden & ~padded[:, None, :, None]  # what padding sees is not read, but a softmax over nothing is NaN
-    weights = of_steps.to(dtype).masked_fill(hidden, -torch.inf).softmax(-1)
+    weights = scores.to(dtype).masked_fill(hidden, -torch.inf).softmax(-1)
     y = F.dropout(weights, dropout_p) @ v.to(dtype)
     return y.masked_fill(padded[:, None, :, None], 0).to(v.dtype)
