@@ -30,8 +30,11 @@ def prefix_softmax(
     """
     length = block_length or default_block_length(v.shape[-1])
     with full_precision(v):
-        mean = _mean_of_one_block if v.shape[2] <= length else _mean_of_blocks
-        return mean(scores, v, padding_mask, length).to(v.dtype)
+        if v.shape[2] <= length:
+            mean = _mean_of_one_block(scores, v, padding_mask)
+        else:
+            mean = _mean_of_blocks(scores, v, padding_mask, length)
+    return mean.to(v.dtype)
 
 
 def default_block_length(value_size: int) -> int:
@@ -65,11 +68,11 @@ def _seen(padding_mask: Tensor | None, steps: int, dtype: torch.dtype, device: t
     return Seen(later + padded[:, None, None], (~padding_mask).to(dtype)[:, None, :, None])
 
 
-def _mean_of_one_block(scores: Tensor, v: Tensor, padding_mask: Tensor | None, length: int) -> Tensor:
+def _mean_of_one_block(scores: Tensor, v: Tensor, padding_mask: Tensor | None) -> Tensor:
     """The sums and their denominator in one softmax: ``(B, H, T, D)``."""
     dtype = accumulation_dtype(v)
     seen = _seen(padding_mask, v.shape[2], dtype, v.device)
-    weights = (scores[:, :, None] + seen.scores).softmax(-1)
+    weights = (scores.to(dtype)[:, :, None] + seen.scores).softmax(-1)
     return weights @ (v.to(dtype) if seen.values is None else v * seen.values)
 
 
