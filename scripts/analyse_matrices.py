@@ -11,7 +11,7 @@ over the heads. "scores" are those of softmax attention before the softmax: the 
 import logging
 import sys
 from argparse import Namespace
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -100,15 +100,25 @@ def trained(args: Namespace) -> Iterator[Row]:
             yield row | measures(attention_matrices(module, x))
 
 
-def draw(target: Path, columns: dict[str, str], rows: list[Row]) -> None:
-    """A panel for each measure; of random weights with the last head size."""
-    from benchmarks.command import Panel
-    from benchmarks.report import draw as draw_panels
-
-    shown = [row for row in rows if row["head_size"] == rows[-1]["head_size"]]
-    draw_panels(
-        target, [Panel(name, f"{label}, D = {shown[0]['head_size']}") for name, label in columns.items()], shown
-    )
+def draw(target: Path, columns: Mapping[str, str], rows: list[Row]) -> None:
+    """A panel for each measure with a curve for each attention; of those with the last head size."""
+    pyplot, size = picture.pyplot(), rows[-1]["head_size"]
+    figure, axes = pyplot.subplots(2, 2, figsize=(12, 8), layout="constrained")
+    shown = [row for row in rows if row["head_size"] == size]
+    systems = list(dict.fromkeys(row["system"] for row in shown))
+    for (name, label), axis in zip(columns.items(), axes.flat, strict=True):
+        for number, system in enumerate(systems):
+            points = [(row["length"], row[name]) for row in shown if row["system"] == system and name in row]
+            style = {"color": f"C{number % 10}", "marker": "osD^v"[number // 10], "linestyle": "-:"[number // 10 % 2]}
+            axis.plot(*zip(*points or [([], [])], strict=True), label=system if axis is axes.flat[0] else None, **style)
+        axis.set(xscale="log", yscale="linear" if name == "entropy" else "log", xlabel="N", ylabel=label)
+        lengths = sorted({row["length"] for row in shown})
+        axis.set_xticks(lengths, [str(length) for length in lengths])
+        axis.minorticks_off()
+        axis.grid(True, alpha=0.3)
+    figure.suptitle(f"Attention matrices, D = {size}")
+    figure.legend(loc="outside right upper")
+    picture.save(figure, target)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,9 @@
 """Attention matrices are those of the modules, and their measures have the values of known matrices."""
 
+import importlib.util
 import math
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -10,8 +13,11 @@ from fairseq_luna.modules.heads import merge_heads, split_heads
 from matrices.extraction import NAMES, attention_matrices, has_a_matrix
 from matrices.layers import inputs_of_layers
 from matrices.measures import measures
+from plots import reading
 from shared.by_name import encoder_attention
 from support import build_model, sentences
+
+needs_matplotlib = pytest.mark.skipif(importlib.util.find_spec("matplotlib") is None, reason="matplotlib draws")
 
 
 @torch.no_grad()
@@ -64,9 +70,12 @@ def test_measures_of_known_matrices() -> None:
     assert measures(torch.stack([mean, one]))["rank"] == (1 + n) / 2
 
 
-def test_the_table_of_random_weights(capsys: pytest.CaptureFixture[str]) -> None:
-    flags = ["--lengths", "8", "20", "--head-sizes", "4", "--heads=2"]
+@needs_matplotlib
+def test_the_table_and_the_picture_of_random_weights(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    target = tmp_path / "matrices.png"
+    flags = ["--lengths", "8", "20", "--head-sizes", "4", "--heads=2", "--png", str(target)]
     assert analyse_matrices.main([*flags, "--names", "scores", "softmax", "linear"]) == 0
+    assert target.read_bytes().startswith(b"\x89PNG")
     rows = [line.split(" | ") for line in capsys.readouterr().out.splitlines()[2:]]
     assert [(row[0].strip("| "), row[2]) for row in rows] == [
         (n, name) for n in ("8", "20") for name in ("scores", "softmax", "linear")
@@ -74,6 +83,24 @@ def test_the_table_of_random_weights(capsys: pytest.CaptureFixture[str]) -> None
     ranks = [float(row[3]) for row in rows]
     assert ranks[::3] == ranks[2::3] == [4, 4]  # Q K^T and linear attention: at most D
     assert min(ranks[1::3]) > 4
+
+
+@pytest.mark.parametrize("family", ["mixed", "fastformer"])
+def test_the_table_of_a_checkpoint(family: str, capsys: pytest.CaptureFixture[str], monkeypatch) -> None:
+    """The model in place of a checkpoint; tests of plot_attention.py load one."""
+    model = build_model(family).eval()
+    task = SimpleNamespace(source_dictionary=model.encoder.dictionary)
+    monkeypatch.setattr(reading, "load", lambda checkpoint, data: (model, task))
+    words = model.encoder.dictionary.symbols[4:9]
+    status = analyse_matrices.main(["--checkpoint", "x.pt", "--source", " ".join(words), " ".join(words[:2])])
+    out, err = capsys.readouterr()
+    if family == "fastformer":
+        assert (status, "FastformerAttention has no attention matrix" in err) == (2, True)
+    else:
+        rows = [line.split(" | ") for line in out.splitlines()[2:]]
+        assert [(row[0], row[2]) for row in rows] == [
+            (f"| {length}", f"layer {layer}") for length in (6, 3) for layer in (0, 1)
+        ]
 
 
 @pytest.mark.parametrize(
