@@ -113,6 +113,9 @@ class LinformerSourceAttention(GenerationState, LinformerProjections):
         if weights is not None:
             assert source is not None, "weights need the source"
             _, value_sums = self.sums(source)
-            weights = linformer_weights(weights, value_sums, len(source), padding_mask=source_padding_mask)
-            weights = beams_apart(weights, beams).transpose(0, 1)
+            mask = source_padding_mask
+            if mask is not None:
+                mask = mask.repeat_interleave(x.shape[1] // len(mask), dim=0)
+            weights = linformer_weights(beams_apart(weights, beams), value_sums, len(source), padding_mask=mask)
+            weights = weights.transpose(0, 1)
         return self.output(y, beams=beams), weights

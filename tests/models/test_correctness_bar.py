@@ -163,21 +163,22 @@ def test_alignment_requested_first_at_a_later_step_after_a_sentence_is_finished(
         pytest.skip("no attention to the source")
     model = build_model(**flags).eval()
     source, prefix = sentences(7, 4), as_prefix(sentences(6, 6, seed=2))
-    whole, unfinished = model.encoder(source), torch.tensor([1])
+    whole, unfinished = model.encoder(source), torch.tensor([2, 3])
+    beams = model.encoder.reorder_encoder_out(whole, torch.tensor([0, 0, 1, 1]))
+    encoder_out = model.encoder.reorder_encoder_out(beams, unfinished)
     logits, _ = model.decoder(prefix, encoder_out=whole)
     for layer in (0, 1):
         expected = model.decoder(prefix, encoder_out=whole, alignment_layer=layer)[1]["attn"][0]
         state = {}
-        model.decoder(prefix[:, :1], encoder_out=whole, incremental_state=state)
+        model.decoder(prefix[[0, 0, 1, 1], :1], encoder_out=beams, incremental_state=state)
         model.decoder.reorder_incremental_state_scripting(state, unfinished)
-        encoder_out = model.encoder.reorder_encoder_out(whole, unfinished)
         for t in (2, 3):
             _, extra = model.decoder(
-                prefix[1:, :t], encoder_out=encoder_out, incremental_state=state, alignment_layer=layer
+                prefix[[1, 1], :t], encoder_out=encoder_out, incremental_state=state, alignment_layer=layer
             )
-            torch.testing.assert_close(extra["attn"][0][:, 0], expected[1:, t - 1], **CLOSE)
-        after, _ = model.decoder(prefix[1:, :4], encoder_out=encoder_out, incremental_state=state)
-        torch.testing.assert_close(after[:, 0], logits[1:, 3], **CLOSE)
+            torch.testing.assert_close(extra["attn"][0][:, 0], expected[[1, 1], t - 1], **CLOSE)
+        after, _ = model.decoder(prefix[[1, 1], :4], encoder_out=encoder_out, incremental_state=state)
+        torch.testing.assert_close(after[:, 0], logits[[1, 1], 3], **CLOSE)
 
 
 @EVERY_FAMILY
