@@ -12,7 +12,7 @@ from .heads import merge_heads, split_heads
 from .projection import Projections
 from .redrawn_directions import RedrawnDirections
 
-# Buckets of a round are twice as many: those of 8,192 steps in chunks of 64. Hashing costs a quarter of attending then.
+# 64 directions give 128 buckets, enough for 8,192 steps in chunks of 64. Hashing costs a quarter of attending then.
 MOST_DIRECTIONS = 64
 
 

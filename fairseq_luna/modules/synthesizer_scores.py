@@ -7,6 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ..ops.dtypes import accumulation_dtype, full_precision
 from ..ops.real_steps import pack_left
 from ..ops.synthesizer_attention import position_attention, synthesizer_attention
 from ..usage_error import UsageError
@@ -81,7 +82,9 @@ class DenseScores(ContentScores):
         return split_heads(F.relu(self.hidden(x)), self.num_heads)
 
     def scores(self, features: Tensor, columns: int) -> Tensor:
-        return features @ self.positions[:, :columns].mT
+        dtype = accumulation_dtype(features)
+        with full_precision(features):
+            return features.to(dtype) @ self.positions[:, :columns].to(dtype).mT
 
     def attention(self, x: Tensor, v: Tensor, *, padding_mask: Tensor | None, **options: Any) -> Tensor:
         keys = self.positions[:, : len(x)]
@@ -103,6 +106,7 @@ class FactorizedDenseScores(ContentScores):
         return torch.cat([*parts], dim=-1)
 
     def scores(self, features: Tensor, columns: int) -> Tensor:
+        features = features.to(accumulation_dtype(features))  # fp16 has no product of 300 and 300
         blocks = features[..., : -(-columns // self.block_size), None]
         return (blocks * features[..., None, self.blocks :]).flatten(-2)[..., :columns]
 

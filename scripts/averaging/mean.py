@@ -13,7 +13,7 @@ from shared.command import CommandError
 Weights = dict[str, Tensor]
 
 # Drawn at random and now and then again: the mean of several draws is not one.
-RANDOM = ".feature_map.directions"
+RANDOM = ".directions"
 
 
 def average(paths: Sequence[Path]) -> dict[str, Any]:

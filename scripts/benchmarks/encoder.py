@@ -65,11 +65,13 @@ def rows(args: Namespace) -> Iterator[Row]:
             taken = in_turn(steps, rounds=args.rounds, seconds=stopwatch(args.device))
             del steps
             measured = compared(taken, args.reference)
-        for name, row in measured.items():
+        # The reference first: the others are compared with it.
+        for name in sorted(measured, key=lambda name: name != args.reference):
+            row = measured[name]
             row["length"] = length
             if not args.no_peak:
                 row["peak_mib"] = peak_mib(warm_step_of, name, args, length, device=args.device, threads=args.threads)
-                of_reference = measured[args.reference].get("peak_mib")
+                of_reference = measured[args.reference]["peak_mib"]
                 row["peak_ratio"] = row["peak_mib"] / of_reference if row["peak_mib"] and of_reference else None
             yield row
 

@@ -138,12 +138,12 @@ def test_counters_are_the_last_checkpoints(three: list[Path], tmp_path: Path) ->
 
 def test_random_directions_are_the_last_checkpoints(three: list[Path], tmp_path: Path) -> None:
     def draw(number: int) -> Callable[[dict[str, Any]], None]:
-        name = "decoder.layers.0.self_attn.feature_map.directions"
+        name = "encoder.layers.0.self_attn.directions"
         return lambda state: state["model"].update({name: torch.full((2, 3), float(number))})
 
     paths = [rewritten(path, tmp_path / path.name, draw(number)) for number, path in enumerate(three, 1)]
     averaged = average(paths)["model"]
-    assert averaged["decoder.layers.0.self_attn.feature_map.directions"].equal(torch.full((2, 3), 3.0))
+    assert averaged["encoder.layers.0.self_attn.directions"].equal(torch.full((2, 3), 3.0))
     assert list(averaged) == list(read(paths[0])["model"])
 
 

@@ -14,6 +14,9 @@ from ..transformer.model import FlatConfigModel
 from .attentions import build_attention
 from .config import MixedConfig, mixed_config
 
+SELF = "--{side}-self-attention and its flags"
+HEADS = "--{side}-attention-heads"
+
 
 @register_model("mixed", dataclass=MixedConfig)
 class MixedModel(FlatConfigModel):
@@ -24,7 +27,13 @@ class MixedModel(FlatConfigModel):
 
     origins: ClassVar = (
         (r"\.convolution\.", "--attention-kernel-size", WIDTH, "--attention-kernel-size"),
-        (r"\.self_attn\.", "--{side}-self-attention and its flags", WIDTH, WIDTH),
+        (r"\.(key|value)_sums$", "--linformer-share", "--num-slots", "--max-source-positions"),
+        (r"\.self_attn\..*\.of_(block|place)\.", SELF, "--max-{text}-positions", WIDTH),
+        (r"\.self_attn\..*scores\.(matrix|left|right|positions)$", SELF, HEADS, *["--max-{text}-positions"] * 2),
+        (r"\.self_attn\..*feature_map\.directions$", SELF, "--num-features", WIDTH),
+        (r"\.self_attn\..*directions$", SELF, "--num-hashes", WIDTH),
+        (r"\.self_attn\..*distance_bias$", SELF, "--attention-chunk"),
+        (r"\.self_attn\.", SELF, WIDTH, WIDTH),
         (r"\.encoder_attn\.", "--source-attention and its flags", "--decoder-embed-dim", "--encoder-embed-dim"),
     )
 

@@ -122,6 +122,12 @@ MISFITS = {
         "encoder.layers.0.self_attn.v_proj.weight (32, 32) is missing; ",
         "--encoder-self-attention and its flags",
     ),
+    "positions": (
+        {"family": "mixed", "decoder_self_attention": "synthesizer-random", "max_target_positions": 30},
+        {"family": "mixed", "decoder_self_attention": "synthesizer-random", "max_target_positions": 20},
+        "decoder.layers.0.self_attn.scores.matrix is (4, 30, 30), the model's is (4, 20, 20); ",
+        "--max-target-positions",
+    ),
     "family": ({"family": "fastformer"}, {}, "encoder.packed_embeddings (6, 32) is missing; ", "--arch"),
 }
 
