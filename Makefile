@@ -14,7 +14,7 @@ demo: .venv/installed
 	$(BIN)/python scripts/demo.py --arch $(ARCH) $(DEMO_FLAGS)
 
 test: .venv/installed
-	$(BIN)/python -m pytest -x -q
+	$(BIN)/python -m pytest -x -q -n 2 --dist loadfile
 
 # The tests with each Python and torch of noxfile.py, which downloads several gigabytes. MATRIX_FLAGS='-s suite(python-3.12)'
 # chooses one of them.
@@ -49,7 +49,8 @@ bench: TRAIN_25 = $(BENCH) train --quick --no-peak --shapes 25x40 --systems tran
 bench: GENERATE_25 = $(BENCH) generate --quick --lengths 25 --source-length 25 --systems transformer luna
 bench: .venv/installed
 	mkdir -p outputs/benchmark
-	$(BENCH) op --quick --json outputs/benchmark/op.json --png outputs/benchmark/op.png
+	$(BENCH) op --quick --systems luna-naive luna-cumulative-sum luna-chunked fastformer block linear softmax \
+		--json outputs/benchmark/op.json --png outputs/benchmark/op.png
 	$(BENCH) train --quick --json outputs/benchmark/train.json --png outputs/benchmark/train.png
 	$(BENCH) train --quick --memory --source-length 64 --json outputs/benchmark/memory.json --png outputs/benchmark/memory.png
 	$(BENCH) generate --quick --json outputs/benchmark/generate.json --png outputs/benchmark/generate.png

@@ -97,7 +97,7 @@ def counted_layer(name: str, n: int) -> int:
 
 
 def first_length_below_softmax(name: str) -> int | None:
-    """The shortest multiple of 16 with fewer multiplications than softmax attention, up to half the longest, or None."""
+    """The shortest multiple of 16 with fewer multiplications than softmax, up to half the longest, or None."""
 
     def is_below(sixteenths: int) -> bool:
         return counted_layer(name, 16 * sixteenths) < counted_layer("softmax", 16 * sixteenths)

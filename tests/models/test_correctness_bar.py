@@ -67,6 +67,13 @@ def test_no_position_sees_a_later_target_word(flags):
     assert (before[:, 50:] - after[:, 50:]).abs().max() > 1e-3
 
 
+@EVERY_VARIANT
+def test_a_sentence_of_padding_alone_gives_finite_numbers(flags):
+    source = sentences(7, 4)
+    source[1] = PAD
+    assert logits(build_model(**flags).eval(), source, as_prefix(sentences(6, 6, seed=2))).isfinite().all()
+
+
 @EVERY_FAMILY
 @settings(max_examples=10, deadline=None)
 @given(
