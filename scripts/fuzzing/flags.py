@@ -57,6 +57,8 @@ _TRANSFORMER: Table = {
     "--decoder-learned-pos": _SWITCH,
     "--decoder-layerdrop": _RATE,
     "--decoder-layers-to-keep": _KEPT,
+    "--alignment-layer": Values(("0", "1"), ("-1", "x")),
+    "--alignment-heads": Values(("1", "2"), ("0", "-1")),
     "--decoder-input-dim": Values(("8",), ("0", "-8")),
     "--decoder-output-dim": Values(("1", "4", "8"), ("0", "-8")),
     "--max-target-positions": _POSITIONS,

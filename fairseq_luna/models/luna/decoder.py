@@ -58,8 +58,8 @@ class LunaDecoder(CausalDecoder):
             encoder_out: from :class:`.encoder.LunaEncoder`.
             incremental_state: fairseq's generation state.
             full_context_alignment: not supported.
-            alignment_layer: the layer whose attention is returned; None: the last with --print-alignment, else none.
-            alignment_heads: average over the first heads only; None: over all.
+            alignment_layer: the layer whose attention is returned; None: --alignment-layer, only on request.
+            alignment_heads: average over the first heads only; None: over all, or --alignment-heads.
 
         Returns:
             ``(B, T, C)``, and a dictionary of ``attn``, the attention ``(B, T, S)`` or None, and
@@ -68,7 +68,7 @@ class LunaDecoder(CausalDecoder):
         Raises:
             UsageError: for ``full_context_alignment``, or without ``encoder_out``.
         """
-        aligned = self.aligned_layer(alignment_layer, full_context_alignment)
+        aligned, heads = self.aligned(alignment_layer, alignment_heads, full_context_alignment)
         if encoder_out is None:
             raise UsageError("encoder_out is needed: Luna's decoder reads the encoder's packed sequence")
 
@@ -98,7 +98,7 @@ class LunaDecoder(CausalDecoder):
             )
             inner_states.append(x)
             if weights is not None:
-                attn = weights[:alignment_heads].mean(dim=0)
+                attn = weights[:heads].mean(dim=0)
         if self.layer_norm is not None:
             x = self.layer_norm(x)
         x = x.transpose(0, 1)

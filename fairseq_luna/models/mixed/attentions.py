@@ -70,10 +70,12 @@ class Factory(NamedTuple):
             those of ``flags``. docs/design.md says how its result is called.
         flags: fields of the config that it reads, and the constructor arguments that they become; a field that is None
             leaves the module's own default.
+        unaligned: for the place "source", why its weights are no probabilities that --load-alignments can train.
     """
 
     module: Callable[..., nn.Module]
     flags: Mapping[str, str] = {}
+    unaligned: str | None = None
 
 
 class Attention(NamedTuple):
@@ -92,11 +94,11 @@ class Attention(NamedTuple):
         return {PLACES[place]: name for place in self.factories()}
 
 
-def _kernel(feature_map: type[FeatureMapModule], *fields: str) -> Attention:
+def _kernel(feature_map: type[FeatureMapModule], *fields: str, unaligned: str | None = None) -> Attention:
     """Kernel attention with ``feature_map``, whose arguments are called as the ``fields`` of the config."""
     modules = (KernelAttention, KernelCausalAttention, KernelSourceAttention)
     flags = {field: field for field in fields}
-    return Attention(*(Factory(partial(module, feature_map=feature_map), flags) for module in modules))
+    return Attention(*(Factory(partial(module, feature_map=feature_map), flags, unaligned) for module in modules))
 
 
 def _synthesizer(scores: type[ScoreMap]) -> Attention:
@@ -120,6 +122,7 @@ REFORMER = {"num_hashes": "num_hashes", "attention_chunk": "chunk_size", "redraw
 TOPK = {"attention_topk": "count"}
 CHUNK = {"attention_chunk": "chunk_size"}
 NO_DISTANCE = "there is no distance between a target word and a source word"
+NEGATIVE = "its weights may be negative"
 SLOTS = {"num_slots": "num_slots"}
 LINFORMER_FLAGS = {**SLOTS, "linformer_share": "share", "max_source_positions": "max_positions"}
 
@@ -141,7 +144,7 @@ ATTENTIONS: dict[str, Attention] = {
     ),
     "linear": _kernel(EluFeatures),
     "performer": _kernel(PositiveFeatures, "num_features", "redraw_features"),
-    "rfa": _kernel(FourierFeatures, "num_features"),
+    "rfa": _kernel(FourierFeatures, "num_features", unaligned=NEGATIVE),
     "efficient": _kernel(SoftmaxFeatures),
     "local": Attention(
         encoder=Factory(partial(PatternAttention, pattern=local), WINDOW),
@@ -151,7 +154,7 @@ ATTENTIONS: dict[str, Attention] = {
     "topk": Attention(
         encoder=Factory(partial(PatternAttention, pattern=topk), TOPK),
         decoder=Factory(partial(PatternCausalAttention, pattern=topk), TOPK),
-        source=Factory(partial(TopKSourceAttention, pattern=topk), TOPK),
+        source=Factory(partial(TopKSourceAttention, pattern=topk), TOPK, "most of its weights are 0"),
     ),
     "sparse": Attention(
         encoder=Factory(partial(PatternAttention, pattern=sparse), STRIDE),
@@ -171,7 +174,7 @@ ATTENTIONS: dict[str, Attention] = {
     "linformer": Attention(
         encoder=Factory(LinformerAttention, LINFORMER_FLAGS),
         decoder="its slots are sums over all positions, later ones too",
-        source=Factory(LinformerSourceAttention, LINFORMER_FLAGS),
+        source=Factory(LinformerSourceAttention, LINFORMER_FLAGS, NEGATIVE),
     ),
     "external": Attention(
         encoder=Factory(ExternalAttention, SLOTS),

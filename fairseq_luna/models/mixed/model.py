@@ -11,7 +11,7 @@ from ..transformer.checkpoint import WIDTH
 from ..transformer.decoder import SelfAttentionDecoder
 from ..transformer.encoder import SelfAttentionEncoder
 from ..transformer.model import FlatConfigModel
-from .attentions import build_attention
+from .attentions import build_attention, factory_of
 from .config import MixedConfig, mixed_config
 
 SELF = "--{side}-self-attention and its flags"
@@ -38,6 +38,11 @@ class MixedModel(FlatConfigModel):
     )
 
     nested_config = staticmethod(mixed_config)
+
+    @staticmethod
+    def unfit_for_alignment(cfg: Any) -> str | None:
+        unaligned = factory_of(cfg, "source").unaligned
+        return f"with --source-attention {cfg.source_attention} {unaligned}" if unaligned else None
 
     @classmethod
     def build_encoder(cls, cfg: Any, src_dict: Any, embed_tokens: nn.Embedding) -> SelfAttentionEncoder:

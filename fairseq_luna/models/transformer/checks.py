@@ -74,6 +74,36 @@ def check_sizes(nested: Any) -> None:
         )
 
 
+def check_alignment(nested: Any) -> None:
+    """Check the layer and the number of heads whose attention to the source is returned."""
+    kept = nested.decoder.layers_to_keep
+    layers = len(kept.split(",")) if kept else nested.decoder.layers
+    heads = nested.decoder.attention_heads
+    for name, low, high in (("alignment_layer", 0, layers - 1), ("alignment_heads", 1, heads)):
+        value = getattr(nested, name)
+        if value is None:
+            continue
+        if nested.no_cross_attention:
+            raise UsageError(f"{flag(name)} {value}: with --no-cross-attention there is no alignment; leave it out")
+        if not low <= value <= high:
+            raise UsageError(f"{flag(name)} {value}: must be at least {low} and at most {high}")
+
+
+def check_trained_alignment(nested: Any, unfit: str | None = None) -> None:
+    """Check that the attention to the source can be trained with --load-alignments.
+
+    Args:
+        nested: the nested config.
+        unfit: why not, for an attention whose weights have no logarithm.
+    """
+    if nested.no_cross_attention:
+        unfit = "with --no-cross-attention there is no attention to the source"
+    if nested.decoder.layerdrop > 0:
+        unfit = f"with --decoder-layerdrop {nested.decoder.layerdrop} its layer may be left out"
+    if unfit:
+        raise UsageError(f"--load-alignments: {unfit}; give one or the other")
+
+
 def check_positions(nested: Any, *names: str) -> None:
     """Refuse the two sizes for which fairseq's sinusoidal positions divide by zero."""
     for name in names:

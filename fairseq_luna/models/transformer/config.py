@@ -18,7 +18,7 @@ from fairseq.models.transformer.transformer_config import (
     TransformerConfig,
 )
 
-from .checks import REFUSED, check_rates, check_refused, check_sizes
+from .checks import REFUSED, check_alignment, check_rates, check_refused, check_sizes
 
 PARTS = {"encoder": EncDecBaseConfig, "decoder": DecoderConfig, "quant_noise": QuantNoiseConfig}
 
@@ -42,13 +42,22 @@ def option(annotation: Any, default: Any, text: str) -> tuple[Any, Any]:
     return annotation, dataclasses.field(default=default, metadata={"help": text})
 
 
+# What fairseq has in transformer_align, for every family.
+ALIGNMENT = {
+    "alignment_layer": option(
+        OptionalInt, None, "decoder layer whose attention to the source is the alignment, from 0 (default: the last)"
+    ),
+    "alignment_heads": option(OptionalInt, None, "how many heads of it are averaged, from the first (default: all)"),
+}
+
+
 def flat_config(name: str, extra: Mapping[str, tuple[Any, Any]], follows: Mapping[str, str] = FOLLOWS) -> type:
-    """Make a FairseqDataclass called ``name`` with all fields of TransformerConfig, flat, and those of ``extra``.
+    """Make a FairseqDataclass ``name`` with the fields of TransformerConfig, flat, of ALIGNMENT and of ``extra``.
 
     ``follows`` maps fields that default to None to the field whose value they then take; see :func:`nested_config`.
     """
     fields = {spec[0]: spec for spec in _transformer_fields()}
-    fields.update({key: (key, annotation, spec) for key, (annotation, spec) in extra.items()})
+    fields.update({key: (key, annotation, spec) for key, (annotation, spec) in {**ALIGNMENT, **extra}.items()})
     for key, source in follows.items():
         text = f"{key.replace('_', ' ')} (default: {source.replace('_', ' ')})"
         fields[key] = (key, OptionalInt, dataclasses.field(default=None, metadata={"help": text}))
@@ -95,6 +104,7 @@ def checked_config(
     nested = nested_config(flat, cfg, follows)
     check_refused(nested, refused)
     check_sizes(nested)
+    check_alignment(nested)
     check_rates(nested, *rates)
     return nested
 

@@ -17,7 +17,7 @@ class CausalDecoder(TransformerDecoderBase):
     """A decoder whose self-attention is causal by construction.
 
     The attention to the source is quadratic to write down. It is returned only on request: with fairseq-generate's
-    --print-alignment, or for an explicit ``alignment_layer``.
+    --print-alignment, with --load-alignments in training, or for an explicit ``alignment_layer``.
     """
 
     need_attn = False
@@ -29,13 +29,24 @@ class CausalDecoder(TransformerDecoderBase):
     def buffered_future_mask(self, tensor: Tensor) -> None:
         """No mask: it would be quadratic, and the self-attention is causal without it."""
 
-    def aligned_layer(self, alignment_layer: int | None, full_context_alignment: bool) -> int:
-        """The layer whose attention to the source is returned, or ``NO_LAYER``; UsageError for a full context."""
+    def aligned(
+        self, alignment_layer: int | None, alignment_heads: int | None, full_context_alignment: bool
+    ) -> tuple[int, int | None]:
+        """The layer whose attention to the source is returned, or ``NO_LAYER``, and how many heads; None: all.
+
+        Arguments are those of ``extract_features``; --alignment-layer and --alignment-heads hold without them.
+
+        Raises:
+            UsageError: for a full context.
+        """
         if full_context_alignment:
             raise UsageError("full_context_alignment: this decoder is causal by construction; leave it out")
         if alignment_layer is not None:
-            return alignment_layer
-        return self.num_layers - 1 if self.need_attn else NO_LAYER
+            return alignment_layer, alignment_heads
+        if not self.need_attn:
+            return NO_LAYER, None
+        layer = self.cfg.alignment_layer
+        return self.num_layers - 1 if layer is None else layer, alignment_heads or self.cfg.alignment_heads
 
 
 class SelfAttentionDecoder(CausalDecoder):
@@ -79,10 +90,10 @@ class SelfAttentionDecoder(CausalDecoder):
         alignment_heads: int | None = None,
     ) -> tuple[Tensor, dict[str, list[Tensor | None]]]:
         """See :class:`fairseq.models.transformer.TransformerDecoderBase` for arguments and results."""
-        aligned = self.aligned_layer(alignment_layer, full_context_alignment)
+        aligned, heads = self.aligned(alignment_layer, alignment_heads, full_context_alignment)
         # Later steps of generation read it only where weights are asked for first.
         if encoder_out is not None and (not incremental_state or aligned != NO_LAYER):
             encoder_out = selected_rows(encoder_out)
         return super().extract_features_scriptable(
-            prev_output_tokens, encoder_out, incremental_state, False, aligned, alignment_heads
+            prev_output_tokens, encoder_out, incremental_state, False, aligned, heads
         )

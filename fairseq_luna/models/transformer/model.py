@@ -9,6 +9,7 @@ from fairseq.models.transformer import TransformerModelBase
 from torch import Tensor, nn
 
 from .checkpoint import ExplainsMismatch, keep_layers
+from .checks import check_trained_alignment
 from .decoder import SelfAttentionDecoder
 from .encoder import SelfAttentionEncoder
 from .layers import BuildAttention
@@ -30,10 +31,19 @@ class FlatConfigModel(ExplainsMismatch, TransformerModelBase):
     def build_model(cls, cfg: Any, task: Any) -> "FlatConfigModel":
         """Build the model from the flat config of the command line, of hydra or of a checkpoint."""
         nested = cls.nested_config(cfg)
+        trains_alignment = getattr(getattr(task, "cfg", None), "load_alignments", False)
+        if trains_alignment:
+            check_trained_alignment(nested, cls.unfit_for_alignment(nested))
         model = super().build_model(nested, task)
+        model.decoder.need_attn = trains_alignment
         # --encoder-layers-to-keep reduces the number of layers, which the checkpoint must state.
         cfg.encoder_layers, cfg.decoder_layers = nested.encoder.layers, nested.decoder.layers
         return model
+
+    @staticmethod
+    def unfit_for_alignment(cfg: Any) -> str | None:
+        """Why --load-alignments cannot train the attention to the source that the nested ``cfg`` describes, or None."""
+        return None
 
     def load_state_dict(
         self, state_dict: dict[str, Tensor], strict: bool = True, model_cfg: Any = None, args: Any = None
