@@ -90,7 +90,7 @@ def run(args: Namespace, splits: Sequence[Split], recipe: Recipe, training: str)
     else:
         prepare(out, make_plain_text, recipe, args.workers)
     _summarise(out)
-    print(f"fairseq-train {_shown(out / 'bin')} --user-dir {_shown(USER_DIR)} {training} ...")
+    print(f"fairseq-train {shown_path(out / 'bin')} --user-dir {shown_path(USER_DIR)} {training} ...")
 
 
 def _from_folder(args: Namespace, splits: Sequence[Split]) -> dict[str, list[Text]]:
@@ -150,7 +150,7 @@ def _summarise(out: Path) -> None:
     print(f"{out / 'work'} can be deleted")
 
 
-def _shown(path: Path) -> str:
+def shown_path(path: Path) -> str:
     """Quoted for a shell, and relative if it is inside the current folder."""
     absolute, here = Path(os.path.abspath(path)), Path.cwd()
     return shlex.quote(str(absolute.relative_to(here) if absolute.is_relative_to(here) else absolute))

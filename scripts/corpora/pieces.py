@@ -1,6 +1,6 @@
 """Pieces of raw text by SentencePiece, one model for both languages."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -16,11 +16,14 @@ _SEED = 1
 _UNKNOWN = "<unk>"
 
 
-def learn_pieces(texts: Iterable[Path], folder: Path, *, vocabulary: int, coverage: float) -> None:
+def learn_pieces(
+    texts: Iterable[Path], folder: Path, *, vocabulary: int, coverage: float, symbols: Sequence[str] = ()
+) -> None:
     """Write ``joint.model`` and ``joint.vocab``, a byte-pair encoding, to ``folder``.
 
     Args:
         coverage: share of the text's characters that get a piece; the rarest ones are unknown.
+        symbols: strings that are pieces of their own wherever they occur.
     """
     sentencepiece.set_random_generator_seed(_SEED)
     folder.mkdir(parents=True, exist_ok=True)
@@ -31,6 +34,7 @@ def learn_pieces(texts: Iterable[Path], folder: Path, *, vocabulary: int, covera
             model_type="bpe",
             vocab_size=vocabulary,
             character_coverage=coverage,
+            user_defined_symbols=list(symbols),
             input_sentence_size=_SENTENCES_IN_MEMORY,
             shuffle_input_sentence=True,
             minloglevel=2,
@@ -38,6 +42,14 @@ def learn_pieces(texts: Iterable[Path], folder: Path, *, vocabulary: int, covera
     except RuntimeError as error:
         reason = " ".join(str(error).split())
         raise CommandError(f"SentencePiece cannot learn --vocabulary-size {vocabulary}: {reason}") from error
+
+
+def write_dictionary(model: Path, target: Path) -> None:
+    """The model's vocabulary as a dictionary of fairseq's, which does not depend on the text that is cut."""
+    processor = sentencepiece.SentencePieceProcessor(model_file=str(model))
+    # The first three are <unk>, <s> and </s>, which fairseq adds itself.
+    pieces = (processor.id_to_piece(index) for index in range(3, len(processor)))
+    target.write_text("".join(f"{piece} 1\n" for piece in pieces), encoding="utf-8")
 
 
 @dataclass(frozen=True)

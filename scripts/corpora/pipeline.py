@@ -3,7 +3,7 @@
 import json
 import shutil
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -68,12 +68,13 @@ def prepare(out: Path, gather: Callable[[Path], None], recipe: Recipe, workers: 
         )
         cut: Merge | Cut = Merge(codes)
     else:
-        cut = Cut(_sentencepiece_model(out, raw, recipe))
+        training = [raw / f"train.{language}" for language in LANGUAGES]
+        cut = Cut(sentencepiece_model(out, training, recipe.size, coverage=recipe.coverage))
     pieces, clean = work / "pieces", work / "clean"
-    once("pieces", pieces, lambda target: _cut(text, target, cut, workers))
+    once("pieces", pieces, lambda target: cut_splits(text, target, cut, workers))
     once("cleaned training text", clean, lambda target: _clean(pieces, target, recipe.rules))
     once("references", out / "reference", lambda target: _keep_references(raw, text, target))
-    once("data", out / "bin", lambda target: _binarise(clean, pieces, target, workers, work / "preprocess.output"))
+    once("data", out / "bin", lambda target: binarise(clean, pieces, target, workers, work / "preprocess.output"))
 
 
 def _tokenise(raw: Path, target: Path, recipe: Recipe, workers: int) -> None:
@@ -85,13 +86,15 @@ def _tokenise(raw: Path, target: Path, recipe: Recipe, workers: int) -> None:
             transform(tokenise, raw / name, target / name, what=f"tokenising {name}", workers=workers)
 
 
-def _sentencepiece_model(out: Path, raw: Path, recipe: Recipe) -> Path:
+def sentencepiece_model(
+    out: Path, training: Sequence[Path], size: int, *, coverage: float = 1.0, symbols: Sequence[str] = ()
+) -> Path:
+    """Make ``out/joint.model`` and ``joint.vocab``; see :func:`~corpora.pieces.learn_pieces`."""
     learned, model = out / "work" / "sentencepiece", out / "joint.model"
-    training = [raw / f"train.{language}" for language in LANGUAGES]
     once(
-        f"SentencePiece model of {recipe.size} pieces",
+        f"SentencePiece model of {size} pieces",
         learned,
-        lambda target: learn_pieces(training, target, vocabulary=recipe.size, coverage=recipe.coverage),
+        lambda target: learn_pieces(training, target, vocabulary=size, coverage=coverage, symbols=symbols),
     )
     if not model.exists():
         shutil.copyfile(learned / "joint.vocab", out / "joint.vocab")
@@ -100,10 +103,11 @@ def _sentencepiece_model(out: Path, raw: Path, recipe: Recipe) -> Path:
     return model
 
 
-def _cut(text: Path, target: Path, cut: Merge | Cut, workers: int) -> None:
+def cut_splits(text: Path, target: Path, cut: Merge | Cut, workers: int, languages: Sequence[str] = LANGUAGES) -> None:
+    """Write the pieces of every split, one line for each line of ``text``."""
     target.mkdir()
     for split in SPLITS:
-        for language in LANGUAGES:
+        for language in languages:
             name = f"{split}.{language}"
             transform(cut, text / name, target / name, what=f"cutting {name}", workers=workers)
 
@@ -134,8 +138,27 @@ def _keep_references(raw: Path, text: Path, target: Path) -> None:
         shutil.copyfile(text / "test.de", target / "test.tok.de")
 
 
-def _binarise(clean: Path, pieces: Path, target: Path, workers: int, log: Path) -> None:
-    arguments = ["--source-lang", "en", "--target-lang", "de", "--joined-dictionary", "--workers", str(workers)]
-    arguments += ["--trainpref", str(clean / "train"), "--validpref", str(pieces / "valid")]
+def binarise(
+    training: Path,
+    pieces: Path,
+    target: Path,
+    workers: int,
+    log: Path,
+    *,
+    languages: Sequence[str] = LANGUAGES,
+    dictionary: Path | None = None,
+) -> None:
+    """fairseq-preprocess.
+
+    Args:
+        training: folder of the training text.
+        pieces: folder of valid and test.
+        languages: source and target.
+        dictionary: of both languages, or None for one made from the training text.
+    """
+    source, of = languages
+    arguments = ["--source-lang", source, "--target-lang", of, "--joined-dictionary", "--workers", str(workers)]
+    arguments += ["--srcdict", str(dictionary)] if dictionary else []
+    arguments += ["--trainpref", str(training / "train"), "--validpref", str(pieces / "valid")]
     arguments += ["--testpref", str(pieces / "test"), "--destdir", str(target)]
     run_fairseq("preprocess", arguments, log)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import sentencepiece
 
+from corpora.pieces import write_dictionary
 from demo_corpus import corpus
 from demo_training.recipes import Recipe
 from shared.steps import USER_DIR, run_fairseq
@@ -37,10 +38,8 @@ def binarise(corpus_folder: Path, model: Path, target: Path) -> None:
         lines = file.read_text(encoding="utf-8").splitlines()
         text = "".join(" ".join(processor.encode(line, out_type=str)) + "\n" for line in lines)
         (pieces / file.name).write_text(text, encoding="utf-8")
-    # The first three are <unk>, <s> and </s>, which fairseq adds itself.
-    vocabulary = [processor.id_to_piece(index) for index in range(3, len(processor))]
     dictionary = target / "dict.txt"
-    dictionary.write_text("".join(f"{piece} 1\n" for piece in vocabulary), encoding="utf-8")
+    write_dictionary(model, dictionary)
     arguments = ["--source-lang", "en", "--target-lang", "de", "--joined-dictionary"]
     arguments += ["--srcdict", str(dictionary), "--destdir", str(target)]
     for part in corpus.SIZES:

@@ -9,6 +9,8 @@ from typing import BinaryIO, TypeVar
 
 from shared.command import CommandError
 
+# Between the segments of a document that stand in one line.
+SEPARATOR = "<sep>"
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 T = TypeVar("T")
 

@@ -1,0 +1,105 @@
+"""Prepare whole documents for fairseq: consecutive segments of a document are one example.
+
+    python scripts/prepare_documents.py --from-dir documents --pieces 128 1024 --segments 1 --out data/documents
+
+--from-dir has {train,valid,test}.{en,de}, plain or .gz, or a folder with such files for each source: a segment a line,
+an empty line between documents, at the same lines in both languages. Every limit of length gets a folder in --out,
+such as pieces_1024, with bin/ and reference/; all have the same text, the same SentencePiece pieces (joint.model) and
+the same dictionary. Another run adds limits. A segment longer than the limit is an example of its own.
+
+Captions, or other text without empty lines, are one document: --segments 1 4 16 64 joins so many of them.
+"""
+
+import shutil
+import sys
+from argparse import Namespace
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+from corpora import settings
+from corpora.command_line import shown_path
+from corpora.documents import LABELS, Source, find_sources, gather, read_documents
+from corpora.examples import PIECES, TEXT, Limit, join
+from corpora.parallel import available_cores
+from corpora.pieces import Cut, write_dictionary
+from corpora.pipeline import binarise, cut_splits, sentencepiece_model
+from shared.command import CommandError, Parser, command, positive
+from shared.steps import USER_DIR, once
+from shared.text_files import SEPARATOR, count_lines
+
+_SEGMENTS = "segments"
+
+
+@command
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = Parser(__doc__)
+    add = parser.add_argument
+    add("--from-dir", type=Path, required=True, help="the folder of the text")
+    add("--out", type=Path, default=Path("data/documents"), help="output folder (default: %(default)s)")
+    add("--pieces", metavar="N", nargs="+", type=positive, default=[], help="at most N tokens an example, each side")
+    add("--segments", metavar="N", nargs="+", type=positive, default=[], help="at most N segments an example")
+    add("--source-lang", default="en", help="(default: %(default)s)")
+    add("--target-lang", default="de", help="(default: %(default)s)")
+    add("--vocabulary-size", metavar="N", type=positive, default=8000, help="joint pieces (default: %(default)s)")
+    add("--workers", type=positive, default=available_cores(), help="processes (default: %(default)s)")
+    run(parser.parse_args(arguments))
+
+
+def run(args: Namespace) -> None:
+    limits = [Limit(PIECES, count) for count in args.pieces] + [Limit(_SEGMENTS, count) for count in args.segments]
+    if not limits:
+        raise CommandError("give --pieces N, --segments N or both: the longest examples")
+    languages = (args.source_lang, args.target_lang)
+    sources = find_sources(args.from_dir, languages)
+    files = [path for source in sources for pair in source.files.values() for path in pair]
+    chosen = {
+        "languages": languages,
+        "size": args.vocabulary_size,
+        "files": {str(path.relative_to(args.from_dir)): path.stat().st_size for path in files},
+    }
+    settings.check(args.out, chosen)
+    if not (args.out / settings.FILE).exists():
+        check(sources)
+    settings.keep(args.out, chosen)
+    lacking = [limit for limit in limits if not (args.out / str(limit) / "bin").exists()]
+    if lacking:
+        prepare(args, sources, languages, lacking)
+    for limit in limits:
+        data, plugin = shown_path(args.out / str(limit) / "bin"), shown_path(USER_DIR)
+        print(f"fairseq-train {data} --user-dir {plugin} --arch luna_tiny --share-all-embeddings ...")
+
+
+def check(sources: Sequence[Source]) -> None:
+    """Read all text, so that bad text is refused before anything is written."""
+    for source in sources:
+        for pair in source.files.values():
+            for _ in read_documents(*pair):
+                pass
+
+
+def prepare(args: Namespace, sources: Sequence[Source], languages: tuple[str, str], limits: Sequence[Limit]) -> None:
+    """Make what all limits share, and then the folder of each."""
+    work: Path = args.out / "work"
+    raw, pieces, dictionary = work / "raw", work / PIECES, work / "dict.txt"
+    once("plain text", raw, lambda target: gather(sources, languages, target))
+    training = [raw / f"train.{language}" for language in languages]
+    model = sentencepiece_model(args.out, training, args.vocabulary_size, symbols=[SEPARATOR])
+    once("dictionary", dictionary, lambda target: write_dictionary(model, target))
+    once("pieces", pieces, lambda target: cut_splits(raw, target, Cut(model), args.workers, languages))
+    for limit in limits:
+        folder, joined = args.out / str(limit), work / str(limit)
+        once(f"{limit}", joined, partial(join, raw, pieces, languages, limit))
+        once(f"{limit}, references", folder / "reference", partial(keep_references, joined / TEXT))
+        data = partial(binarise, joined / PIECES, joined / PIECES, languages=languages, dictionary=dictionary)
+        once(f"{limit}, data", folder / "bin", partial(data, workers=args.workers, log=work / f"{limit}.output"))
+        print(f"{limit}: {count_lines(joined / TEXT / f'train.{LABELS}'):,} training examples", flush=True)
+    print(f"{work} can be deleted")
+
+
+def keep_references(text: Path, target: Path) -> None:
+    shutil.copytree(text, target, ignore=shutil.ignore_patterns("train.*"))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
