@@ -3,9 +3,14 @@
     python scripts/score.py generate-test.txt --reference wmt14/reference/test.de
     python scripts/score.py luna.txt --other block.txt --baseline transformer.txt --reference test.de
 
+    python scripts/score.py generate-test.txt --reference reference/test.de --documents reference/test.documents
+
 Several files after one flag are shards of one system. D- lines are scored: they are the text if fairseq-generate had
 --bpe and --tokenizer, and equal to the H- lines otherwise; remaining pieces are joined. Text that Moses tokenised
 before training needs --tokenised-by moses: its H- lines are then detokenised, for all scores.
+
+With --documents a score is of whole documents (d-BLEU), and a table has it by source. Beside it stands sacreBLEU by
+segment, of the lines where the translation has as many separators as the reference.
 """
 
 import sys
@@ -15,10 +20,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from scoring import paired, pieces
+from scoring.documents import BySource, by_source, read_labels, whole
 from scoring.generated import read_both
 from scoring.measures import check_counts, score
 from scoring.paired import Compared, paired_bootstrap
-from scoring.report import lines_of_comparison, lines_of_scores, write_json
+from scoring.report import lines_of_comparison, lines_of_documents, lines_of_scores, write_json
 from scoring.tokens import detokenise, language_of
 from shared.command import CommandError, Parser, command, positive
 from shared.text_files import read_lines
@@ -46,6 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     add("--tokenised-by", choices=(_MOSES, _NONE), default=_NONE, help="detokenise the hypotheses")
     add("--tokenize", choices=(_MOSES, _NONE), help="for tokenised BLEU; none: split at spaces")
     add("--tokenised-reference", type=Path, help="score the model's tokens against this file")
+    add("--documents", type=Path, metavar="FILE", help="the document of each line, by scripts/prepare_documents.py")
     add("--language", metavar="LANG", help="of Moses (default: the ending of --reference)")
     add("--lowercase", action="store_true", help="score lower-cased text")
     add("--paired-bs", type=positive, metavar="N", help=f"tests of the bootstrap (default: {paired.SAMPLES})")
@@ -62,14 +69,15 @@ def check(args: Namespace) -> None:
         raise CommandError("--paired-bs and --seed: give a --baseline to compare with")
     if args.tokenised_reference and args.tokenize == _MOSES:
         raise CommandError("--tokenised-reference: is tokenised already; leave out --tokenize moses")
+    if args.documents and (args.tokenised_reference or args.tokenised_by == _MOSES):
+        raise CommandError("--documents: is for text of SentencePiece; leave out the flags of tokenised text")
     inputs = [
         args.reference,
         *args.generated,
         *(args.baseline or []),
         *(file for files in args.other for file in files),
     ]
-    if args.tokenised_reference:
-        inputs.append(args.tokenised_reference)
+    inputs += filter(None, (args.tokenised_reference, args.documents))
     if args.json and args.json.exists() and any(file.exists() and args.json.samefile(file) for file in inputs):
         raise CommandError(f"--json {args.json}: that is an input; give another name")
     if args.json and not args.json.absolute().parent.is_dir():
@@ -91,11 +99,22 @@ def run(args: Namespace) -> None:
     for system in systems:
         check_against(system, references, args.reference)
         check_against(system, reference_tokens, args.tokenised_reference or args.reference)
+    documents: dict[str, list[BySource]] = {}
+    if args.documents:
+        labels = read_labels(args.documents, len(references))
+        for system in systems:
+            documents[system.name] = by_source(system.text, references, labels, lowercase=args.lowercase)
+        systems = [System(name, whole(text, labels), whole(tokens, labels)) for name, text, tokens in systems]
+        references = reference_tokens = whole(references, labels)
+    unit = "documents" if args.documents else "sentences"
     scores = {}
     for system in systems:
         tokens = (system.tokens, reference_tokens) if as_it_stands else None
         scores[system.name] = score(system.text, references, language=language, tokens=tokens, lowercase=args.lowercase)
-        print("\n".join(lines_of_scores(system.name, scores[system.name])), flush=True)
+        lines = lines_of_scores(system.name, scores[system.name], unit)
+        if args.documents:
+            lines += lines_of_documents(documents[system.name])
+        print("\n".join(lines), flush=True)
     compared: list[Compared] = []
     if args.baseline:
         compared = paired_bootstrap(
@@ -107,7 +126,7 @@ def run(args: Namespace) -> None:
         )
         print("\n".join(lines_of_comparison(compared)))
     if args.json:
-        write_json(args.json, args.reference, scores, compared)
+        write_json(args.json, args.reference, scores, documents, compared)
 
 
 def read(shards: Sequence[Path], args: Namespace, language: str | None) -> System:

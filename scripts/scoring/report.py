@@ -5,14 +5,15 @@ import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from scoring.documents import BySource
 from scoring.measures import Scores
 from scoring.paired import Compared
 from shared.steps import complete
 
 
-def lines_of_scores(name: str, scores: Scores) -> list[str]:
+def lines_of_scores(name: str, scores: Scores, unit: str = "sentences") -> list[str]:
     """Each score with its signature and the lengths of both sides."""
-    lines = [f"{name}: {scores.sentences:,} sentences"]
+    lines = [f"{name}: {scores.sentences:,} {unit}"]
     for measure in scores.measures:
         lines.append(f"  {measure.score:6.2f}  {measure.name}  {measure.signature}")
         if measure.hypothesis_length is not None:
@@ -20,6 +21,18 @@ def lines_of_scores(name: str, scores: Scores) -> list[str]:
                 f"          hypotheses {measure.hypothesis_length:,} tokens, references "
                 f"{measure.reference_length:,}, brevity penalty {measure.brevity_penalty:.3f}"
             )
+    return lines
+
+
+def lines_of_documents(rows: Sequence[BySource]) -> list[str]:
+    """A table with a row for each source."""
+    lines = ["  d-BLEU  documents  segment BLEU  segments with as many separators as the reference"]
+    for row in rows:
+        segment_bleu = "-" if row.segment_bleu is None else f"{row.segment_bleu:.2f}"
+        aligned = f"{row.aligned:,} of {row.segments:,}"
+        lines.append(
+            f"  {row.document_bleu:6.2f}  {row.documents:9,}  {segment_bleu:>12}  {aligned:20}  {row.source or 'all'}"
+        )
     return lines
 
 
@@ -34,11 +47,18 @@ def lines_of_comparison(compared: Sequence[Compared]) -> list[str]:
     return lines
 
 
-def write_json(file: Path, reference: Path, scores: Mapping[str, Scores], compared: Sequence[Compared]) -> None:
+def write_json(
+    file: Path,
+    reference: Path,
+    scores: Mapping[str, Scores],
+    documents: Mapping[str, Sequence[BySource]],
+    compared: Sequence[Compared],
+) -> None:
     """All scores, with the dataclasses' field names."""
     content = {
         "reference": str(reference),
         "systems": {name: dataclasses.asdict(found) for name, found in scores.items()},
+        "documents": {name: [row._asdict() for row in rows] for name, rows in documents.items()},
         "paired_bootstrap": [row._asdict() for row in compared],
     }
     with complete(file) as unfinished:
