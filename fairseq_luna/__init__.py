@@ -7,6 +7,10 @@ optimizer and the schedule with it; ``--user-dir`` makes fairseq do this.
 import importlib
 import os
 import sys
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from fairseq_luna.models.transformer.translator import Translator
 
 __version__ = "0.1.0"
 
@@ -26,3 +30,14 @@ class _UserDir(list[str]):
 
 
 __path__ = _UserDir(__path__)
+
+
+def load(path: str | os.PathLike[str], **options: Any) -> "Translator":
+    """Load a trained model to translate with: see :func:`fairseq_luna.loading.load`.
+
+        translator = fairseq_luna.load("checkpoints")
+        print(translator.translate("Two dogs run."))
+
+    This imports ``fairseq_luna.models``, which registers the models and patches fairseq.
+    """
+    return importlib.import_module(f"{__name__}.loading").load(path, **options)

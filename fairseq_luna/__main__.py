@@ -1,23 +1,34 @@
-"""``python -m fairseq_luna``: the path for --user-dir, the versions, the patches and the registered names."""
+"""``python -m fairseq_luna``: the path for --user-dir, versions, patches and registered names; or translations."""
 
 import argparse
+import logging
 import platform
 import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from fairseq_luna import __version__, environment
+from fairseq_luna import __version__, environment, translate
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m fairseq_luna", description="Report on this installation.")
+    parser = argparse.ArgumentParser(
+        prog="python -m fairseq_luna", description="Report on this installation, or translate text."
+    )
     parser.add_argument("--path", action="store_true", help="print only the path to pass as --user-dir")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND")
+    text = translate.DESCRIPTION
+    translate.add_flags(commands.add_parser("translate", help=text, description=text))
     args = parser.parse_args()
+    if args.command == "translate":
+        logging.disable(logging.INFO)  # fairseq's, on import too
     # For the path alone fairseq is not imported: that takes seconds, and fairseq logs meanwhile.
     problem = environment.fairseq_missing() if args.path else environment.fairseq_problem()
     if problem is not None:
         print(problem, file=sys.stderr)
         return 1
+    if args.command == "translate":
+        translate.run(args)
+        return 0
     path = str(Path(__file__).parent)
     print(path if args.path else "\n".join(report(path)))
     return 0

@@ -12,6 +12,8 @@ from fairseq.incremental_decoding_utils import FairseqIncrementalState
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
+from fairseq_luna.usage_error import UsageError
+
 Tensors = dict[str, Tensor]
 
 # The parts of an encoder's output that a decoder reads.
@@ -22,12 +24,12 @@ class EncoderForExport(nn.Module):
     """A model's encoder.
 
     Args:
-        model: an encoder-decoder of this package.
+        model: an encoder-decoder of this package, or the result of ``fairseq_luna.load`` or ``from_pretrained``.
     """
 
     def __init__(self, model: Any) -> None:
         super().__init__()
-        self.encoder = model.encoder
+        self.encoder = _single(model).encoder
 
     def forward(self, src_tokens: Tensor) -> Tensors:
         """Encode ``src_tokens (B, S)`` int64.
@@ -47,12 +49,12 @@ class DecoderStepForExport(nn.Module):
     The first step needs its own graph, because it reads the source and creates the state.
 
     Args:
-        model: an encoder-decoder of this package.
+        model: an encoder-decoder of this package, or the result of ``fairseq_luna.load`` or ``from_pretrained``.
     """
 
     def __init__(self, model: Any) -> None:
         super().__init__()
-        self.model = model
+        self.model = _single(model)
 
     def forward(self, prev_output_tokens: Tensor, source: Tensors, state: Tensors) -> tuple[Tensor, Tensors]:
         """Compute the log-probabilities of the next word.
@@ -72,6 +74,14 @@ class DecoderStepForExport(nn.Module):
             out = self.model.decoder(prev_output_tokens, encoder_out=encoder_out, incremental_state=incremental_state)
         log_probs = self.model.get_normalized_probs(out, log_probs=True)
         return log_probs[:, -1], _flat(incremental_state, modules)
+
+
+def _single(model: Any) -> Any:
+    """``model``, or the one that fairseq's hub interface holds."""
+    models = getattr(model, "models", [model])
+    if len(models) != 1:
+        raise UsageError(f"an ensemble of {len(models)} models: export each of its .models")
+    return models[0]
 
 
 class _IndependentOfData(TorchFunctionMode):

@@ -13,6 +13,7 @@ from .checks import check_trained_alignment
 from .decoder import SelfAttentionDecoder
 from .encoder import SelfAttentionEncoder
 from .layers import BuildAttention
+from .translator import Translator
 
 
 class FlatConfigModel(ExplainsMismatch, TransformerModelBase):
@@ -39,6 +40,12 @@ class FlatConfigModel(ExplainsMismatch, TransformerModelBase):
         # --encoder-layers-to-keep reduces the number of layers, which the checkpoint must state.
         cfg.encoder_layers, cfg.decoder_layers = nested.encoder.layers, nested.decoder.layers
         return model
+
+    @classmethod
+    def from_pretrained(cls, *args: Any, **kwargs: Any) -> Translator:
+        """As in fairseq; alignments can be asked for later. :func:`fairseq_luna.load` finds more by itself."""
+        hub = super().from_pretrained(*args, **kwargs)
+        return Translator(hub.cfg, hub.task, list(hub.models))
 
     @staticmethod
     def unfit_for_alignment(cfg: Any) -> str | None:

@@ -1,0 +1,110 @@
+"""``fairseq_luna.load``: a trained model, its dictionaries and its subword model from a checkpoint."""
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from fairseq import checkpoint_utils
+from fairseq.data.encoders.sentencepiece_bpe import SentencepieceBPE, SentencepieceConfig
+from fairseq.data.encoders.subword_nmt_bpe import SubwordNMTBPE, SubwordNMTBPEConfig
+
+from fairseq_luna import models as activated  # noqa: F401 (registers the models, applies the patches)
+from fairseq_luna.models.transformer.translator import Translator
+from fairseq_luna.usage_error import UsageError
+
+CHECKPOINTS = ("checkpoint_best.pt", "checkpoint_last.pt", "model.pt")
+CODES = ("codes", "bpecodes")
+# Pieces of a batch, for models trained without --max-tokens.
+BATCH = 4096
+
+
+def load(
+    path: str | os.PathLike[str],
+    *,
+    data: str | os.PathLike[str] | None = None,
+    pieces: str | os.PathLike[str] | None = None,
+    **overrides: Any,
+) -> Translator:
+    """Load a trained translation model of this package or of fairseq, on the CPU.
+
+    Args:
+        path: a checkpoint, several with ``:`` between them (an ensemble), or a folder with ``checkpoint_best.pt``,
+            ``checkpoint_last.pt`` or ``model.pt``.
+        data: the folder with the dictionaries; None: that of the checkpoint if it has them, else the training's.
+        pieces: a SentencePiece model (``*.model``) or codes of subword-nmt; None: the one beside the checkpoint or the
+            data. Without one, text is words or pieces with spaces between them. Text for codes must be tokenised.
+        overrides: options of fairseq that replace those in the checkpoint, such as ``source_lang="en"``.
+
+    Raises:
+        UsageError: a file is missing or cannot be used.
+    """
+    files = _checkpoints(path)
+    folder = files[0].parent
+    if data is None and any(folder.glob("dict.*.txt")):
+        data = folder
+    overrides = {"eval_bleu": False, **overrides}  # it would need the training's tokenizer
+    if data is not None:
+        overrides["data"] = str(data)
+    try:
+        loaded, cfg, task = checkpoint_utils.load_model_ensemble_and_task(
+            [str(file) for file in files], arg_overrides=overrides
+        )
+    except OSError as error:
+        raise UsageError(f"{error.filename}: {error.strerror}; data= names the folder with the dictionaries") from error
+    except Exception as error:
+        if "infer language pair" not in str(error):
+            raise
+        raise UsageError(
+            f"{path}: the training was not told its languages; give source_lang= and target_lang="
+        ) from error
+    if not all(hasattr(model, "encoder") and hasattr(model, "decoder") for model in loaded):
+        raise UsageError(f"{path}: its model is not a translation model")
+    if cfg.dataset.max_tokens is None and cfg.dataset.batch_size is None:
+        cfg.dataset.max_tokens = BATCH
+    translator = Translator(cfg, task, loaded)
+    if translator.bpe is None:
+        binary = Path(str(cfg.task.data).split(os.pathsep)[0])
+        beside = (folder, binary, binary.parent, binary.parent / "sentencepiece")
+        translator.bpe = _subwords(Path(pieces) if pieces is not None else _pieces(beside))
+    return translator
+
+
+def _checkpoints(path: str | os.PathLike[str]) -> list[Path]:
+    if not Path(path).is_dir():
+        files = [Path(part) for part in os.fspath(path).split(os.pathsep)]
+        for file in files:
+            if not file.is_file():
+                raise UsageError(f"{file}: there is no such checkpoint")
+        return files
+    for name in CHECKPOINTS:
+        if (file := Path(path, name)).is_file():
+            return [file]
+    raise UsageError(f"{path}: has none of {', '.join(CHECKPOINTS)}; name the checkpoint")
+
+
+def _pieces(folders: Iterable[Path]) -> Path | None:
+    """The subword model in the first of ``folders`` that has one."""
+    for folder in folders:
+        found = [*folder.glob("*.model"), *(folder / name for name in CODES if (folder / name).is_file())]
+        if len(found) > 1:
+            raise UsageError(f"{folder}: has {', '.join(sorted(file.name for file in found))}; choose with pieces=")
+        if found:
+            return found[0]
+    return None
+
+
+def _subwords(pieces: Path | None) -> Any:
+    """fairseq's reader of a subword model, or None."""
+    if pieces is None:
+        return None
+    if not pieces.is_file():
+        raise UsageError(f"{pieces}: there is no such subword model")
+    try:
+        if pieces.suffix == ".model":
+            return SentencepieceBPE(SentencepieceConfig(sentencepiece_model=str(pieces)))
+        return SubwordNMTBPE(SubwordNMTBPEConfig(bpe_codes=str(pieces)))
+    except ImportError as error:
+        raise UsageError(f"{pieces}: {error}") from error
+    except (OSError, RuntimeError, ValueError, SystemExit) as error:  # subword-nmt exits
+        raise UsageError(f"{pieces}: is no subword model, or cannot be read") from error

@@ -1,0 +1,71 @@
+"""``python -m fairseq_luna translate``: lines of text to lines of translations, as a stream."""
+
+import signal
+import sys
+import warnings
+from argparse import ArgumentParser, Namespace
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from fairseq_luna.models.transformer.translator import Translator
+
+DESCRIPTION = "Translate standard input to standard output, line by line. Empty lines stay empty."
+# Flags of fairseq's with their types: of its configuration, and of its generation.
+CONFIG = {"source_lang": str, "target_lang": str, "max_tokens": int}
+GENERATION = {"beam": int, "lenpen": float, "max_len_a": float, "max_len_b": int}
+
+
+def add_flags(parser: ArgumentParser) -> None:
+    """Add the command's flags."""
+    add = parser.add_argument
+    add("model", metavar="MODEL", help="a checkpoint, several with : between them, or a folder with checkpoint_best.pt")
+    add("--data", metavar="FOLDER", help="folder with the dictionaries (default: MODEL's, or the training's)")
+    add("--pieces", metavar="FILE", help="SentencePiece model or codes (default: the one beside MODEL or the data)")
+    add("--device", default="cpu", help="such as cuda (default: %(default)s)")
+    add("--buffer-size", type=int, default=256, metavar="N", help="lines that are read at once (default: %(default)s)")
+    for name, kind in (CONFIG | GENERATION).items():
+        add(f"--{name.replace('_', '-')}", type=kind, help="as in fairseq-interactive")
+
+
+def run(args: Namespace) -> None:
+    """Translate standard input.
+
+    Raises:
+        UsageError: the model cannot be loaded, or a line is longer than it reads.
+    """
+    from tqdm import tqdm
+
+    from fairseq_luna.loading import load
+    from fairseq_luna.usage_error import UsageError
+
+    config, generation = (
+        {name: getattr(args, name) for name in names if getattr(args, name) is not None}
+        for names in (CONFIG, GENERATION)
+    )
+    translator = load(args.model, data=args.data, pieces=args.pieces, **config)
+    try:
+        translator.to(args.device)
+    except (AssertionError, RuntimeError) as error:
+        raise UsageError(f"--device {args.device}: {str(error).splitlines()[0]}") from error
+    if hasattr(signal, "SIGPIPE"):
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # as | head needs
+    warnings.filterwarnings("ignore", message=".*pin_memory")  # of fairseq's batches on a CPU
+    size = 1 if sys.stdin.isatty() else max(1, args.buffer_size)
+    with (
+        open(sys.stdin.fileno(), encoding="utf-8", closefd=False) as source,
+        open(sys.stdout.fileno(), "w", encoding="utf-8", closefd=False) as target,
+    ):
+        lines = translated(translator, source, size, **generation)
+        for line in tqdm(lines, unit=" lines", disable=target.isatty() or None):
+            print(line, file=target, flush=True)
+
+
+def translated(translator: "Translator", lines: Iterable[str], size: int, **options: Any) -> Iterator[str]:
+    """A translation for each of ``lines``, of which ``size`` are read at once; blank ones are not translated."""
+    lines = iter(lines)
+    while some := [line.strip() for line in islice(lines, size)]:
+        texts = [line for line in some if line]
+        found = iter(translator.translate(texts, **options) if texts else [])
+        yield from (next(found) if line else "" for line in some)
