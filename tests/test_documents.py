@@ -2,10 +2,12 @@
 
 import dataclasses
 import re
+from argparse import ArgumentParser
 from pathlib import Path
 
 import pytest
 from fairseq.models import MODEL_DATACLASS_REGISTRY
+from fairseq.models.roberta import RobertaModel
 
 import fairseq_luna.models  # noqa: F401 (registers the models)
 from fairseq_luna.__main__ import registered
@@ -56,9 +58,17 @@ def flags(config: type) -> set[str]:
     }
 
 
+def flags_of_roberta() -> set[str]:
+    parser = ArgumentParser()
+    RobertaModel.add_args(parser)
+    return set(parser._option_string_actions)
+
+
 def test_the_page_of_flags_has_every_flag_of_this_package():
     families = [flags(MODEL_DATACLASS_REGISTRY[name]) for name in ("luna", "fastformer", "block", "mixed")]
     own = set.union(*families) - set.intersection(*families)
+    readers = [flags(MODEL_DATACLASS_REGISTRY[name]) for name in ("luna_roberta", "mixed_roberta")]
+    own |= set.union(*readers) - flags_of_roberta() - set.intersection(*families)
     own |= flags(FairseqApolloConfig) | flags(MilestoneLRScheduleConfig)
     page = (ROOT / "docs" / "flags.md").read_text(encoding="utf-8")
     assert len(own) > 25

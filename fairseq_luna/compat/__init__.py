@@ -14,6 +14,7 @@ from fairseq_luna.compat import (
     finished,
     last_batch,
     mismatch,
+    numpy_long,
     resume,
     saving,
     torchrun,
@@ -33,6 +34,7 @@ PATCHES: tuple[Patch, ...] = (
     finished.PATCH,
     exit_threads.PATCH,
     saving.PATCH,
+    numpy_long.PATCH,
 )
 
 

@@ -1,5 +1,6 @@
 """Attention modules: projections and incremental state around the functions of ``fairseq_luna.ops``."""
 
+from .attention_pooling import AttentionPooling
 from .bigbird_attention import BigBirdAttention
 from .block_attention import BlockAttention
 from .block_causal_attention import BlockCausalAttention
@@ -19,6 +20,7 @@ from .softmax_attention import SoftmaxAttention, SoftmaxCausalAttention, Softmax
 from .synthesizer_attention import SynthesizerAttention, SynthesizerCausalAttention
 
 __all__ = [
+    "AttentionPooling",
     "BigBirdAttention",
     "BlockAttention",
     "BlockCausalAttention",

@@ -14,7 +14,7 @@ import numpy
 import pytest
 import torch
 from fairseq import checkpoint_utils, options
-from fairseq.data import data_utils
+from fairseq.data import TokenBlockDataset, data_utils
 from fairseq.distributed import utils as distributed_utils
 from fairseq.file_io import PathManager
 from fairseq.models import distributed_fairseq_model
@@ -84,6 +84,7 @@ FIXED = {
     "resume": (FairseqTask, "get_batch_iterator", _same_batches),
     "finished": (finished, "_fairseq_train", lambda: SimpleNamespace(train=lambda *_: ([None], True))),
     "exit": (exit_threads, "BufferedIterator", _Iterator),
+    "numpy-long": (TokenBlockDataset, "_build_slice_indices", staticmethod(lambda *_: ())),
     "saving": (PathManager, "copy", staticmethod(_replaces)),
 }
 
@@ -94,7 +95,7 @@ def test_on_a_fixed_one(name, monkeypatch):
     assert not PATCHES[name].is_needed()
 
 
-@pytest.mark.parametrize("name", ["checkpoints", "mismatch", "last-batch", "saving"])
+@pytest.mark.parametrize("name", ["checkpoints", "mismatch", "last-batch", "numpy-long", "saving"])
 def test_on_a_patched_one(name):
     compat.apply_patches()
     assert not PATCHES[name].is_needed()

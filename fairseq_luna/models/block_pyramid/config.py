@@ -1,16 +1,15 @@
 """The pyramid's flags and their checks."""
 
 from argparse import Namespace
-from dataclasses import make_dataclass
 from typing import Any
 
 from fairseq import utils
-from fairseq.dataclass import ChoiceEnum, FairseqDataclass
+from fairseq.dataclass import ChoiceEnum
 from omegaconf import II
 
 from ...usage_error import UsageError
 from ..transformer.checks import check_heads, check_positions, check_positive, check_rates
-from ..transformer.config import OptionalInt, nested_config, option
+from ..transformer.config import OptionalInt, config_of, nested_config, option
 
 ACTIVATIONS = ChoiceEnum(utils.get_available_activation_fns())
 
@@ -35,11 +34,7 @@ PYRAMID_OPTIONS = {
     "max_positions": option(int, II("task.max_positions"), "maximum tokens of a text"),
 }
 
-PyramidConfig = make_dataclass(
-    "PyramidConfig",
-    [(name, annotation, spec) for name, (annotation, spec) in PYRAMID_OPTIONS.items()],
-    bases=(FairseqDataclass,),
-)
+PyramidConfig = config_of("PyramidConfig", PYRAMID_OPTIONS)
 
 
 def pyramid_config(cfg: Any) -> Any:

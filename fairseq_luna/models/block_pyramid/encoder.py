@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from ...modules.block_pyramid import WithinBlockAttention
 from ...ops.block_partition import block_means, cut_to_shrink
-from ...ops.dtypes import accumulation_dtype
+from ...ops.masked_mean import masked_mean
 from ..transformer.layers import ResidualLayer
 from .config import depth
 
@@ -113,10 +113,3 @@ class PyramidEncoder(FairseqEncoder):
 
     def max_positions(self) -> int:
         return self.max_source_positions
-
-
-def masked_mean(x: Tensor, padding_mask: Tensor) -> Tensor:
-    """The mean of ``x (T, B, C)`` over steps that are not padding in ``padding_mask (B, T)``: ``(B, C)``."""
-    real = ~padding_mask.t()[:, :, None]
-    total = torch.where(real, x, 0).sum(0, dtype=accumulation_dtype(x))
-    return (total / real.sum(0)).to(x.dtype)

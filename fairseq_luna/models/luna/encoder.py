@@ -21,9 +21,12 @@ class LunaEncoder(TransformerEncoderBase):
         cfg: the nested config of :func:`.config.luna_config`.
         dictionary: of the source.
         embed_tokens: its embedding.
+        packed_is_read: whether p of the last layer is read; if not, it is returned without its norm.
     """
 
-    def __init__(self, cfg: Any, dictionary: Any, embed_tokens: nn.Embedding) -> None:
+    def __init__(self, cfg: Any, dictionary: Any, embed_tokens: nn.Embedding, *, packed_is_read: bool = True) -> None:
+        self.packed_is_read = packed_is_read
+        self.layers_built = 0
         super().__init__(cfg, dictionary, embed_tokens)
         size = embed_tokens.embedding_dim
         self.word_dropout = WordDropout(cfg.word_dropout)
@@ -35,10 +38,14 @@ class LunaEncoder(TransformerEncoderBase):
             positions = SinusoidalPositionalEmbedding.get_embedding(cfg.projection_length, size)
         self.register_buffer("packed_positions", positions, persistent=False)
         self.layernorm_packed_embedding = LayerNorm(size, export=cfg.export) if cfg.layernorm_embedding else None
-        self.packed_layer_norm = LayerNorm(size, export=cfg.export) if cfg.encoder.normalize_before else None
+        self.packed_layer_norm = None
+        if cfg.encoder.normalize_before and packed_is_read:
+            self.packed_layer_norm = LayerNorm(size, export=cfg.export)
 
     def build_encoder_layer(self, cfg: Any) -> nn.Module:
-        return wrap_layer(LunaEncoderLayer(cfg), cfg)
+        self.layers_built += 1
+        last = self.layers_built == cfg.encoder.layers
+        return wrap_layer(LunaEncoderLayer(cfg, packed_is_read=self.packed_is_read or not last), cfg)
 
     def forward_embedding(self, src_tokens: Tensor, token_embedding: Tensor | None = None) -> tuple[Tensor, Tensor]:
         if token_embedding is None:

@@ -22,13 +22,20 @@ def luna_attention(cfg: Any, side: Any, *, kernel_size: int = 0) -> LunaAttentio
 
 
 class LunaEncoderLayer(ResidualLayer):
-    """Luna attention of x to itself through p, which also updates p; then the feed-forward network of x."""
+    """Luna attention of x to itself through p, which also updates p; then the feed-forward network of x.
 
-    def __init__(self, cfg: Any) -> None:
+    Args:
+        cfg: the nested config.
+        packed_is_read: whether the updated p is read; if not, a post-norm layer has no norm for it.
+    """
+
+    def __init__(self, cfg: Any, *, packed_is_read: bool = True) -> None:
         super().__init__(cfg, cfg.encoder)
         self.self_attn = luna_attention(cfg, cfg.encoder, kernel_size=cfg.luna_kernel_size)
         self.self_attn_layer_norm = LayerNorm(self.embed_dim, export=cfg.export)
-        self.self_attn_packed_layer_norm = LayerNorm(self.embed_dim, export=cfg.export)
+        self.self_attn_packed_layer_norm = None
+        if self.normalize_before or packed_is_read:
+            self.self_attn_packed_layer_norm = LayerNorm(self.embed_dim, export=cfg.export)
 
     def forward(
         self, x: Tensor, packed: Tensor, padding_mask: Tensor | None, packed_padding_mask: Tensor | None

@@ -1,6 +1,6 @@
 """The flags of models whose attentions are chosen by name, with their checks."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from fairseq.dataclass import ChoiceEnum
@@ -61,18 +61,23 @@ def mixed_config(cfg: Any) -> Any:
         UsageError: names the flag, its value and what to do.
     """
     nested = checked_config(MixedConfig, cfg, refused=REFUSED_OUTSIDE_LUNA)
-    read = {field for place in PLACES for field in factory_of(nested, place).flags}
-    for field, (_, spec) in OPTIONS.items():
-        value = getattr(nested, field)
-        if field not in read and value != spec.default:
-            shown = "" if value is True else f" {value}"
-            readers = ", ".join(readers_of(field))
-            raise UsageError(f"{flag(field)}{shown}: is for {readers}; choose that or leave the flag out")
+    check_read(nested, OPTIONS, PLACES)
     if nested.no_cross_attention and str(nested.source_attention) != "softmax":
         raise UsageError(
             f"--source-attention {nested.source_attention}: there is none with --no-cross-attention; leave it out"
         )
     return nested
+
+
+def check_read(nested: Any, options: Mapping[str, tuple[Any, Any]], places: Iterable[str]) -> None:
+    """Refuse a flag of ``options`` that is set, and that no attention of ``places`` reads: UsageError."""
+    read = {field for place in places for field in factory_of(nested, place).flags}
+    for field, (_, spec) in options.items():
+        value = getattr(nested, field)
+        if field not in read and value != spec.default:
+            shown = "" if value is True else f" {value}"
+            readers = ", ".join(readers_of(field))
+            raise UsageError(f"{flag(field)}{shown}: is for {readers}; choose that or leave the flag out")
 
 
 def readers_of(field: str) -> Iterator[str]:

@@ -55,17 +55,38 @@ class ExplainsMismatch(BaseFairseqModel):
             raise CheckpointMismatch(difference) from error
 
 
+class KeepsLayers(ExplainsMismatch):
+    """A model with fairseq's --encoder-layers-to-keep and --decoder-layers-to-keep."""
+
+    def load_state_dict(
+        self, state_dict: dict[str, Tensor], strict: bool = True, model_cfg: Any = None, args: Any = None
+    ) -> Any:
+        """As in fairseq, but with each of the two flags applied to its own side.
+
+        fairseq drops all layers of a side without the flag, and fails for a model that was trained with the flag. See
+        :meth:`fairseq.models.BaseFairseqModel.load_state_dict` for the arguments.
+        """
+        for side in ("encoder", "decoder"):
+            name = f"{side}_layers_to_keep"
+            kept = getattr(model_cfg, name, None)
+            if kept:
+                state_dict = keep_layers(state_dict, side, [int(layer) for layer in kept.split(",")])
+                setattr(model_cfg, name, None)  # as fairseq does: the other layers are already removed
+        return super().load_state_dict(state_dict, strict, model_cfg, args)
+
+
 def keep_layers(state_dict: StateDict, side: str, kept: Sequence[int]) -> dict[str, Tensor]:
     """Return the state dict with only the layers ``kept`` of ``side``, renumbered from 0.
 
     A state dict that has no more layers is returned unchanged: the model was trained with the flag.
 
     Args:
-        state_dict: of a whole model, with the layers of ``side`` as ``encoder.layers.0`` and so on.
+        state_dict: of a whole model, with the layers of ``side`` as ``encoder.layers.0`` or
+            ``encoder.sentence_encoder.layers.0`` and so on.
         side: "encoder" or "decoder".
         kept: layer numbers in any order; the layers keep theirs.
     """
-    layer = re.compile(rf"({side}\.layers\.)(\d+)(\..*)")
+    layer = re.compile(rf"({side}(?:\.\w+)?\.layers\.)(\d+)(\..*)")
     found = {name: layer.fullmatch(name) for name in state_dict}
     if len({match[2] for match in found.values() if match}) == len(kept):
         return dict(state_dict)
@@ -115,7 +136,7 @@ def _flags(
     side = name.split(".")[0]
     _, exists, *axes = next(origin for origin in origins if re.search(origin[0], name))
     if ours is None or theirs is None:
-        layer = re.match(r"\w+\.layers\.\d+\.", name)
+        layer = re.match(r"\w+(?:\.\w+)?\.layers\.\d+\.", name)
         whole = layer and not any(other.startswith(layer[0]) for other in (given if theirs is None else own))
         flags = ["--{side}-layers" if whole else exists]
     elif len(ours) != len(theirs):

@@ -51,6 +51,21 @@ ALIGNMENT = {
 }
 
 
+def transformer_options(defaults: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
+    """The options of fairseq's transformer that ``defaults`` names, flat, with these defaults."""
+    return {
+        name: option(annotation, defaults[name], spec.metadata["help"])
+        for name, annotation, spec in _transformer_fields()
+        if name in defaults
+    }
+
+
+def config_of(name: str, options: Mapping[str, tuple[Any, Any]]) -> type:
+    """Make a FairseqDataclass called ``name`` with these options."""
+    fields = [(key, annotation, spec) for key, (annotation, spec) in options.items()]
+    return dataclasses.make_dataclass(name, fields, bases=(FairseqDataclass,))
+
+
 def flat_config(name: str, extra: Mapping[str, tuple[Any, Any]], follows: Mapping[str, str] = FOLLOWS) -> type:
     """Make a FairseqDataclass ``name`` with the fields of TransformerConfig, flat, of ALIGNMENT and of ``extra``.
 

@@ -43,9 +43,9 @@ class ResidualLayer(nn.Module):
         self.fc2 = quant_noise(nn.Linear(side.ffn_embed_dim, self.embed_dim), **noise)
         self.final_layer_norm = LayerNorm(self.embed_dim, export=cfg.export)
 
-    def prenorm(self, x: Tensor, norm: nn.Module) -> Tensor:
-        """The input of a sub-layer: ``norm(x)`` in a pre-norm layer, otherwise ``x``."""
-        return norm(x) if self.normalize_before else x
+    def prenorm(self, x: Tensor, norm: nn.Module | None) -> Tensor:
+        """The input of a sub-layer: ``norm(x)`` in a pre-norm layer with a ``norm``, otherwise ``x``."""
+        return norm(x) if self.normalize_before and norm is not None else x
 
     def add_and_norm(self, x: Tensor, residual: Tensor, norm: nn.Module | None) -> Tensor:
         """Dropout of ``x``, residual connection and, in a post-norm layer with a ``norm``, the norm."""

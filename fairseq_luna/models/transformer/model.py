@@ -8,7 +8,7 @@ from fairseq.models import BaseFairseqModel
 from fairseq.models.transformer import TransformerModelBase
 from torch import Tensor, nn
 
-from .checkpoint import ExplainsMismatch, keep_layers
+from .checkpoint import KeepsLayers
 from .checks import check_trained_alignment
 from .decoder import SelfAttentionDecoder
 from .encoder import SelfAttentionEncoder
@@ -16,7 +16,7 @@ from .layers import BuildAttention
 from .translator import Translator
 
 
-class FlatConfigModel(ExplainsMismatch, TransformerModelBase):
+class FlatConfigModel(KeepsLayers, TransformerModelBase):
     """fairseq's transformer model, built from a flat config (see :mod:`.config`).
 
     A subclass has a class or static method ``nested_config(cfg)``, which returns the checked nested config, and builds
@@ -51,22 +51,6 @@ class FlatConfigModel(ExplainsMismatch, TransformerModelBase):
     def unfit_for_alignment(cfg: Any) -> str | None:
         """Why --load-alignments cannot train the attention to the source that the nested ``cfg`` describes, or None."""
         return None
-
-    def load_state_dict(
-        self, state_dict: dict[str, Tensor], strict: bool = True, model_cfg: Any = None, args: Any = None
-    ) -> Any:
-        """As in fairseq, but with --encoder-layers-to-keep and --decoder-layers-to-keep each applied to its own side.
-
-        fairseq drops all layers of a side without the flag, and fails for a model that was trained with the flag. See
-        :meth:`fairseq.models.BaseFairseqModel.load_state_dict` for the arguments.
-        """
-        for side in ("encoder", "decoder"):
-            name = f"{side}_layers_to_keep"
-            kept = getattr(model_cfg, name, None)
-            if kept:
-                state_dict = keep_layers(state_dict, side, [int(layer) for layer in kept.split(",")])
-                setattr(model_cfg, name, None)  # as fairseq does: the other layers are already removed
-        return super().load_state_dict(state_dict, strict, model_cfg, args)
 
     def upgrade_state_dict_named(self, state_dict: dict[str, Tensor], name: str) -> None:
         """As in fairseq, but without the output projection that it adds for shared embeddings.

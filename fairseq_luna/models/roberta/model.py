@@ -1,0 +1,184 @@
+"""RoBERTa with Luna's or with chosen attentions, registered with fairseq as ``luna_roberta`` and ``mixed_roberta``."""
+
+import re
+from abc import abstractmethod
+from argparse import ArgumentParser
+from collections.abc import Callable
+from functools import partial
+from typing import Any, ClassVar
+
+from fairseq.models import BaseFairseqModel, register_model
+from fairseq.models.roberta.model import RobertaEncoder, RobertaModel
+from fairseq.models.transformer import TransformerEncoderBase
+from torch import Tensor, nn
+
+from ..luna.encoder import LunaEncoder
+from ..luna.model import LunaModel
+from ..mixed.attentions import build_attention
+from ..mixed.model import MixedModel
+from ..transformer.architectures import SIZES, Settings, register_architectures
+from ..transformer.checkpoint import WIDTH, KeepsLayers, Origin
+from ..transformer.encoder import SelfAttentionEncoder
+from .config import LunaRobertaConfig, MixedRobertaConfig, luna_roberta_config, mixed_roberta_config
+from .head import ClassificationHead
+from .hub_interface import HubInterface
+
+BuildEncoder = Callable[[Any, Any, nn.Embedding], TransformerEncoderBase]
+
+POSITIONS = "--max-positions"
+ORIGINS: tuple[Origin, ...] = (
+    (r"\.embed_positions\.", "--no-token-positional-embeddings", POSITIONS, WIDTH),
+    (r"\.lm_head\.(weight|bias)", "--untie-weights-roberta", "the dictionary", WIDTH),
+    (r"^classification_heads\.", "--pooling", "--num-classes", "--encoder-embed-dim"),
+)
+
+
+def origins_of(family: type[KeepsLayers]) -> tuple[Origin, ...]:
+    """The flags of a family's parameters, with RoBERTa's."""
+    positions = re.compile(r"--max-({text}|source)-positions")
+    own = (tuple(positions.sub(POSITIONS, part) for part in origin) for origin in family.origins)
+    return (*own, *ORIGINS)
+
+
+class ReadingEncoder(RobertaEncoder):
+    """fairseq's RoBERTa encoder, an encoder of sentences and the output of a masked language model.
+
+    Args:
+        cfg: the nested config.
+        dictionary: of the text.
+        build_sentence_encoder: called with both and the embedding.
+    """
+
+    def __init__(self, cfg: Any, dictionary: Any, *, build_sentence_encoder: BuildEncoder) -> None:
+        self.build_sentence_encoder = build_sentence_encoder
+        super().__init__(cfg, dictionary)
+
+    def build_encoder(self, args: Any, dictionary: Any, embed_tokens: nn.Embedding) -> TransformerEncoderBase:
+        return self.build_sentence_encoder(args, dictionary, embed_tokens)
+
+
+class FlatRobertaModel(KeepsLayers, RobertaModel):
+    """fairseq's RoBERTa with another encoder of sentences, built from a flat config.
+
+    Its tasks ``masked_lm``, ``sentence_prediction``, ``sentence_ranking`` and ``commonsense_qa`` work as they are.
+    """
+
+    @staticmethod
+    @abstractmethod
+    def nested_config(cfg: Any, task: Any) -> Any:
+        """The checked nested config of the flat ``cfg``."""
+
+    @staticmethod
+    @abstractmethod
+    def build_sentence_encoder(cfg: Any, dictionary: Any, embed_tokens: nn.Embedding) -> TransformerEncoderBase:
+        """The encoder of sentences from the nested ``cfg``."""
+
+    @classmethod
+    def add_args(cls, parser: ArgumentParser) -> None:
+        # RobertaModel adds fairseq's flags; BaseFairseqModel adds the flat config that was registered.
+        BaseFairseqModel.add_args.__func__(cls, parser)
+
+    @classmethod
+    def hub_models(cls) -> dict[str, str]:
+        """No trained model is published."""
+        return {}
+
+    @classmethod
+    def build_model(cls, cfg: Any, task: Any) -> "FlatRobertaModel":
+        """Build the model from the flat config of the command line, of hydra or of a checkpoint."""
+        nested = cls.nested_config(cfg, task)
+        dictionary = task.source_dictionary
+        encoder = ReadingEncoder(nested, dictionary, build_sentence_encoder=cls.build_sentence_encoder)
+        # --encoder-layers-to-keep reduces the number of layers, which the checkpoint must state.
+        cfg.encoder_layers = nested.encoder.layers
+        return cls(nested, encoder)
+
+    @classmethod
+    def from_pretrained(cls, *args: Any, **kwargs: Any) -> HubInterface:
+        """As :meth:`fairseq.models.roberta.RobertaModel.from_pretrained`, for a checkpoint of this model."""
+        loaded = super().from_pretrained(*args, **kwargs)
+        return HubInterface(loaded.cfg, loaded.task, loaded.model)
+
+    def register_classification_head(
+        self, name: str, num_classes: int, inner_dim: int | None = None, **unused: Any
+    ) -> None:
+        """Add a classification head; called by fairseq's tasks after building the model.
+
+        Args:
+            name: of the head; an existing head with this name is replaced.
+            num_classes: number of outputs.
+            inner_dim: size of the hidden layer; None: the embedding size.
+        """
+        size = self.args.encoder.embed_dim
+        self.classification_heads[name] = ClassificationHead(
+            pooling=str(self.args.pooling),
+            input_dim=size,
+            inner_dim=inner_dim or size,
+            num_classes=num_classes,
+            activation_fn=self.args.pooler_activation_fn,
+            pooler_dropout=self.args.pooler_dropout,
+            q_noise=self.args.quant_noise.pq,
+            qn_block_size=self.args.quant_noise.pq_block_size,
+        )
+
+    def forward(
+        self, src_tokens: Tensor, *args: Any, classification_head_name: str | None = None, **kwargs: Any
+    ) -> tuple[Tensor, dict[str, Any]]:
+        """Predict words, or classify texts.
+
+        Args:
+            src_tokens: ``(B, T)`` int64, padded on the right.
+            classification_head_name: the head to apply; None: the output of the masked language model.
+            args, kwargs: see :meth:`fairseq.models.roberta.RobertaModel.forward`.
+
+        Returns:
+            ``(B, num_classes)`` logits; or ``(B, T, V)`` logits, with ``masked_tokens (B, T)`` ``(N, V)`` for the N
+            tokens where it is True, or with ``features_only`` ``(B, T, C)``; and a dictionary of ``inner_states``.
+        """
+        if classification_head_name is None:
+            return super().forward(src_tokens, *args, **kwargs)
+        features, extra = super().forward(src_tokens, *args, **{**kwargs, "features_only": True})
+        padding_mask = src_tokens.eq(self.encoder.dictionary.pad())
+        return self.classification_heads[classification_head_name](features, padding_mask=padding_mask), extra
+
+
+@register_model("luna_roberta", dataclass=LunaRobertaConfig)
+class LunaRobertaModel(FlatRobertaModel):
+    """RoBERTa with Luna's attention, as in the Luna paper's experiments with masked language models."""
+
+    origins: ClassVar = origins_of(LunaModel)
+    nested_config = staticmethod(luna_roberta_config)
+    build_sentence_encoder = staticmethod(partial(LunaEncoder, packed_is_read=False))
+
+    def upgrade_state_dict_named(self, state_dict: dict[str, Tensor], name: str) -> None:
+        """As in fairseq; the layer that --encoder-layers-to-keep makes the last one needs no norm of its slots."""
+        super().upgrade_state_dict_named(state_dict, name)
+        if not self.args.encoder.normalize_before:
+            last = f"encoder.sentence_encoder.layers.{self.args.encoder.layers - 1}.self_attn_packed_layer_norm"
+            for parameter in ("weight", "bias"):
+                state_dict.pop(f"{last}.{parameter}", None)
+
+
+@register_model("mixed_roberta", dataclass=MixedRobertaConfig)
+class MixedRobertaModel(FlatRobertaModel):
+    """RoBERTa with an attention chosen by name. With softmax attention it is fairseq's, with the same parameters."""
+
+    origins: ClassVar = origins_of(MixedModel)
+    nested_config = staticmethod(mixed_roberta_config)
+
+    @staticmethod
+    def build_sentence_encoder(cfg: Any, dictionary: Any, embed_tokens: nn.Embedding) -> SelfAttentionEncoder:
+        build = partial(build_attention, place="encoder")
+        return SelfAttentionEncoder(cfg, dictionary, embed_tokens, build_self_attention=build)
+
+
+TINY: Settings = {name: value for name, value in SIZES["tiny"].items() if name.startswith("encoder_")}
+register_architectures(
+    "luna_roberta",
+    {
+        "luna_roberta_base": {},
+        "luna_roberta_base_untied": {"untie_luna_kv": True},
+        "luna_roberta_tiny": {**TINY, "projection_length": 16},
+    },
+)
+register_architectures("mixed_roberta", {"mixed_roberta_base": {}, "mixed_roberta_tiny": TINY})
