@@ -29,7 +29,10 @@ class Apollo(torch.optim.Optimizer):
 
     The norms of the update are taken over a whole tensor, so parameters must be neither flattened into one
     nor split. The secant equation needs gradients that change slowly: use a warm-up of some hundreds of steps or
-    more.
+    more, from a rate near 0::
+
+        optimizer = Apollo(model.parameters(), lr=0.01)
+        schedule = torch.optim.lr_scheduler.LinearLR(optimizer, start_factor=1e-4, total_iters=300)
 
     State per parameter: ``step`` (int) and three tensors of its shape, ``exp_avg``, ``hessian`` and
     ``direction``, in fp32 if the parameter is half precision (the arithmetic is in fp32 too), else in its
@@ -38,7 +41,8 @@ class Apollo(torch.optim.Optimizer):
 
     Args:
         params: tensors or groups, as for any torch optimizer; a group may set any of the options below.
-        lr: step size, 0.1 in the authors' translation runs; above 1 warns.
+        lr: step size, 0.1 in the authors' translation runs, whose norms and clipping bound the gradients; start with
+            0.01 elsewhere. Above 1 warns, and so does, on a CPU, the first update that is not finite.
         beta: decay of the gradient's running mean, in ``[0, 1)``.
         eps: keeps the norm of the last direction above zero (divided by 0.01 for ``constant``).
         rebound: lower bound of ``|B|``: ``"constant"`` (0.01) or ``"belief"`` (the largest deviation of the gradient
@@ -51,6 +55,8 @@ class Apollo(torch.optim.Optimizer):
     Raises:
         ValueError: if an option is out of its range.
     """
+
+    _diverged = False
 
     def __init__(
         self,
@@ -120,8 +126,20 @@ class Apollo(torch.optim.Optimizer):
         self._refuse_sparse_and_complex()
         for group in self.param_groups:
             for step, params in self._buckets(group):
-                update(params, [self.state[p] for p in params], step, group)
+                change = update(params, [self.state[p] for p in params], step, group)
+                self._warn_of_divergence(change, step, group["lr"])
         return loss
+
+    def _warn_of_divergence(self, change: Tensor, step: int, lr: float) -> None:
+        """Warn once, on a CPU alone: on an accelerator reading ``change`` would make every step wait for it."""
+        if self._diverged or change.device.type != "cpu" or change.isfinite().all():
+            return
+        self._diverged = True
+        warnings.warn(
+            f"Apollo: the update of step {step} is not finite: the gradient is not, or the rate is too high. Start "
+            f"again with lr below {lr:g}, or with a warm-up of some hundreds of steps, such as torch's LinearLR",
+            stacklevel=5,
+        )
 
     def _refuse_sparse_and_complex(self) -> None:
         for p in chain.from_iterable(group["params"] for group in self.param_groups):

@@ -13,7 +13,7 @@ STATE = ("exp_avg", "hessian", "direction")
 Tensors = list[Tensor] | tuple[Tensor, ...]  # as torch's multi-tensor calls take and return them
 
 
-def update(params: list[Tensor], states: list[dict[str, Any]], step: int, options: dict[str, Any]) -> None:
+def update(params: list[Tensor], states: list[dict[str, Any]], step: int, options: dict[str, Any]) -> Tensor:
     """Update tensors that share device and dtype, in place.
 
     All operations are multi-tensor calls with operands of one dtype and equal shapes, which accelerators launch as a
@@ -25,6 +25,9 @@ def update(params: list[Tensor], states: list[dict[str, Any]], step: int, option
         states: for each parameter, the tensors named in ``STATE``, in fp32 or wider.
         step: number of this step, counted from 1.
         options: a parameter group, see :class:`fairseq_luna.optim.apollo.Apollo`.
+
+    Returns:
+        ``(len(params),)``, the surprise of each gradient along the last direction; not finite if the gradient is not.
     """
     exp_avg, hessian, direction = ([state[name] for state in states] for name in STATE)
     dtype = exp_avg[0].dtype
@@ -66,6 +69,7 @@ def update(params: list[Tensor], states: list[dict[str, Any]], step: int, option
     torch._foreach_add_(weights, direction, alpha=-options["lr"])
     if weights is not params:
         torch._foreach_copy_(params, weights)
+    return change
 
 
 def spread(values: Tensor, like: Tensors) -> list[Tensor]:

@@ -7,6 +7,7 @@ from typing import Any, List, Optional  # noqa: UP035 (fairseq's parser does not
 
 import torch
 from fairseq.dataclass import FairseqDataclass
+from fairseq.dataclass.configs import OptimizationConfig
 from fairseq.dataclass.constants import StrEnum
 from fairseq.optim import FairseqOptimizer, register_optimizer
 from omegaconf import II, DictConfig, OmegaConf
@@ -102,6 +103,7 @@ class FairseqApollo(FairseqOptimizer):
         if isinstance(cfg, DictConfig):
             refuse_unsupported(cfg._get_root())
             _warn_of_short_warmup(cfg._get_root())
+            _warn_of_fairseqs_rate(cfg)
         self.clips_each = cfg.apollo_clip_mode == ClipMode.each
         if self.clips_each and not cfg.clip_norm > 0:
             raise UsageError(f"--apollo-clip-mode each with --clip-norm {cfg.clip_norm}: give a norm, such as 0.1")
@@ -183,3 +185,9 @@ def _warn_of_short_warmup(root: DictConfig) -> None:
             warmup,
             SHORTEST_WARMUP,
         )
+
+
+def _warn_of_fairseqs_rate(cfg: DictConfig) -> None:
+    """Whether --lr was given cannot be told: its default is fairseq's, for all optimizers."""
+    if list(cfg.lr) == OptimizationConfig().lr:
+        logger.warning("--lr %s is fairseq's default and high for Apollo: give --lr 0.1, the authors' rate", cfg.lr[0])

@@ -1,4 +1,5 @@
 import copy
+import math
 import warnings
 
 import pytest
@@ -163,6 +164,36 @@ def test_warns_once_of_a_rate_for_another_bound():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         Apollo([p], lr=1.0)
+
+
+def regression(lr, warmup):
+    """The last loss of a small network after 400 steps."""
+    torch.manual_seed(0)
+    network = nn.Sequential(nn.Linear(16, 64), nn.ReLU(), nn.Linear(64, 1))
+    weight = torch.randn(16, 1)
+    optimizer = Apollo(network.parameters(), lr=lr)
+    schedule = torch.optim.lr_scheduler.LinearLR(optimizer, start_factor=1e-4, total_iters=warmup)
+    for _ in range(400):
+        x = torch.randn(64, 16)
+        loss = (network(x) - x @ weight).pow(2).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        schedule.step()
+    return loss.item()
+
+
+def test_the_first_update_that_is_not_finite_warns():
+    with pytest.warns(UserWarning, match="is not finite") as record:
+        assert not math.isfinite(regression(lr=0.1, warmup=1))
+    assert [str(one.message) for one in record if "lr below 0.1" in str(one.message)] == [str(record[0].message)]
+
+
+def test_the_rate_of_the_docstring_fits_without_a_warning():
+    assert "lr=0.01" in Apollo.__doc__ and "total_iters=300" in Apollo.__doc__
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert regression(lr=0.01, warmup=300) < 0.1
 
 
 def test_another_optimizers_state_is_refused():

@@ -129,6 +129,15 @@ def test_short_warm_up_warns(scheduler, warmup, warns, caplog):
     assert [line.startswith(f"--warmup-updates {warmup} is too few") for line in said] == ([True] if warns else [])
 
 
+@pytest.mark.parametrize(("rate", "warns"), [(0.25, True), (0.1, False)])
+def test_fairseqs_default_rate_warns(rate, warns, caplog):
+    cfg = config(f"--lr={rate}")
+    with caplog.at_level(logging.WARNING, logger=fairseq_apollo.__name__):
+        optim.build_optimizer(cfg.optimizer, [nn.Parameter(torch.ones(3))])
+    said = [record.getMessage() for record in caplog.records if record.name == fairseq_apollo.__name__]
+    assert said == (["--lr 0.25 is fairseq's default and high for Apollo: give --lr 0.1, the authors' rate"] * warns)
+
+
 def test_a_closures_gradients_are_scaled_clipped_and_used():
     param = nn.Parameter(torch.tensor([3.0, 4.0]))
     optimizer = optim.build_optimizer(config("--apollo-clip-mode", "each", "--clip-norm", "2").optimizer, [param])
