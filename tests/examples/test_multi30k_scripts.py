@@ -66,7 +66,7 @@ def test_the_published_setting(prepared):
         ("train.sh", [], {}, "SYSTEM is transformer, luna_tied"),
         ("train.sh", ["luna"], {}, "not 'luna'"),
         ("train.sh", ["block"], {"DATA": ""}, "set DATA"),
-        ("train.sh", ["block"], {"DATA": "/nowhere"}, "there is no dict.en.txt in DATA=/nowhere"),
+        ("train.sh", ["block"], {"DATA": "/nowhere"}, "there is no dict.*.txt in DATA=/nowhere"),
         ("train.sh", ["block"], {"SETTING": "long"}, "SETTING is short or published, not 'long'"),
         ("score.sh", [], {}, "give a system"),
         ("score.sh", ["block"], {"DATA": ""}, "set DATA"),

@@ -1,0 +1,30 @@
+#!/usr/bin/env bash
+# Scores a system of train.sh on the test: averages its last checkpoints, translates, prints d-BLEU by source.
+#     DATA=data/documents/pieces_1024/bin examples/documents/score.sh SYSTEM [further flags of fairseq-generate]
+#
+# DATA        the binarised data that it was trained on (required)
+# SAVE_DIR    where it was trained (checkpoints/documents/LENGTH/SYSTEM); the average and the translations go there too
+# LAST        number of the last checkpoints to average, 200 updates apart (3)
+# CHECKPOINT  this file instead of an average
+# BEAM        (5)   LENPEN (1)
+set -euo pipefail
+root=$(cd "$(dirname "$0")/../.." && pwd)
+source "$root/examples/shared/systems.sh"
+source "$root/examples/shared/translate.sh"
+
+[ $# -ge 1 ] || fail "give a system of train.sh, such as luna_untied"
+system=$1
+shift
+check_data scripts/prepare_documents.py
+folder=$(dirname "$DATA")
+save_dir=${SAVE_DIR:-checkpoints/documents/$(basename "$folder")/$system}
+[ -d "$save_dir" ] || fail "there is no folder $save_dir: train $system first, or set SAVE_DIR to where it was trained"
+[ -f "$folder/reference/test.documents" ] || fail "there is no $folder/reference/test.documents beside DATA=$DATA"
+# The target language, from such a name as train.en-de.de.idx.
+target=$(cd "$DATA" && echo train.*-*.idx)
+target=${target#*-} target=${target%%.*}
+
+choose_checkpoint "$save_dir" "${LAST:-3}" --by-updates
+translate --remove-bpe sentencepiece --max-len-a 1.3 --max-len-b 20 "$@"
+"${PYTHON:-python}" "$root/scripts/score.py" "$generated" --reference "$folder/reference/test.$target" \
+    --documents "$folder/reference/test.documents"
