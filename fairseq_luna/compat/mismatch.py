@@ -2,10 +2,13 @@
 
 ``Trainer.load_checkpoint`` replaces every error of ``load_state_dict`` by "please ensure that the architectures match";
 ``load_model_ensemble_and_task`` leaves out the file's name (fairseq 0.12.2 and fairseq-fixed 0.12.3.1). With this patch
-a CheckpointMismatch, which names tensors and flags, reaches the user with the file's name. Other errors are unchanged.
+a CheckpointMismatch, which names tensors and flags, reaches the user with the file's name and both values of the flags.
+Other errors are unchanged.
 """
 
 import functools
+import re
+from argparse import Namespace
 from types import SimpleNamespace
 from typing import Any, NoReturn
 from unittest.mock import patch
@@ -15,6 +18,8 @@ from fairseq.trainer import Trainer
 
 from fairseq_luna.compat.patch import Patch
 from fairseq_luna.usage_error import CheckpointMismatch
+
+SIZES = tuple(f"{side}_{size}" for size in ("layers", "embed_dim", "ffn_embed_dim") for side in ("encoder", "decoder"))
 
 
 def is_needed() -> bool:
@@ -58,7 +63,9 @@ def apply() -> None:
         except Exception as error:
             if not isinstance(error.__context__, CheckpointMismatch):
                 raise
-            raise CheckpointMismatch(f"{filename} {error.__context__}") from error
+            theirs = checkpoint_utils.load_checkpoint_to_cpu(filename).get("cfg") or {}
+            said = f"{error.__context__}{both_values(str(error.__context__), theirs.get('model'), self.cfg.model)}"
+            raise CheckpointMismatch(f"{filename} {said}") from error
 
     @functools.wraps(original_load)
     def load_model_ensemble_and_task(filenames: list[str], *args: Any, **kwargs: Any) -> Any:
@@ -69,6 +76,25 @@ def apply() -> None:
 
     Trainer.load_checkpoint = load_checkpoint
     checkpoint_utils.load_model_ensemble_and_task = load_model_ensemble_and_task
+
+
+def both_values(message: str, theirs: Any, ours: Any) -> str:
+    """What to add to ``message``: where the flags that it names have other values in the checkpoint, both.
+
+    Args:
+        message: of a CheckpointMismatch; of ``--arch`` alone, the model's sizes are compared too.
+        theirs, ours: models' configs, flat; None: not known.
+    """
+    theirs, ours = (dict(vars(cfg) if isinstance(cfg, Namespace) else cfg or {}) for cfg in (theirs, ours))
+    fields = [name.replace("-", "_") for name in re.findall(r"--([\w-]+)", message.rpartition("Check ")[2])]
+    if fields == ["arch"]:
+        fields = ["_name", *(name for name in SIZES if theirs.get(name) and ours.get(name))]
+    different = [
+        f"--{'arch' if name == '_name' else name.replace('_', '-')} is {theirs[name]} there and {ours[name]} here"
+        for name in fields
+        if name in theirs and name in ours and theirs[name] != ours[name]
+    ]
+    return "".join(f"; {text}" for text in different)
 
 
 PATCH = Patch(

@@ -1,5 +1,6 @@
 """Why a checkpoint does not fit reaches the user, with the file's name; other errors are fairseq's."""
 
+from argparse import Namespace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -7,6 +8,7 @@ import pytest
 from fairseq import checkpoint_utils
 from fairseq.trainer import Trainer
 
+from fairseq_luna.compat.mismatch import both_values
 from fairseq_luna.usage_error import CheckpointMismatch
 
 
@@ -43,6 +45,23 @@ def test_the_trainer_names_file_and_reason(file):
         Trainer.load_checkpoint(trainer(CheckpointMismatch("does not fit: x is (3,)")), str(file))
     assert str(raised.value) == f"{file} does not fit: x is (3,)"
     assert "architectures match" in str(raised.value.__cause__)
+
+
+@pytest.mark.parametrize(
+    ("check", "added"),
+    [
+        ("--layers, --width", "; --layers is 6 there and 4 here"),
+        ("--unset", "; --unset is None there and 2 here"),
+        ("the dictionary", ""),
+        ("--arch", "; --arch is transformer there and luna_tiny here; --encoder-layers is 6 there and 4 here"),
+    ],
+)
+@pytest.mark.parametrize("kind", [dict, lambda **values: Namespace(**values)], ids=["config", "namespace"])
+def test_both_values_of_a_flag_are_said(check, added, kind):
+    theirs = kind(_name="transformer", layers=6, width=3, unset=None, encoder_layers=6, encoder_embed_dim=8, only=1)
+    ours = {"_name": "luna_tiny", "layers": 4, "width": 3, "unset": 2, "encoder_layers": 4, "encoder_embed_dim": 8}
+    assert both_values(f"does not fit: x--y is (3,). Check {check}", theirs, ours) == added
+    assert both_values(f"does not fit. Check {check}", None, None) == ""
 
 
 def test_other_errors_of_the_trainer_are_unchanged(file):
