@@ -49,9 +49,9 @@ bench: TRAIN_25 = $(BENCH) train --quick --no-peak --shapes 25x40 --systems tran
 bench: GENERATE_25 = $(BENCH) generate --quick --lengths 25 --source-length 25 --systems transformer luna
 bench: .venv/installed
 	mkdir -p outputs/benchmark
-	$(BENCH) op --quick --systems luna-naive luna-cumulative-sum luna-chunked fastformer block linear softmax \
-		--json outputs/benchmark/op.json --png outputs/benchmark/op.png
-	$(BENCH) train --quick --json outputs/benchmark/train.json --png outputs/benchmark/train.png
+	$(BENCH) op --quick --systems luna-naive luna-chunked fastformer block linear softmax \
+		--no-peak --json outputs/benchmark/op.json --png outputs/benchmark/op.png
+	$(BENCH) train --quick --no-peak --json outputs/benchmark/train.json --png outputs/benchmark/train.png
 	$(BENCH) train --quick --memory --source-length 64 --json outputs/benchmark/memory.json --png outputs/benchmark/memory.png
 	$(BENCH) generate --quick --json outputs/benchmark/generate.json --png outputs/benchmark/generate.png
 	$(TRAIN_25) --size base --json outputs/benchmark/train_base.json

@@ -1,10 +1,12 @@
 """Luna's bidirectional attention: pack the context into the slots, and unpack it for each query."""
 
+import torch
 from fairseq.modules.fairseq_dropout import FairseqDropout
-from torch import Tensor
+from torch import Tensor, nn
 
 from ..ops import folded_attention
 from ..ops.masked_softmax import is_padding
+from ..ops.real_steps import in_own_segment
 from ..ops.softmax_attention import softmax_attention
 from .dropout import dropout_probability
 from .generation_state import GenerationState, IncrementalState, ModuleState
@@ -19,6 +21,9 @@ class LunaAttention(GenerationState):
         Y_P = softmax over the context of (q_p(P) k_p(C)^T / sqrt(D)) v_p(C)      pack
         Y_X = softmax over the slots of (q(X) k(Y_P)^T / sqrt(D)) v(Y_P)          unpack
 
+    With ``segment_bias``, b is added to the pack scores of a slot and the steps of its own segment: slot l has the l-th
+    of min(L, n) equal segments of the n real steps of C. It is not in the paper.
+
     Time and memory are linear in the lengths of X and of C.
 
     Args:
@@ -28,6 +33,7 @@ class LunaAttention(GenerationState):
         dropout: dropout probability of the attention weights.
         tie_kv: keys and values are one projection (``k_p = v_p`` and ``k = v``), the paper's default.
         kernel_size: kernel size of a convolution over X, only for self-attention, odd; 0 = none, as in the paper.
+        segment_bias: if not 0, b is a learned number for each packed head that starts with this value.
         bias: projections have a bias.
         q_noise, qn_block_size: fairseq's quantisation noise on the projections.
 
@@ -44,6 +50,7 @@ class LunaAttention(GenerationState):
         dropout: float = 0.0,
         tie_kv: bool = True,
         kernel_size: int = 0,
+        segment_bias: float = 0.0,
         bias: bool = True,
         q_noise: float = 0.0,
         qn_block_size: int = 8,
@@ -65,6 +72,7 @@ class LunaAttention(GenerationState):
             self.k_proj = new.input()
             self.v_proj = new.input()
         self.out_proj = new.output()
+        self.segment_bias = nn.Parameter(torch.full((num_packed_heads,), segment_bias)) if segment_bias else None
         self.convolution = convolution_of(kernel_size, embed_dim=embed_dim, flag="--luna-kernel-size")
 
     def forward(
@@ -126,7 +134,8 @@ class LunaAttention(GenerationState):
     ) -> tuple[Tensor, Tensor | None]:
         """Y_P ``(L, B, C)``, and if needed the weights averaged over the packed heads, ``(B, L, S)``."""
         q = split_heads(self.pq_proj(packed), self.num_packed_heads)
-        folded = None if need_weights else self.pack_folded(q, context, padding_mask)
+        bias = self.segment_scores(packed, context, padding_mask)
+        folded = None if need_weights else self.pack_folded(q, context, padding_mask, bias)
         if folded is not None:
             return merge_heads(folded), None
         if self.tie_kv:
@@ -134,8 +143,15 @@ class LunaAttention(GenerationState):
         else:
             k = split_heads(self.pk_proj(context), self.num_packed_heads)
             v = split_heads(self.pv_proj(context), self.num_packed_heads)
-        out, weights = self.attend(q, k, v, padding_mask, need_weights)
+        out, weights = self.attend(q, k, v, padding_mask, need_weights, bias)
         return merge_heads(out), None if weights is None else weights.mean(1)
+
+    def segment_scores(self, packed: Tensor, context: Tensor, padding_mask: Tensor | None) -> Tensor | None:
+        """What is added to the pack scores, ``(B or 1, H, L, S)``, or None."""
+        if self.segment_bias is None:
+            return None
+        own = in_own_segment(padding_mask, len(packed), len(context), context.device)
+        return own[:, None] * self.segment_bias.view(-1, 1, 1)
 
     def project_packed(self, packed_context: Tensor) -> ModuleState:
         """Keys and values of Y_P, each ``(B, H, L, D)``; only keys if both are tied."""
@@ -158,7 +174,9 @@ class LunaAttention(GenerationState):
             weights = beams_apart(weights @ slots["pack_weights"].unsqueeze(1), beams).transpose(0, 1)
         return self.out_proj(merge_heads(out, beams=beams)), weights
 
-    def pack_folded(self, q: Tensor, context: Tensor, padding_mask: Tensor | None) -> Tensor | None:
+    def pack_folded(
+        self, q: Tensor, context: Tensor, padding_mask: Tensor | None, bias: Tensor | None
+    ) -> Tensor | None:
         """Y_P ``(B, H, L, D)`` without projecting a long context, or None if that would not be cheaper."""
         steps, _, channels = context.shape
         slots, maps = self.num_packed_heads * q.shape[2], 1 if self.tie_kv else 2
@@ -170,7 +188,7 @@ class LunaAttention(GenerationState):
             return None
         dropout_p = dropout_probability(self.dropout_module)
         return folded_attention.pack(
-            q, context.transpose(0, 1), key, value, padding_mask=padding_mask, dropout_p=dropout_p
+            q, context.transpose(0, 1), key, value, padding_mask=padding_mask, bias=bias, dropout_p=dropout_p
         )
 
     def unpack_folded(self, query: Tensor, slots: ModuleState) -> Tensor | None:
@@ -196,8 +214,16 @@ class LunaAttention(GenerationState):
         return y.transpose(0, 1)
 
     def attend(
-        self, q: Tensor, k: Tensor, v: Tensor, padding_mask: Tensor | None, need_weights: bool
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        padding_mask: Tensor | None,
+        need_weights: bool,
+        bias: Tensor | None = None,
     ) -> tuple[Tensor, Tensor | None]:
         """Softmax attention ``(B, H, T, D)``, and if needed its weights ``(B, H, T, S)``."""
         dropout_p = dropout_probability(self.dropout_module)
-        return softmax_attention(q, k, v, padding_mask=padding_mask, dropout_p=dropout_p, need_weights=need_weights)
+        return softmax_attention(
+            q, k, v, padding_mask=padding_mask, bias=bias, dropout_p=dropout_p, need_weights=need_weights
+        )

@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor
 
+from .masked_softmax import is_padding
 from .once_per_batch import once_per_batch
 
 
@@ -18,6 +19,28 @@ def positions(padding_mask: Tensor) -> Tensor:
 def real_first(padding_mask: Tensor) -> Tensor:
     """The steps of each sentence in this order: the real ones, then the padding. ``(B, T)`` int64."""
     return torch.argsort(padding_mask.to(torch.uint8), dim=1, stable=True)
+
+
+@once_per_batch
+def in_own_segment(padding_mask: Tensor | None, slots: int, steps: int, device: torch.device) -> Tensor:
+    """Whether a step lies in the segment of a slot: slot l has the l-th of ``min(L, n)`` equal segments.
+
+    Args:
+        padding_mask: ``(B, T)``, True = padding, or :func:`.softmax_attention.additive_mask` of it; None = no padding.
+        slots: L.
+        steps: T.
+        device: of the result.
+
+    Returns:
+        ``(B, L, T)`` bool, B = 1 without padding. The p-th of n real steps is in segment ``floor(p min(L, n) / n)``;
+        padding is in the segment of some real step.
+    """
+    padded = is_padding(padding_mask)
+    if padded is None:
+        padded = torch.zeros(1, steps, dtype=torch.bool, device=device)
+    lengths = (~padded).sum(1, keepdim=True).clamp(min=1)
+    segments = positions(padded) * lengths.clamp(max=slots) // lengths
+    return segments[:, None] == torch.arange(slots, device=device)[:, None]
 
 
 def read_steps(x: Tensor, steps: Tensor) -> Tensor:

@@ -99,6 +99,7 @@ _LUNA: Table = {
     "--word-dropout": _RATE,
     "--luna-activation": Values(("softplus", "elu"), ("relu",)),
     "--luna-kernel-size": _KERNEL,
+    "--luna-segment-bias": Values(("0", "4", "-1.5"), ("nan", "inf", "x")),
     "--luna-source-attention": Values(("packed", "softmax"), ("full",)),
     "--encoder-projected-attention-heads": _HEADS,
     "--decoder-projected-attention-heads": _HEADS,

@@ -12,6 +12,7 @@ FAMILIES = {
         "fixed-length": {"fix_projection_length": True},
         "learned-positions": {"encoder_learned_pos": True, "decoder_learned_pos": True, "layernorm_embedding": True},
         "packed-heads": {"encoder_projected_attention_heads": 2, "decoder_projected_attention_heads": 8},
+        "segment-bias": {"luna_segment_bias": 4.0},
         "softmax-source": {"luna_source_attention": "softmax"},
         "softmax-source-prenorm": {"luna_source_attention": "softmax", "untie_luna_kv": True, **PRENORM},
         "convolution": {"luna_kernel_size": 5},

@@ -24,17 +24,25 @@ def inputs(steps=5, context=9, slots=3, batch=2, size=16, dtype=torch.float64):
 def naive(module, query, packed, context, context_padding_mask=None, packed_padding_mask=None):
     """The equations with the module's projections."""
 
-    def attention(q, k, v, heads, mask):
+    def attention(q, k, v, heads, mask, bias=None):
         q, k, v = (split_heads(x, heads) for x in (q, k, v))
-        out, weights = softmax_attention(q, k, v, padding_mask=mask, need_weights=True)
+        out, weights = softmax_attention(q, k, v, padding_mask=mask, bias=bias, need_weights=True)
         return merge_heads(out), weights
 
     if module.tie_kv:
         pack_key = pack_value = module.pc_proj(context)
     else:
         pack_key, pack_value = module.pk_proj(context), module.pv_proj(context)
+    bias = None
+    if module.segment_bias is not None:
+        rows = []
+        for row in range(context.shape[1]):
+            real = len(context) if context_padding_mask is None else int((~context_padding_mask[row]).sum())
+            segment = [step * min(len(packed), real) // real for step in range(len(context))]
+            rows.append([[float(one == slot) for one in segment] for slot in range(len(packed))])
+        bias = torch.tensor(rows, dtype=context.dtype)[:, None] * module.segment_bias[:, None, None]
     packed_context, pack = attention(
-        module.pq_proj(packed), pack_key, pack_value, module.num_packed_heads, context_padding_mask
+        module.pq_proj(packed), pack_key, pack_value, module.num_packed_heads, context_padding_mask, bias
     )
     key, value = (
         [module.c_proj(packed_context)] * 2
@@ -56,8 +64,9 @@ def padding(batch, steps, *real):
 @HEADS
 @PADDED
 @pytest.mark.parametrize("need_weights", [False, True], ids=["output", "weights"])
-def test_equals_the_equations(tie_kv, heads, packed_heads, padded, need_weights):
-    module = build(heads=heads, packed_heads=packed_heads, tie_kv=tie_kv)
+@pytest.mark.parametrize("segment_bias", [0.0, 4.0], ids=["paper", "segment-bias"])
+def test_equals_the_equations(tie_kv, heads, packed_heads, padded, need_weights, segment_bias):
+    module = build(heads=heads, packed_heads=packed_heads, tie_kv=tie_kv, segment_bias=segment_bias)
     args = inputs()
     masks = {}
     if padded:

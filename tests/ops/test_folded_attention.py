@@ -53,6 +53,18 @@ def test_fused_pack_equals_naive(shape, dtype, padded, bias):
     check(actual, expected, [q, context, *parameters(key, value)], dtype)
 
 
+@EVERY_DTYPE
+@PADDED
+def test_a_bias_of_the_pack_scores(dtype, padded):
+    shape = SHAPES[2]
+    context, q, _ = sequence_and_slots(shape, dtype)
+    key, value = maps(shape, dtype)
+    added = randn(1, 4, 16, 65, dtype=dtype, seed=9)
+    mask = random_padding(3, 65, share=0.4) if padded else None
+    actual, expected = (form.pack(q, context, key, value, padding_mask=mask, bias=added) for form in (fused, naive))
+    check(actual, expected, [q, context, added, *parameters(key, value)], dtype)
+
+
 @EVERY_SHAPE
 @EVERY_DTYPE
 @PADDED

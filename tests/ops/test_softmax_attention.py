@@ -59,6 +59,23 @@ def test_any_shape_and_padding(shape, share, seed):
         assert weights.masked_select(mask[:, None, None].expand_as(weights)).eq(0).all()
 
 
+@PADDED
+@EVERY_DTYPE
+def test_a_bias_is_added_to_the_scores(dtype, padded):
+    q, k, v = inputs((2, 3, 7, 9, 4), dtype)
+    bias = randn(1, 3, 7, 9, dtype=torch.float64 if dtype == torch.float64 else torch.float32, seed=5)
+    mask = random_padding(2, 9, share=0.4) if padded else None
+    if padded:
+        mask[1] = True
+    results = [
+        form.softmax_attention(q, k, v, padding_mask=mask, bias=bias, need_weights=True) for form in (fused, naive)
+    ]
+    for actual, expected in zip(*results, strict=True):
+        torch.testing.assert_close(actual, expected, **TOLERANCE[dtype])
+    found, exact = (gradients(torch.cat([x.flatten() for x in result]), q, k, v, bias) for result in results)
+    torch.testing.assert_close(found, exact, **TOLERANCE[dtype])
+
+
 @EVERY_DTYPE
 def test_output_and_gradients_are_zero_if_all_is_padding(dtype):
     q, k, v = inputs((2, 2, 3, 5, 4), dtype)

@@ -1,5 +1,6 @@
 """Luna's flags: those of fairseq's transformer and its own, with their checks."""
 
+import math
 from typing import Any
 
 from fairseq.dataclass import ChoiceEnum
@@ -32,6 +33,12 @@ LUNA_OPTIONS = {
         ChoiceEnum(["packed", "softmax"]),
         "packed",
         "how the decoder attends to the source: through the packed sequence, or with softmax attention to each word",
+    ),
+    "luna_segment_bias": option(
+        float,
+        0.0,
+        "start of a learned number per head that is added where the decoder packs the words of a slot's own segment of"
+        " the source; 0: none, as in the paper",
     ),
 }
 
@@ -75,6 +82,14 @@ def check_source_attention(nested: Any) -> None:
             f"--decoder-projected-attention-heads {heads}: with --luna-source-attention softmax the decoder does not"
             " pack the source; leave it out"
         )
+    reads_packed = str(nested.luna_source_attention) == "packed" and not nested.no_cross_attention
+    if nested.luna_segment_bias and not reads_packed:
+        raise UsageError(
+            f"--luna-segment-bias {nested.luna_segment_bias}: only packed attention to the source reads it; leave it"
+            " out"
+        )
+    if not math.isfinite(nested.luna_segment_bias):
+        raise UsageError(f"--luna-segment-bias {nested.luna_segment_bias}: must be a number such as 4")
     if nested.no_cross_attention and not nested.cross_self_attention:
         raise UsageError(
             "--no-cross-attention: without --cross-self-attention nothing reads the last feed-forward network of the"

@@ -11,12 +11,12 @@ from ...ops.masked_softmax import is_padding
 from ..transformer.layers import DecoderLayer, ResidualLayer, attention_options, source_attention
 
 
-def luna_attention(cfg: Any, side: Any, *, kernel_size: int = 0) -> LunaAttention:
-    """The bidirectional attention with the flags of one side; with a convolution unless ``kernel_size`` is 0."""
+def luna_attention(cfg: Any, side: Any, **options: Any) -> LunaAttention:
+    """The bidirectional attention with the flags of one side and further ``options``."""
     return LunaAttention(
         num_packed_heads=side.projected_attention_heads,
         tie_kv=not cfg.untie_luna_kv,
-        kernel_size=kernel_size,
+        **options,
         **attention_options(cfg, side),
     )
 
@@ -86,7 +86,9 @@ class LunaDecoderLayer(DecoderLayer):
         self.encoder_attn_packed_layer_norm = None
         if not no_encoder_attn:
             packs = str(cfg.luna_source_attention) == "packed"
-            self.encoder_attn = luna_attention(cfg, cfg.decoder) if packs else source_attention(cfg)
+            self.encoder_attn = (
+                luna_attention(cfg, cfg.decoder, segment_bias=cfg.luna_segment_bias) if packs else source_attention(cfg)
+            )
             self.encoder_attn_layer_norm = LayerNorm(self.embed_dim, export=cfg.export)
             if packs and (self.normalize_before or not last):
                 self.encoder_attn_packed_layer_norm = LayerNorm(self.embed_dim, export=cfg.export)

@@ -40,6 +40,7 @@ class LunaModel(FlatConfigModel):
     origins: ClassVar = (
         (r"\.packed_embeddings", "--arch", "--projection-length", WIDTH),
         (r"\.convolution\.", "--luna-kernel-size", WIDTH, "--luna-kernel-size"),
+        (r"\.segment_bias", "--luna-segment-bias", WIDTH, "--luna-segment-bias"),
         (r"\.encoder_attn(\.|_packed)", "--luna-source-attention", WIDTH, WIDTH),
         (r"\.self_attn\.\w+_proj", "--untie-luna-kv", WIDTH, WIDTH),
     )

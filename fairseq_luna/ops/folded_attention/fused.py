@@ -32,6 +32,7 @@ def pack(
     value: Affine,
     *,
     padding_mask: Tensor | None = None,
+    bias: Tensor | None = None,
     dropout_p: float = 0.0,
 ) -> Tensor:
     """Attend from the slots to a sequence.
@@ -39,7 +40,7 @@ def pack(
     Args:
         q: ``(B, H, L, D)``.
         context: ``(B, T, C)``.
-        key, value, padding_mask, dropout_p: as in :func:`.naive.pack`.
+        key, value, padding_mask, bias, dropout_p: as in :func:`.naive.pack`.
 
     Returns:
         ``(B, H, L, D)`` in the dtype of ``q``.
@@ -48,6 +49,8 @@ def pack(
     keys, constant = folded_keys(q, key)
     # Steps last: a GPU's softmax over another axis is slow where that axis is long.
     scores = torch.baddbmm(constant.flatten(1)[:, :, None], keys, context.mT)
+    if bias is not None:
+        scores = scores + bias.to(scores.dtype).flatten(1, 2)
     padding_mask = is_padding(padding_mask)
     padded = None if padding_mask is None else padding_mask[:, None, :]
     weights = drop(masked_softmax(scores, padded, dim=-1), dropout_p)

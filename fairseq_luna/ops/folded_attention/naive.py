@@ -14,6 +14,7 @@ def pack(
     value: Affine,
     *,
     padding_mask: Tensor | None = None,
+    bias: Tensor | None = None,
     dropout_p: float = 0.0,
 ) -> Tensor:
     """Attend from the slots to a sequence: Luna's pack attention (arXiv 2106.01540, section 3.2).
@@ -24,13 +25,14 @@ def pack(
         key, value: the maps from ``context`` to keys and values.
         padding_mask: ``(B, T)`` bool, True = padding: the step is not attended to. If all steps are padding, the
             output is zero.
+        bias: added to the scores, ``(B, H, L, T)``.
         dropout_p: dropout probability of the weights.
 
     Returns:
         ``(B, H, L, D)`` in the dtype of ``q``.
     """
     k, v = (heads_of(F.linear(context, *affine), q.shape[1]) for affine in (key, value))
-    return softmax_attention(q, k, v, padding_mask=padding_mask, dropout_p=dropout_p)[0]
+    return softmax_attention(q, k, v, padding_mask=padding_mask, bias=bias, dropout_p=dropout_p)[0]
 
 
 def unpack(

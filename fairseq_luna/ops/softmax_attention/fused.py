@@ -20,6 +20,7 @@ def softmax_attention(
     v: Tensor,
     *,
     padding_mask: Tensor | None = None,
+    bias: Tensor | None = None,
     dropout_p: float = 0.0,
     need_weights: bool = False,
 ) -> tuple[Tensor, Tensor | None]:
@@ -30,6 +31,7 @@ def softmax_attention(
         k: ``(B, H, S, D)``.
         v: ``(B, H, S, E)``.
         padding_mask: ``(B, S)`` bool, True = padding, or :func:`additive_mask` of it.
+        bias: added to the scores, broadcastable to ``(B, H, T, S)``; may need a gradient.
         dropout_p: dropout probability of the weights.
         need_weights: also return the weights, which costs a T x S tensor. The output is the same.
 
@@ -43,8 +45,12 @@ def softmax_attention(
         mask = mask[:, None, None, :]
         if mask.is_cuda:
             mask = mask.as_strided(mask.shape, (mask.stride(0), 0, 0, 1))  # aligned, if its rows are
-    out = scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=dropout_p)
-    return out, _weights(q, k, mask) if need_weights else None
+    added = mask
+    if bias is not None:
+        bias = bias.to(q.dtype)
+        added = bias if mask is None else bias + mask
+    out = scaled_dot_product_attention(q, k, v, attn_mask=added, dropout_p=dropout_p)
+    return out, _weights(q, k, mask, bias) if need_weights else None
 
 
 def additive_mask(padding_mask: Tensor, *, like: Tensor) -> Tensor:
@@ -75,9 +81,11 @@ def scaled_dot_product_attention(q: Tensor, k: Tensor, v: Tensor, **options: Any
         return F.scaled_dot_product_attention(q, k, v, **options)
 
 
-def _weights(q: Tensor, k: Tensor, mask: Tensor | None) -> Tensor:
+def _weights(q: Tensor, k: Tensor, mask: Tensor | None, bias: Tensor | None) -> Tensor:
     padded = None if mask is None else mask.isneginf()
     dtype = accumulation_dtype(q)
     with full_precision(q):
         scores = (q.to(dtype) * q.shape[-1] ** -0.5) @ k.to(dtype).mT
+        if bias is not None:
+            scores = scores + bias
     return masked_softmax(scores, padded, dim=-1).to(q.dtype)

@@ -15,6 +15,7 @@ def softmax_attention(
     v: Tensor,
     *,
     padding_mask: Tensor | None = None,
+    bias: Tensor | None = None,
     dropout_p: float = 0.0,
     need_weights: bool = False,
 ) -> tuple[Tensor, Tensor | None]:
@@ -26,6 +27,7 @@ def softmax_attention(
         v: ``(B, H, S, E)``.
         padding_mask: ``(B, S)`` bool, True = padding: the key is not attended to. If all keys are padding, weights
             and output are zero.
+        bias: added to the scores, broadcastable to ``(B, H, T, S)``.
         dropout_p: dropout probability of the weights.
         need_weights: also return the weights.
 
@@ -35,6 +37,8 @@ def softmax_attention(
     """
     dtype = accumulation_dtype(q)
     scores = q.to(dtype) @ k.to(dtype).transpose(-1, -2) / math.sqrt(q.shape[-1])
+    if bias is not None:
+        scores = scores + bias
     if padding_mask is not None:
         scores = scores.masked_fill(padding_mask[:, None, None, :], -torch.inf)
         nothing = padding_mask.all(dim=1)[:, None, None, None]

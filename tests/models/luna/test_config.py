@@ -18,6 +18,8 @@ BAD = {
         "decoder_projected_attention_heads": 2,
         "luna_source_attention": "softmax",
     },
+    "--luna-segment-bias 4": {"luna_segment_bias": 4, "luna_source_attention": "softmax"},
+    "--luna-segment-bias nan": {"luna_segment_bias": float("nan")},
     "--decoder-embed-dim 64": {"decoder_embed_dim": 64},
     "--decoder-input-dim 16": {"decoder_input_dim": 16},
     "--no-cross-attention:": {"no_cross_attention": True},

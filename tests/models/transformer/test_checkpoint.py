@@ -98,6 +98,12 @@ MISFITS = {
         "encoder.layers.0.self_attn.convolution.weight is (32, 5), the model's is (32, 3); ",
         "--luna-kernel-size",
     ),
+    "segment-bias": (
+        {},
+        {"luna_segment_bias": 4.0},
+        "decoder.layers.0.encoder_attn.segment_bias (4,) is missing; ",
+        "--luna-segment-bias",
+    ),
     "untied": (
         {},
         {"untie_luna_kv": True},
