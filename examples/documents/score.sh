@@ -16,7 +16,7 @@ source "$root/examples/shared/translate.sh"
 system=$1
 shift
 check_data scripts/prepare_documents.py
-folder=$(dirname "$DATA")
+folder=$(cd "$DATA/.." && pwd)
 save_dir=${SAVE_DIR:-checkpoints/documents/$(basename "$folder")/$system}
 [ -d "$save_dir" ] || fail "there is no folder $save_dir: train $system first, or set SAVE_DIR to where it was trained"
 [ -f "$folder/reference/test.documents" ] || fail "there is no $folder/reference/test.documents beside DATA=$DATA"

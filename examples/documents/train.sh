@@ -17,7 +17,7 @@ shift
 check_data scripts/prepare_documents.py
 
 # Positions for the longest examples in every system, so that its size does not depend on the examples' length.
-train "${SAVE_DIR:-checkpoints/documents/$(basename "$(dirname "$DATA")")/$system}" \
+train "${SAVE_DIR:-checkpoints/documents/$(basename "$(cd "$DATA/.." && pwd)")/$system}" \
     --max-source-positions 2048 --max-target-positions 2048 --max-tokens 4096 --required-batch-size-multiple 1 \
     --max-update "$updates" --dropout 0.1 --no-epoch-checkpoints --validate-interval 1000 \
     --save-interval-updates 200 --keep-interval-updates 3 "$@"
