@@ -51,12 +51,13 @@ def test_the_warm_up_is_a_third_of_the_updates(prepared):
     ("script", "arguments", "environment", "said"),
     [
         ("train.sh", [], {}, "SYSTEM is transformer, luna_tied"),
-        ("train.sh", ["block"], {"UPDATES": "1e3"}, "UPDATES is '1e3': it must be a whole number above 0"),
+        ("train.sh", ["block"], {"UPDATES": "1e3"}, "UPDATES=1e3: it must be a whole number above 0"),
         ("train.sh", ["block"], {"DATA": ""}, "set DATA to the bin folder that scripts/prepare_documents.py made"),
+        ("train.sh", ["block"], {"POSITIONS": "8"}, "longer examples: set POSITIONS and MAX_TOKENS to at least 9"),
         ("score.sh", ["block"], {"DATA": "/nowhere"}, "there is no dict.*.txt in DATA=/nowhere"),
         ("score.sh", ["block"], {"SAVE_DIR": "/nowhere"}, "there is no folder /nowhere: train block first"),
     ],
-    ids=["no system", "updates", "no data", "wrong data", "not trained"],
+    ids=["no system", "updates", "no data", "positions", "wrong data", "not trained"],
 )
 def test_bad_values_end_in_one_line(prepared, script, arguments, environment, said):
     line = refusal(shell(DOCUMENTS / script, *arguments, **{"DATA": prepared / "bin", **environment}))

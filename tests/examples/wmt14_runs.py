@@ -38,6 +38,8 @@ def shell(
         "GPUS",
         "MAX_TOKENS",
         "UPDATE_FREQ",
+        "UPDATES",
+        "POSITIONS",
         "NODES",
         "NODE_RANK",
         "RANK",
