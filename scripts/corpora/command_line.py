@@ -4,12 +4,12 @@ import json
 import os
 import shlex
 from argparse import Namespace
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from corpora import settings
-from corpora.catalogue import Split
+from corpora.catalogue import LANGUAGES, Split
 from corpora.gathering import gather
 from corpora.parallel import available_cores
 from corpora.pipeline import DROPPED, SENTENCEPIECE, SUBWORD_NMT, Recipe, prepare
@@ -22,6 +22,21 @@ from shared.text_files import count_lines
 def parser(description: str | None, *, out: str, sizes: dict[str, int]) -> Parser:
     """The common flags; ``sizes`` are the default sizes of both kinds of pieces."""
     made = Parser(description)
+    add = made.add_argument
+    add_common(made, out=out, sizes=sizes)
+    add("--from-dir", type=Path, help="read the files from this folder instead of downloading them")
+    add(
+        "--hold-out",
+        metavar="N",
+        type=positive,
+        help="if --from-dir lacks valid or test, take N pairs for each from the end of the training text",
+    )
+    add("--dry-run", action="store_true", help="print what would be downloaded or read, and stop")
+    return made
+
+
+def add_common(made: Parser, *, out: str, sizes: dict[str, int]) -> None:
+    """The flags that do not depend on where the text comes from; see :func:`parser`."""
     add = made.add_argument
     add("--out", type=Path, default=Path(out), help="output folder (default: %(default)s)")
     add(
@@ -39,17 +54,8 @@ def parser(description: str | None, *, out: str, sizes: dict[str, int]) -> Parse
         help="joint merges of subword-nmt, joint vocabulary of SentencePiece (default: "
         f"{sizes[SUBWORD_NMT]}, {sizes[SENTENCEPIECE]})",
     )
-    add("--from-dir", type=Path, help="read the files from this folder instead of downloading them")
-    add(
-        "--hold-out",
-        metavar="N",
-        type=positive,
-        help="if --from-dir lacks valid or test, take N pairs for each from the end of the training text",
-    )
-    add("--tokenised", action="store_true", help="the files of --from-dir are tokenised; for subword-nmt")
+    add("--tokenised", action="store_true", help="your own files are tokenised; for subword-nmt")
     add("--workers", type=positive, default=available_cores(), help="processes (default: %(default)s)")
-    add("--dry-run", action="store_true", help="print what would be downloaded or read, and stop")
-    return made
 
 
 def run(args: Namespace, splits: Sequence[Split], recipe: Recipe, training: str) -> None:
@@ -63,18 +69,19 @@ def run(args: Namespace, splits: Sequence[Split], recipe: Recipe, training: str)
         _show_plan(args, splits)
         return
     chosen: dict[str, Any] = {
-        "--bpe": recipe.bpe,
-        "size": recipe.size,
-        "rules": recipe.rules._asdict(),
+        **choices(recipe),
         "corpus": [part.title for split in splits for part in split.parts],
         "--hold-out": args.hold_out,
-        "--tokenised": recipe.tokenised,
     }
     settings.check(out, chosen)
     texts = _from_folder(args, splits) if args.from_dir else _from_network(out, splits)
-    chosen["files"] = _sizes(texts) if args.from_dir else "downloaded"
+    chosen["files"] = (
+        sizes_of(file.path for found in texts.values() for text in found for file in text)
+        if args.from_dir
+        else "downloaded"
+    )
     # Before the text is gathered, a bad file may still be replaced.
-    if _has_text(out):
+    if has_text(out):
         settings.check(out, chosen)
     settings.keep(out, chosen)
 
@@ -85,11 +92,33 @@ def run(args: Namespace, splits: Sequence[Split], recipe: Recipe, training: str)
         gather(splits, files, folder, hold_out=args.hold_out or 0)
         remove(extracted)
 
+    finish(out, make_plain_text, recipe, args.workers, training)
+
+
+def choices(recipe: Recipe) -> dict[str, Any]:
+    """What of ``recipe`` a folder's settings hold."""
+    return {
+        "--bpe": recipe.bpe,
+        "size": recipe.size,
+        "rules": recipe.rules._asdict(),
+        "--tokenised": recipe.tokenised,
+    }
+
+
+def finish(
+    out: Path,
+    make_plain_text: Callable[[Path], None],
+    recipe: Recipe,
+    workers: int,
+    training: str,
+    languages: Sequence[str] = LANGUAGES,
+) -> None:
+    """Make the data unless it exists, and say what to do with it; see :func:`run` and :func:`.pipeline.prepare`."""
     if (out / "bin").exists():
         print(f"data: reusing {out / 'bin'}")
     else:
-        prepare(out, make_plain_text, recipe, args.workers)
-    _summarise(out)
+        prepare(out, make_plain_text, recipe, workers, languages)
+    _summarise(out, languages[0])
     print(f"fairseq-train {shown_path(out / 'bin')} --user-dir {shown_path(USER_DIR)} {training} ...")
 
 
@@ -111,19 +140,18 @@ def _from_folder(args: Namespace, splits: Sequence[Split]) -> dict[str, list[Tex
 
 
 def _from_network(out: Path, splits: Sequence[Split]) -> dict[str, list[Text]]:
-    if _has_text(out):
+    if has_text(out):
         return {split.name: [] for split in splits}
     return {split.name: fetch(split, out / "downloads") for split in splits}
 
 
-def _has_text(out: Path) -> bool:
+def has_text(out: Path) -> bool:
     return (out / "work" / "raw").exists() or (out / "bin").exists()
 
 
-def _sizes(texts: dict[str, list[Text]]) -> dict[str, int]:
+def sizes_of(files: Iterable[Path]) -> dict[str, int]:
     """Names and sizes, by which the files are recognised in any folder."""
-    files = {file.path for found in texts.values() for text in found for file in text}
-    return {path.name: path.stat().st_size for path in sorted(files)}
+    return {path.name: path.stat().st_size for path in sorted(set(files))}
 
 
 def _show_plan(args: Namespace, splits: Sequence[Split]) -> None:
@@ -140,13 +168,15 @@ def _show_plan(args: Namespace, splits: Sequence[Split]) -> None:
             print(f"{split.name}: would download {remote.urls[0]} ({size}, {remote.checksum})")
 
 
-def _summarise(out: Path) -> None:
+def _summarise(out: Path, language: str) -> None:
     clean = out / "work" / "clean"
     if not (clean / DROPPED).exists():
         return
     dropped = json.loads((clean / DROPPED).read_text(encoding="utf-8"))
     listed = "".join(f"; {rule}: {count:,}" for rule, count in dropped.items())
-    print(f"training pairs: {count_lines(clean / 'train.en'):,} kept, {sum(dropped.values()):,} dropped{listed}")
+    print(
+        f"training pairs: {count_lines(clean / f'train.{language}'):,} kept, {sum(dropped.values()):,} dropped{listed}"
+    )
     print(f"{out / 'work'} can be deleted")
 
 

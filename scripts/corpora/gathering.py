@@ -1,6 +1,6 @@
 """Writing the texts of each split, train, valid and test, to one pair of plain files."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from itertools import chain
 from pathlib import Path
@@ -14,8 +14,15 @@ from shared.text_files import in_step, read_lines
 Pair = tuple[str, str]
 
 
-def gather(splits: Iterable[Split], texts: dict[str, list[tuple[Path, Path]]], folder: Path, *, hold_out: int) -> None:
-    """Write ``<split>.en`` and ``<split>.de`` to ``folder``.
+def gather(
+    splits: Iterable[Split],
+    texts: dict[str, list[tuple[Path, Path]]],
+    folder: Path,
+    *,
+    hold_out: int,
+    languages: Sequence[str] = LANGUAGES,
+) -> None:
+    """Write ``<split>.<language>`` to ``folder``, for both languages.
 
     Args:
         texts: files of each split, in order; a split without files is held out.
@@ -27,7 +34,7 @@ def gather(splits: Iterable[Split], texts: dict[str, list[tuple[Path, Path]]], f
     folder.mkdir(parents=True, exist_ok=True)
     for split in splits:
         if split.name != "train" and texts[split.name]:
-            _check(split, _write(_pairs(texts[split.name]), [(split.name, None)], folder))
+            _check(split, _write(_pairs(texts[split.name]), [(split.name, None)], folder, languages))
     held_out = [split.name for split in splits if not texts[split.name]]
     # The text is read twice, first to count it, instead of keeping its end in memory.
     total = sum(1 for _ in shown(_pairs(texts["train"]), "counting pairs"))
@@ -35,7 +42,7 @@ def gather(splits: Iterable[Split], texts: dict[str, list[tuple[Path, Path]]], f
     if train < 1:
         raise CommandError(f"--hold-out {hold_out}: the training text has only {total:,} pairs")
     shares = [("train", train), *((name, hold_out) for name in held_out)]
-    _write(shown(_pairs(texts["train"]), "gathering", total), shares, folder)
+    _write(shown(_pairs(texts["train"]), "gathering", total), shares, folder, languages)
 
 
 def _pairs(texts: list[tuple[Path, Path]]) -> Iterator[Pair]:
@@ -52,7 +59,7 @@ def _pairs_of(english: Path, german: Path) -> Iterator[Pair]:
     return iter(pairs)
 
 
-def _write(pairs: Iterable[Pair], shares: list[tuple[str, int | None]], folder: Path) -> int:
+def _write(pairs: Iterable[Pair], shares: list[tuple[str, int | None]], folder: Path, languages: Sequence[str]) -> int:
     """Write the pairs, in order, to splits of the given sizes (None: all); returns the number of pairs."""
     iterator = iter(pairs)
     written = 0
@@ -60,7 +67,7 @@ def _write(pairs: Iterable[Pair], shares: list[tuple[str, int | None]], folder: 
         with ExitStack() as stack:
             files = [
                 stack.enter_context((folder / f"{name}.{language}").open("w", encoding="utf-8", newline="\n"))
-                for language in LANGUAGES
+                for language in languages
             ]
             # The range comes first: otherwise zip would take a pair before it sees the range's end.
             for _, pair in zip(range(share) if share is not None else iter(int, 1), iterator, strict=False):

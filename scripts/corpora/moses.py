@@ -15,7 +15,7 @@ class Tokenise:
     """Lines of raw text to lines of tokens between spaces, with XML's special characters escaped.
 
     Args:
-        language: ``en`` or ``de``.
+        language: such as ``en``; the rules of English for one that Moses does not know.
         lower: lower-case first.
         split_hyphens: write ``well-known`` as ``well @-@ known``.
     """

@@ -5,6 +5,7 @@ import shutil
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from corpora.catalogue import LANGUAGES
@@ -45,11 +46,14 @@ class Recipe:
     coverage: float = 1.0
 
 
-def prepare(out: Path, gather: Callable[[Path], None], recipe: Recipe, workers: int) -> None:
+def prepare(
+    out: Path, gather: Callable[[Path], None], recipe: Recipe, workers: int, languages: Sequence[str] = LANGUAGES
+) -> None:
     """Make ``out/bin``, ``out/reference`` and the model of the pieces; intermediate files stay in ``out/work``.
 
     Args:
-        gather: writes ``{train,valid,test}.{en,de}`` to a folder.
+        gather: writes ``{train,valid,test}.<language>`` to a folder.
+        languages: source and target.
     """
     work = out / "work"
     raw = work / "raw"
@@ -58,9 +62,9 @@ def prepare(out: Path, gather: Callable[[Path], None], recipe: Recipe, workers: 
     if recipe.bpe == SUBWORD_NMT:
         if not recipe.tokenised:
             text = work / "tokens"
-            once("tokens", text, lambda target: _tokenise(raw, target, recipe, workers))
+            once("tokens", text, lambda target: _tokenise(raw, target, recipe, workers, languages))
         codes = out / "codes"
-        training = [text / f"train.{language}" for language in LANGUAGES]
+        training = [text / f"train.{language}" for language in languages]
         once(
             f"{recipe.size} merges",
             codes,
@@ -68,18 +72,19 @@ def prepare(out: Path, gather: Callable[[Path], None], recipe: Recipe, workers: 
         )
         cut: Merge | Cut = Merge(codes)
     else:
-        training = [raw / f"train.{language}" for language in LANGUAGES]
+        training = [raw / f"train.{language}" for language in languages]
         cut = Cut(sentencepiece_model(out, training, recipe.size, coverage=recipe.coverage))
     pieces, clean = work / "pieces", work / "clean"
-    once("pieces", pieces, lambda target: cut_splits(text, target, cut, workers))
-    once("cleaned training text", clean, lambda target: _clean(pieces, target, recipe.rules))
-    once("references", out / "reference", lambda target: _keep_references(raw, text, target))
-    once("data", out / "bin", lambda target: binarise(clean, pieces, target, workers, work / "preprocess.output"))
+    once("pieces", pieces, lambda target: cut_splits(text, target, cut, workers, languages))
+    once("cleaned training text", clean, lambda target: _clean(pieces, target, recipe.rules, languages))
+    once("references", out / "reference", lambda target: _keep_references(raw, text, target, languages))
+    data = partial(binarise, clean, pieces, workers=workers, log=work / "preprocess.output", languages=languages)
+    once("data", out / "bin", data)
 
 
-def _tokenise(raw: Path, target: Path, recipe: Recipe, workers: int) -> None:
+def _tokenise(raw: Path, target: Path, recipe: Recipe, workers: int, languages: Sequence[str]) -> None:
     target.mkdir()
-    for language in LANGUAGES:
+    for language in languages:
         tokenise = Tokenise(language, recipe.lower, recipe.split_hyphens)
         for split in SPLITS:
             name = f"{split}.{language}"
@@ -112,30 +117,30 @@ def cut_splits(text: Path, target: Path, cut: Merge | Cut, workers: int, languag
             transform(cut, text / name, target / name, what=f"cutting {name}", workers=workers)
 
 
-def _clean(pieces: Path, target: Path, rules: Rules) -> None:
+def _clean(pieces: Path, target: Path, rules: Rules, languages: Sequence[str]) -> None:
     """Only the training text: every sentence of valid and test is kept."""
     target.mkdir()
     dropped: Counter[str] = Counter()
-    english, german = (f"train.{language}" for language in LANGUAGES)
-    pairs = read_pairs(pieces / english, pieces / german)
+    source, of = (f"train.{language}" for language in languages)
+    pairs = read_pairs(pieces / source, pieces / of)
     with (
-        (target / english).open("w", encoding="utf-8", newline="\n") as ours,
-        (target / german).open("w", encoding="utf-8", newline="\n") as theirs,
+        (target / source).open("w", encoding="utf-8", newline="\n") as ours,
+        (target / of).open("w", encoding="utf-8", newline="\n") as theirs,
     ):
-        for first, second in kept(shown(pairs, "cleaning", count_lines(pieces / english)), rules, dropped):
+        for first, second in kept(shown(pairs, "cleaning", count_lines(pieces / source)), rules, dropped):
             ours.write(first + "\n")
             theirs.write(second + "\n")
     (target / DROPPED).write_text(json.dumps(dropped, indent=2) + "\n", encoding="utf-8")
 
 
-def _keep_references(raw: Path, text: Path, target: Path) -> None:
+def _keep_references(raw: Path, text: Path, target: Path, languages: Sequence[str]) -> None:
     """Raw valid and test for scoring, and the tokenised test if there are tokens."""
     target.mkdir()
     for split in ("valid", "test"):
-        for language in LANGUAGES:
+        for language in languages:
             shutil.copyfile(raw / f"{split}.{language}", target / f"{split}.{language}")
     if text != raw:
-        shutil.copyfile(text / "test.de", target / "test.tok.de")
+        shutil.copyfile(text / f"test.{languages[1]}", target / f"test.tok.{languages[1]}")
 
 
 def binarise(

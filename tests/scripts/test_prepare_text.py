@@ -1,0 +1,98 @@
+"""A parallel text of any two languages, from files of any names to a data-bin."""
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+from fairseq.data import Dictionary, data_utils
+
+import prepare_text
+from corpora import pipeline
+from corpus_files import pairs, text
+
+TRAIN, VALID = pairs(60, 1), pairs(6, 2)
+LANGUAGES = ("-s", "xx", "-t", "cs")
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> dict[str, tuple[Path, Path]]:
+    """Two training texts, the second gzipped and with a pair to drop, and a valid one."""
+    found = {}
+    for name, of in {"old": TRAIN[:40], "new": [*TRAIN[40:], ("No other side.", "")], "valid": VALID}.items():
+        found[name] = (tmp_path / f"{name}.source", tmp_path / f"{name}.target.gz")
+        source, target = zip(*of, strict=True)
+        found[name][0].write_bytes(text(source))
+        found[name][1].write_bytes(gzip.compress(text(target)))
+    return found
+
+
+def prepare(*flags: object) -> int:
+    return prepare_text.main(["--workers", "1", *map(str, flags)])
+
+
+def test_pieces_of_two_training_texts_with_a_test_held_out(
+    files: dict[str, tuple[Path, Path]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    flags = ["--train", *files["old"], "--train", *files["new"], "--valid", *files["valid"], *LANGUAGES]
+    flags += ["--hold-out", 5, "--out", out, "--vocabulary-size", 80]
+    assert prepare(*flags) == 0
+    shown = capsys.readouterr().out
+    assert "training pairs: 56 kept, 0 dropped" in shown
+    assert f"fairseq-train {out / 'bin'} --user-dir " in shown and "-s xx -t cs" in shown
+    for split, of in (("train", TRAIN[:56]), ("valid", VALID)):
+        for side, language in enumerate(("xx", "cs")):
+            dictionary = Dictionary.load(str(out / "bin" / f"dict.{language}.txt"))
+            dataset = data_utils.load_indexed_dataset(str(out / "bin" / f"{split}.xx-cs.{language}"), dictionary)
+            lines = ["".join(dictionary.string(line).split()).replace("▁", " ").strip() for line in dataset]
+            assert lines == [pair[side] for pair in of]
+    assert (out / "reference" / "test.xx").read_bytes() == text([*(one for one, _ in TRAIN[56:]), "No other side."])
+    assert prepare(*flags) == 0
+    assert "data: reusing" in capsys.readouterr().out
+    assert prepare(*flags, "--ratio", 2) == 2
+    assert "was made with rules " in capsys.readouterr().err
+
+
+def test_merges_of_tokens_with_rules(
+    files: dict[str, tuple[Path, Path]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Up to the pieces, without fairseq-preprocess."""
+    out = tmp_path / "out"
+    monkeypatch.setattr(pipeline, "run_fairseq", lambda _command, arguments, _log: Path(arguments[-1]).mkdir())
+    flags = ["--train", *files["new"], "--valid", *files["valid"], "--test", *files["valid"], *LANGUAGES]
+    flags += ["--bpe", "subword-nmt", "--merges", 40, "--lower", "--longest", 20, "--out", out]
+    assert prepare(*flags) == 0
+    tokens = [target.lower().removesuffix(".") + " ." for _, target in VALID]
+    assert (out / "reference" / "test.tok.cs").read_text(encoding="utf-8").splitlines() == tokens
+    kept = (out / "work" / "clean" / "train.cs").read_text(encoding="utf-8").splitlines()
+    dropped = json.loads((out / "work" / "clean" / "dropped.json").read_text(encoding="utf-8"))
+    assert dropped["one side empty"] == 1 and dropped["longer than 20 pieces"] >= 1
+    assert len(kept) == 21 - sum(dropped.values())
+    assert max(len(line.split()) for line in kept) <= 20
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        ("--train {a} {b}", "give --valid and --test, or --hold-out N"),
+        ("--train {a} {b} --valid {a} {b}", "give --test, or --hold-out N"),
+        ("--train {a} {b} --valid {a} {b} --test {a} {b} --hold-out 2", "--hold-out 2: valid and test are given"),
+        ("--train {a} nowhere --hold-out 2", "nowhere: there is no such file"),
+        ("--train {a} {short} --hold-out 2", "they are not a parallel text"),
+        ("--train {a} {b} --hold-out 2 -t xx", "-s xx -t xx: give two names"),
+        ("--train {a} {b} --hold-out 2 --lower", "--tokenised and --lower: only with --bpe subword-nmt"),
+        ("--train {a} {b} --hold-out 2 --ratio 0", "--ratio 0.0: must be 1 or more"),
+        ("--train {a} {b} --hold-out 40", "--hold-out 40: the training text has only 40 pairs"),
+        ("--train {a}", "--train: expected 2 arguments"),
+    ],
+)
+def test_what_cannot_be_prepared_is_refused_in_one_line(
+    files: dict[str, tuple[Path, Path]], tmp_path: Path, capsys: pytest.CaptureFixture[str], flags: str, said: str
+) -> None:
+    a, b = files["old"]
+    given = flags.format(a=a, b=b, short=files["valid"][1]).split()
+    assert prepare(*LANGUAGES, "--out", tmp_path / "out", *given) == 2
+    error = capsys.readouterr().err
+    assert said in error and error.count("\n") == 1
+    assert not (tmp_path / "out" / "bin").exists()
