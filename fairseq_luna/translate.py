@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 DESCRIPTION = "Translate standard input to standard output, line by line. Empty lines stay empty."
 # Flags of fairseq's with their types: of its configuration, and of its generation.
-CONFIG = {"source_lang": str, "target_lang": str, "max_tokens": int}
+CONFIG = {"source_lang": str, "target_lang": str, "max_tokens": int, "max_source_positions": int}
 GENERATION = {"beam": int, "lenpen": float, "max_len_a": float, "max_len_b": int}
 
 
@@ -26,7 +26,7 @@ def add_flags(parser: ArgumentParser) -> None:
     add("--device", default="cpu", help="such as cuda (default: %(default)s)")
     add("--buffer-size", type=int, default=256, metavar="N", help="lines that are read at once (default: %(default)s)")
     for name, kind in (CONFIG | GENERATION).items():
-        add(f"--{name.replace('_', '-')}", type=kind, help="as in fairseq-interactive")
+        add(f"--{name.replace('_', '-')}", type=kind, metavar="LANG" if kind is str else "N", help="as in fairseq")
 
 
 def run(args: Namespace) -> None:

@@ -170,3 +170,5 @@ def test_a_sentence_that_is_too_long_is_refused(folder):
     short = load(folder, max_source_positions=4)
     with pytest.raises(UsageError, match="a sentence has 6 pieces, the model reads at most 4: w5 w6 w7 w8 w9"):
         short.translate(TEXTS)
+    longer = load(folder, max_source_positions=2000)
+    assert longer.translate("w5 " * 1500, beam=1, max_len_b=3)

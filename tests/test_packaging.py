@@ -116,5 +116,6 @@ def test_the_installed_wheel_works(python, tmp_path):
     assert path.startswith(str(python.parents[1]))
     assert version == fairseq_luna.__version__
     assert run(python, "-m", "fairseq_luna", "--path", cwd=tmp_path).strip() == path
+    assert "MODEL" in run(python, "-m", "fairseq_luna", "translate", "--help", cwd=tmp_path)
     train = (python, "-m", "fairseq_cli.train", "--user-dir", path, "--arch", "luna_base", "--help")
     assert "apollo" in run(*train, cwd=tmp_path)

@@ -33,7 +33,10 @@ class Translator(GeneratorHubInterface):
         for tokens in tokenized_sentences:
             if len(tokens) > longest and not options.get("skip_invalid_size_inputs"):
                 begin = self.src_dict.string(tokens[:5])
-                raise UsageError(f"a sentence has {len(tokens)} pieces, the model reads at most {longest}: {begin} ...")
+                raise UsageError(
+                    f"a sentence has {len(tokens)} pieces, the model reads at most {longest}: {begin} ...; cut it, or"
+                    " load with more max_source_positions, unless positions are learned"
+                )
         for model in self.models:
             if isinstance(model.decoder, CausalDecoder):
                 model.decoder.need_attn = bool(options.get("print_alignment", self.cfg.generation.print_alignment))
