@@ -1,0 +1,68 @@
+#!/usr/bin/env bash
+# Trains one system to tell positive reviews from negative ones:
+#     DATA=data/imdb/bin examples/imdb/train.sh SYSTEM [further flags of fairseq-train]
+# SYSTEM is transformer, luna, luna_untied, or another encoder attention of docs/flags.md, such as fastformer or block.
+# Checkpoints and the log go to SAVE_DIR, where a stopped run resumes; it stops PATIENCE epochs after the best accuracy
+# on valid. DRY_RUN=1 prints the command and runs nothing.
+#
+# DATA      a bin folder of scripts/prepare_imdb.py (required)
+# LENGTH    pieces of a review; the rest is left out (1024)
+# POOLING   what is classified: cls, mean or attention (mean)
+# SEED      (1)   PATIENCE (3)   SAVE_DIR (checkpoints/imdb/SYSTEM_LENGTH_SEED)
+# TASK      classify; or masked_lm, which trains on DATA/input0 without labels (classify)
+# START     a checkpoint of TASK=masked_lm, of the same SYSTEM and LENGTH, to begin with (none)
+set -euo pipefail
+root=$(cd "$(dirname "$0")/../.." && pwd)
+
+fail() {
+    echo "train.sh: $1" >&2
+    exit 2
+}
+
+system=${1:-}
+case "$system" in
+    '') fail "give a SYSTEM: transformer, luna, luna_untied, or an attention of docs/flags.md such as fastformer" ;;
+    transformer) model=(--arch mixed_roberta_tiny) ;;
+    luna) model=(--arch luna_roberta_tiny) ;;
+    luna_untied) model=(--arch luna_roberta_tiny --untie-luna-kv) ;;
+    *) model=(--arch mixed_roberta_tiny --encoder-self-attention "$system") ;;
+esac
+shift
+[ -n "${DATA:-}" ] || fail "set DATA to a bin folder that scripts/prepare_imdb.py made"
+[ -f "$DATA/input0/dict.txt" ] || fail "there is no input0/dict.txt in DATA=$DATA; scripts/prepare_imdb.py makes it"
+[ -z "${START:-}" ] || [ -f "$START" ] || fail "there is no checkpoint START=$START"
+length=${LENGTH:-1024} task=${TASK:-classify}
+
+case "$task" in
+    classify)
+        labels=$(grep -vc '^madeupword' "$DATA/label/dict.txt")
+        data=$DATA
+        setting=(--task sentence_prediction --criterion sentence_prediction --num-classes "$labels" --init-token 0
+            --max-positions "$length" --shorten-method truncate --pooling "${POOLING:-mean}"
+            --best-checkpoint-metric accuracy --maximize-best-checkpoint-metric) ;;
+    masked_lm)
+        [ -z "${START:-}" ] || fail "START is for TASK=classify"
+        data=$DATA/input0
+        # One review a sample would be --sample-break-mode eos, but fairseq then refuses those that it has shortened.
+        setting=(--task masked_lm --criterion masked_lm --sample-break-mode none
+            --tokens-per-sample "$length" --max-positions "$length") ;;
+    *) fail "TASK is classify or masked_lm, not '$task'" ;;
+esac
+[ -z "${START:-}" ] || setting+=(--finetune-from-model "$START")
+
+save_dir=${SAVE_DIR:-checkpoints/imdb/${system}_${length}_${SEED:-1}}
+command=("${PYTHON:-python}" -m fairseq_cli.train "$data" --user-dir "$root/fairseq_luna" --save-dir "$save_dir"
+    "${model[@]}" "${setting[@]}" --dropout 0.2 --attention-dropout 0.1
+    --optimizer adam --adam-betas '(0.9,0.98)' --lr 0.0005 --lr-scheduler inverse_sqrt --warmup-updates 500
+    --weight-decay 0.01 --clip-norm 1.0 --max-tokens 16384 --required-batch-size-multiple 1 --seed "${SEED:-1}"
+    --max-epoch 30 --patience "${PATIENCE:-3}" --no-epoch-checkpoints
+    --log-format json --log-interval 50 --log-file "$save_dir/log.json" "$@")
+if [ -n "${DRY_RUN:-}" ]; then
+    printf '%q ' "${command[@]}"
+    echo
+    exit
+fi
+mkdir -p "$save_dir"
+# For matrices this small a second thread gains little, and costs much on a busy machine.
+export OMP_NUM_THREADS="${OMP_NUM_THREADS:-1}"
+exec "${command[@]}"

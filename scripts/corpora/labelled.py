@@ -1,0 +1,68 @@
+"""Texts with a label each: files of ``LABEL<TAB>TEXT`` to the text and the labels of train, valid and test."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from corpora.parallel import shown
+from shared.command import CommandError
+from shared.text_files import read_lines
+
+TEXT, LABEL = "text", "label"
+
+
+def find(folder: Path, split: str) -> Path | None:
+    """``split.tsv`` or ``split.tsv.gz`` in ``folder``, or None."""
+    return next((path for end in ("tsv", "tsv.gz") if (path := folder / f"{split}.{end}").is_file()), None)
+
+
+def read(path: Path) -> Iterator[tuple[str, str]]:
+    """Labels and texts.
+
+    Raises:
+        CommandError: a line without a tab, with nothing before or after it, or with a space in the label.
+    """
+    for number, line in enumerate(read_lines(path), 1):
+        label, tab, text = line.partition("\t")
+        if not tab or len(label.split()) != 1 or not text.strip():
+            raise CommandError(f"{path}, line {number}: is not LABEL<TAB>TEXT")
+        yield label.strip(), text
+
+
+def check(files: dict[str, Path], hold_out: int) -> tuple[int, list[str]]:
+    """Read all files; return the number of training texts and their labels, sorted.
+
+    Args:
+        files: by split; without valid, ``hold_out`` texts are taken from the training text.
+
+    Raises:
+        CommandError: text that cannot be used, too little of it, or a label that the training text does not have.
+    """
+    found = {split: [label for label, _ in read(path)] for split, path in files.items()}
+    if "valid" not in files:
+        if hold_out >= len(found["train"]):
+            raise CommandError(f"--hold-out {hold_out}: {files['train']} has {len(found['train']):,} texts")
+        found["train"], found["valid"] = found["train"][:-hold_out], found["train"][-hold_out:]
+    labels = sorted(set(found["train"]))
+    if len(labels) < 2:
+        raise CommandError(f"{files['train']}: all labels are {', '.join(labels) or 'missing'}; give two or more")
+    for split, given in found.items():
+        if unknown := sorted(set(given) - set(labels)):
+            raise CommandError(f"{split}: the training text does not have its label {unknown[0]}, only {labels}")
+    return len(found["train"]), labels
+
+
+def gather(files: dict[str, Path], hold_out: int, target: Path) -> None:
+    """Write ``{train,valid,test}.{text,label}``, plain, to ``target``."""
+    target.mkdir()
+    for split, path in files.items():
+        lines = list(shown(read(path), f"reading {path.name}"))
+        if split == "train" and "valid" not in files:
+            _write(target, "valid", lines[-hold_out:])
+            lines = lines[:-hold_out]
+        _write(target, split, lines)
+
+
+def _write(folder: Path, split: str, lines: list[tuple[str, str]]) -> None:
+    for name, column in ((LABEL, 0), (TEXT, 1)):
+        with (folder / f"{split}.{name}").open("w", encoding="utf-8", newline="\n") as file:
+            file.writelines(f"{line[column]}\n" for line in lines)

@@ -1,0 +1,120 @@
+"""Prepare reviews with labels, or other labelled texts, for fairseq's task sentence_prediction.
+
+    python scripts/prepare_imdb.py --from-dir imdb --out data/imdb [--training 250 2500]
+
+--from-dir has train.tsv and test.tsv, plain or .gz, with LABEL<TAB>TEXT in each line, in random order: the official
+split of the Large Movie Review Dataset, for example. Without a valid.tsv, the last --hold-out texts of train become it.
+
+--out then has bin/input0 (text) and bin/label, joint.model (SentencePiece), and with --training N bin_N, whose training
+text is the first N texts; valid, test, pieces and dictionary are the same. bin/input0 is also data for masked_lm. Texts
+are whole: fairseq-train shortens them with --shorten-method truncate --max-positions N.
+"""
+
+import shutil
+import sys
+from argparse import Namespace
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+from fairseq.data import Dictionary, data_utils, indexed_dataset
+
+from corpora import settings
+from corpora.command_line import shown_path
+from corpora.labelled import LABEL, TEXT, check, find, gather
+from corpora.parallel import available_cores
+from corpora.pieces import Cut, write_dictionary
+from corpora.pipeline import SPLITS, cut_splits, sentencepiece_model
+from shared.command import CommandError, Parser, command, positive
+from shared.steps import USER_DIR, once, run_fairseq
+
+HOLD_OUT = 2500
+
+
+@command
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = Parser(__doc__)
+    add = parser.add_argument
+    add("--from-dir", type=Path, required=True, help="the folder of the texts")
+    add("--out", type=Path, default=Path("data/imdb"), help="output folder (default: %(default)s)")
+    add("--vocabulary-size", metavar="N", type=positive, default=8000, help="pieces (default: %(default)s)")
+    add("--hold-out", metavar="N", type=positive, help=f"texts of train that become valid (default: {HOLD_OUT})")
+    add("--training", metavar="N", nargs="+", type=positive, default=[], help="also data with N training texts")
+    add("--workers", type=positive, default=available_cores(), help="processes (default: %(default)s)")
+    run(parser.parse_args(arguments))
+
+
+def run(args: Namespace) -> None:
+    if not args.from_dir.is_dir():
+        raise CommandError(f"--from-dir {args.from_dir}: no such folder")
+    files = {split: path for split in SPLITS if (path := find(args.from_dir, split))}
+    for split in ("train", "test"):
+        if split not in files:
+            raise CommandError(f"--from-dir {args.from_dir} lacks {split}.tsv or {split}.tsv.gz")
+    if args.hold_out and "valid" in files:
+        raise CommandError(f"--hold-out {args.hold_out}: {args.from_dir} has its own valid; leave the flag out")
+    hold_out = args.hold_out or HOLD_OUT
+    chosen = {
+        "size": args.vocabulary_size,
+        "hold_out": None if "valid" in files else hold_out,
+        "files": {path.name: path.stat().st_size for path in files.values()},
+    }
+    settings.check(args.out, chosen)
+    # Bad text is refused before anything is written.
+    texts, labels = check(files, hold_out)
+    for first in args.training:
+        if first >= texts:
+            raise CommandError(f"--training {first}: there are {texts:,} training texts")
+    settings.keep(args.out, chosen)
+    prepare(args, files, hold_out, labels)
+    data, plugin = shown_path(args.out / "bin"), shown_path(USER_DIR)
+    print(f"{texts:,} training texts; {args.out / 'work'} can be deleted")
+    print(f"fairseq-train {data} --user-dir {plugin} --arch luna_roberta_tiny --num-classes {len(labels)} ...")
+
+
+def prepare(args: Namespace, files: dict[str, Path], hold_out: int, labels: Sequence[str]) -> None:
+    """Make the pieces and every data-bin."""
+    work, data = args.out / "work", args.out / "bin"
+    raw, pieces = work / "raw", work / "pieces"
+    once("plain text", raw, partial(gather, files, hold_out))
+    model = sentencepiece_model(args.out, [raw / f"train.{TEXT}"], args.vocabulary_size)
+    once("pieces", pieces, lambda target: cut_splits(raw, target, Cut(model), args.workers, [TEXT]))
+    once("dictionary", work / "dict.txt", lambda target: write_dictionary(model, target))
+    once("labels", work / "labels.txt", lambda target: _write_labels(labels, target))
+    once("data", data, partial(binarise, work, args.workers))
+    for first in args.training:
+        once(f"data of {first} texts", args.out / f"bin_{first}", partial(take_first, data, first))
+
+
+def _write_labels(labels: Sequence[str], target: Path) -> None:
+    target.write_text("".join(f"{label} 1\n" for label in labels), encoding="utf-8")
+
+
+def binarise(work: Path, workers: int, target: Path) -> None:
+    """fairseq-preprocess of texts and of labels."""
+    for folder, name, dictionary, place in (
+        (work / "pieces", TEXT, "dict.txt", "input0"),
+        (work / "raw", LABEL, "labels.txt", "label"),
+    ):
+        arguments = ["--only-source", "--srcdict", str(work / dictionary), "--workers", str(workers)]
+        arguments += ["--destdir", str(target / place)]
+        for split in SPLITS:
+            arguments += [f"--{split}pref", str(folder / f"{split}.{name}")]
+        run_fairseq("preprocess", arguments, work / "preprocess.output")
+
+
+def take_first(data: Path, count: int, target: Path) -> None:
+    """Write ``data`` with only the first ``count`` training texts."""
+    shutil.copytree(data, target, ignore=shutil.ignore_patterns("train.*", "preprocess.log"))
+    for place in ("input0", "label"):
+        dictionary = Dictionary.load(str(data / place / "dict.txt"))
+        texts = data_utils.load_indexed_dataset(str(data / place / "train"), dictionary)
+        training = target / place / "train"
+        builder = indexed_dataset.make_builder(f"{training}.bin", "mmap", vocab_size=len(dictionary))
+        for index in range(count):
+            builder.add_item(texts[index])
+        builder.finalize(f"{training}.idx")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

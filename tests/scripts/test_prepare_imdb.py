@@ -1,0 +1,107 @@
+"""Labelled texts from files to data-bins of one dictionary; unusable text."""
+
+import gzip
+import random
+from pathlib import Path
+
+import pytest
+from fairseq.data import Dictionary, data_utils
+
+import prepare_imdb
+from corpora import labelled
+
+WORDS = {"0": ["bad", "dull", "poor"], "1": ["good", "fine", "rare"]}
+
+
+def reviews(count: int, seed: int) -> list[tuple[str, str]]:
+    draw = random.Random(seed)
+    made = []
+    for _ in range(count):
+        label = draw.choice("01")
+        made.append((label, " ".join(draw.choices([*WORDS[label], "film", "plot", "<br />"], k=draw.randint(4, 30)))))
+    return made
+
+
+TRAIN, TEST = reviews(60, 1), reviews(12, 2)
+
+
+def write(path: Path, texts: list[tuple[str, str]]) -> None:
+    lines = "".join(f"{label}\t{text}\n" for label, text in texts)
+    path.write_bytes(gzip.compress(lines.encode()) if path.suffix == ".gz" else lines.encode())
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    source = tmp_path / "reviews"
+    source.mkdir()
+    write(source / "train.tsv.gz", TRAIN)
+    write(source / "test.tsv", TEST)
+    return source
+
+
+def prepare(folder: Path, *flags: str) -> int:
+    out = folder.parent / "out"
+    flags = ("--from-dir", str(folder), "--out", str(out), "--vocabulary-size", "40", "--workers", "1", *flags)
+    return prepare_imdb.main(flags)
+
+
+def read_back(data: Path, split: str) -> list[tuple[str, str]]:
+    columns = []
+    for name in ("label", "input0"):
+        dictionary = Dictionary.load(str(data / name / "dict.txt"))
+        dataset = data_utils.load_indexed_dataset(str(data / name / split), dictionary)
+        columns.append([dictionary.string(dataset[index]) for index in range(len(dataset))])
+    return [(label, "".join(text.split()).replace("▁", " ").strip()) for label, text in zip(*columns, strict=True)]
+
+
+def test_every_review_with_its_label(folder, capsys):
+    assert prepare(folder, "--hold-out", "10", "--training", "7") == 0
+    out = folder.parent / "out"
+    for name, first in (("bin", 50), ("bin_7", 7)):
+        assert read_back(out / name, "train") == TRAIN[:first]
+        assert read_back(out / name, "valid") == TRAIN[50:]
+        assert read_back(out / name, "test") == TEST
+        for part in ("input0", "label"):
+            assert (out / name / part / "dict.txt").read_bytes() == (out / "bin" / part / "dict.txt").read_bytes()
+    assert (out / "bin" / "label" / "dict.txt").read_text().startswith("0 1\n1 1\n")
+    assert "--num-classes 2" in capsys.readouterr().out
+
+
+def test_a_valid_of_its_own(folder, tmp_path):
+    write(folder / "valid.tsv", TEST[:5])
+    files = {split: labelled.find(folder, split) for split in ("train", "valid", "test")}
+    assert labelled.check(files, 10) == (60, ["0", "1"])
+    labelled.gather(files, 10, tmp_path / "raw")
+    for split, given in (("train", TRAIN), ("valid", TEST[:5]), ("test", TEST)):
+        columns = [(tmp_path / "raw" / f"{split}.{name}").read_text().splitlines() for name in ("label", "text")]
+        assert list(zip(*columns, strict=True)) == given
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "flags", "said"),
+    [
+        ("train.tsv.gz", None, (), "lacks train.tsv or train.tsv.gz"),
+        ("test.tsv", "1\tgood\nno tab\n", (), "test.tsv, line 2: is not LABEL<TAB>TEXT"),
+        ("test.tsv", "1\t \n", (), "test.tsv, line 1: is not LABEL<TAB>TEXT"),
+        ("test.tsv", "2\tfine\n", ("--hold-out", "10"), "test: the training text does not have its label 2"),
+        ("test.tsv", "1\tfine\n", ("--hold-out", "60"), "--hold-out 60:"),
+        (
+            "test.tsv",
+            "1\tfine\n",
+            ("--hold-out", "10", "--training", "50"),
+            "--training 50: there are 50 training texts",
+        ),
+        ("valid.tsv", "1\tfine\n", ("--hold-out", "10"), "has its own valid; leave the flag out"),
+        ("train.tsv.gz", "1\tfine\n1\tgood\n1\tgood\n", ("--hold-out", "1"), "all labels are 1; give two or more"),
+    ],
+)
+def test_unusable_text_is_refused_and_nothing_is_written(folder, capsys, name, text, flags, said):
+    path = folder / name
+    if text is None:
+        path.unlink()
+    else:
+        path.write_bytes(gzip.compress(text.encode()) if path.suffix == ".gz" else text.encode())
+    assert prepare(folder, *flags) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert said in line
+    assert not (folder.parent / "out").exists()
