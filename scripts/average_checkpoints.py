@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from shared.command import CommandError, Parser, command
-from shared.steps import complete
+from shared.output import check_output, save
 
 _BY_EPOCH = re.compile(r"checkpoint(\d+)\.pt")
 _BY_UPDATE = re.compile(r"checkpoint_\d+_(\d+)\.pt")
@@ -86,35 +86,12 @@ def _numbered(folder: Path, pattern: re.Pattern[str]) -> list[Path]:
     return [path for _, path in sorted((int(match[1]), path) for match, path in matches if match)]
 
 
-def check_output(output: Path, inputs: Sequence[Path], *, force: bool) -> None:
-    """Raises CommandError if ``output`` cannot be written, or writing it would overwrite something."""
-    if output.resolve() in {path.resolve() for path in inputs}:
-        raise CommandError(f"--output {output}: that is one of the checkpoints to average; give another name")
-    if not output.absolute().parent.is_dir():
-        raise CommandError(f"--output {output}: there is no folder {output.parent}")
-    if output.is_dir() or (output.exists() and not force):
-        raise CommandError(
-            f"--output {output}: it exists; give another name{'' if output.is_dir() else ', or --force'}"
-        )
-
-
 def average(paths: Sequence[Path]) -> dict[str, Any]:
     """See :func:`averaging.mean.average`."""
     # fairseq takes seconds to import; wrong flags are refused before that.
     from averaging import mean
 
     return mean.average(paths)
-
-
-def save(state: dict[str, Any], output: Path) -> None:
-    """Write ``output`` so that it is never incomplete. Raises CommandError if it cannot be written."""
-    import torch
-
-    try:
-        with complete(output) as unfinished:
-            torch.save(state, unfinished)
-    except (OSError, RuntimeError) as error:  # torch raises RuntimeError when the disk is full
-        raise CommandError(f"--output {output}: {next(iter(str(error).splitlines()), error)}") from error
 
 
 if __name__ == "__main__":

@@ -3,12 +3,13 @@
 ``Trainer.load_checkpoint`` replaces every error of ``load_state_dict`` by "please ensure that the architectures match";
 ``load_model_ensemble_and_task`` leaves out the file's name (fairseq 0.12.2 and fairseq-fixed 0.12.3.1). With this patch
 a CheckpointMismatch, which names tensors and flags, reaches the user with the file's name and both values of the flags.
-Other errors are unchanged.
+Other errors are unchanged. A start made by ``scripts/convert_checkpoint.py`` is refused by a model with other flags.
 """
 
 import functools
 import re
 from argparse import Namespace
+from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any, NoReturn
 from unittest.mock import patch
@@ -20,6 +21,9 @@ from fairseq_luna.compat.patch import Patch
 from fairseq_luna.usage_error import CheckpointMismatch
 
 SIZES = tuple(f"{side}_{size}" for size in ("layers", "embed_dim", "ffn_embed_dim") for side in ("encoder", "decoder"))
+
+# In the extra_state of a converted checkpoint: the settings of its model.
+MADE_FOR = "made_for"
 
 
 def is_needed() -> bool:
@@ -59,13 +63,15 @@ def apply() -> None:
     @functools.wraps(original_resume)
     def load_checkpoint(self: Trainer, filename: str, *args: Any, **kwargs: Any) -> Any:
         try:
-            return original_resume(self, filename, *args, **kwargs)
+            extra_state = original_resume(self, filename, *args, **kwargs)
         except Exception as error:
             if not isinstance(error.__context__, CheckpointMismatch):
                 raise
             theirs = checkpoint_utils.load_checkpoint_to_cpu(filename).get("cfg") or {}
             said = f"{error.__context__}{both_values(str(error.__context__), theirs.get('model'), self.cfg.model)}"
             raise CheckpointMismatch(f"{filename} {said}") from error
+        check_made_for((extra_state or {}).get(MADE_FOR) or {}, self.cfg.model, filename)
+        return extra_state
 
     @functools.wraps(original_load)
     def load_model_ensemble_and_task(filenames: list[str], *args: Any, **kwargs: Any) -> Any:
@@ -85,7 +91,7 @@ def both_values(message: str, theirs: Any, ours: Any) -> str:
         message: of a CheckpointMismatch; of ``--arch`` alone, the model's sizes are compared too.
         theirs, ours: models' configs, flat; None: not known.
     """
-    theirs, ours = (dict(vars(cfg) if isinstance(cfg, Namespace) else cfg or {}) for cfg in (theirs, ours))
+    theirs, ours = _plain(theirs), _plain(ours)
     fields = [name.replace("-", "_") for name in re.findall(r"--([\w-]+)", message.rpartition("Check ")[2])]
     if fields == ["arch"]:
         fields = ["_name", *(name for name in SIZES if theirs.get(name) and ours.get(name))]
@@ -95,6 +101,24 @@ def both_values(message: str, theirs: Any, ours: Any) -> str:
         if name in theirs and name in ours and theirs[name] != ours[name]
     ]
     return "".join(f"; {text}" for text in different)
+
+
+def check_made_for(made_for: Mapping[str, Any], ours: Any, filename: str) -> None:
+    """Raise CheckpointMismatch unless the model's config ``ours`` has the values ``made_for``.
+
+    Other attentions may have the same tensors: without this check they would be trained from a start that was made for
+    another one.
+    """
+    ours = _plain(ours)
+    other = [f"--{name.replace('_', '-')}={value}" for name, value in made_for.items() if ours.get(name) != value]
+    if other:
+        raise CheckpointMismatch(
+            f"{filename} was made for {', '.join(other[:3])}: give the flags that scripts/convert_checkpoint.py printed"
+        )
+
+
+def _plain(cfg: Any) -> dict[str, Any]:
+    return dict(vars(cfg) if isinstance(cfg, Namespace) else cfg or {})
 
 
 PATCH = Patch(

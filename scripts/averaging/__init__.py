@@ -1,1 +1,1 @@
-"""Choosing checkpoints, reading them safely, and their arithmetic mean."""
+"""Their arithmetic mean."""

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from averaging.reading import architecture, load
+from shared.checkpoints import architecture, load
 from shared.command import CommandError
 
 Weights = dict[str, Tensor]

@@ -15,7 +15,7 @@ from fairseq_luna.usage_error import UsageError
 from shared.command import CommandError
 
 # Settings that change the training but not the function of a trained model.
-_TRAINING_ONLY = re.compile(
+TRAINING_ONLY = re.compile(
     r"drop|quant_noise|checkpoint_activations|offload|min_params_to_wrap|max_.*_positions|_path$"
 )
 # A model registered without a dataclass is saved with the whole command line; these of its flags are the model's.
@@ -50,4 +50,4 @@ def architecture(state: Mapping[str, Any]) -> dict[str, Any]:
     settings = (state.get("cfg") or {}).get("model") or {}
     if isinstance(settings, argparse.Namespace):
         settings = {name: value for name, value in vars(settings).items() if _MODEL_FLAGS.match(name)}
-    return {name: value for name, value in settings.items() if not _TRAINING_ONLY.search(name)}
+    return {name: value for name, value in settings.items() if not TRAINING_ONLY.search(name)}

@@ -1,0 +1,55 @@
+"""Make a model of this package that starts with the parameters of a trained transformer, for fairseq-train.
+
+    python scripts/convert_checkpoint.py OLD.pt --arch mixed_base --decoder-self-attention linear --output START.pt
+    python scripts/convert_checkpoint.py LUNA.pt --arch luna_base --untie-luna-kv --output START.pt
+
+The checkpoint is of fairseq's transformer, or of a model of this package that gets other options: other attentions,
+untied projections, another number of slots, a convolution. Sizes are the checkpoint's; give only what is new (--arch
+with --help lists all flags). Embeddings, norms, feed-forward networks and each projection that has a counterpart are
+taken over; a convolution starts at zero, which changes nothing. The table says where each parameter comes from. The
+last line is the command that trains the result; a model with other flags refuses it.
+"""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from shared.command import Parser, command
+from shared.output import check_output, save
+from shared.steps import USER_DIR
+
+
+@command
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = Parser(__doc__, allow_abbrev=False)
+    parser.add_argument("checkpoint", type=Path, metavar="OLD.pt", help="the trained model")
+    parser.add_argument("--arch", required=True, help="the new model, such as mixed_base, luna_base or block_base")
+    parser.add_argument("--output", type=Path, required=True, metavar="START.pt", help="the new model")
+    parser.add_argument("--force", action="store_true", help="replace --output if it exists")
+    parser.add_argument("--seed", type=int, default=1, help="of the parameters that start at random (default: 1)")
+    own = {"checkpoint", "arch", "output", "force", "seed"}
+    arch = _arch(arguments)
+    if arch is not None:
+        from converting.settings import add_model_flags  # fairseq takes seconds to import
+
+        add_model_flags(parser, arch)
+    args = parser.parse_args(arguments)
+    check_output(args.output, [args.checkpoint], force=args.force)
+    from converting.checkpoint import converted
+
+    given = {name: value for name, value in vars(args).items() if name not in own}
+    made = converted(args.checkpoint, args.arch, given, seed=args.seed)
+    save(made.state, args.output)
+    print("\n".join(made.table))
+    print("fairseq-train DATA", f"--user-dir={USER_DIR}", f"--finetune-from-model={args.output}", *made.flags)
+
+
+def _arch(arguments: Sequence[str] | None) -> str | None:
+    """The value of --arch, which decides about the other flags."""
+    parser = Parser(None, allow_abbrev=False, add_help=False)
+    parser.add_argument("--arch")
+    return parser.parse_known_args(arguments)[0].arch
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,112 @@
+"""The parameters of the new model from those of the old one."""
+
+import re
+from argparse import Namespace
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from fairseq.models import build_model
+from torch import Tensor, nn
+
+from converting.rules import Rule, rules_of, zero
+from fairseq_luna.usage_error import UsageError
+from shared.command import CommandError
+from shared.dictionaries import joint_dictionary
+
+# Versions and a buffer of fairseq, and the untrained copies of weights in the encoder layers of fairseq 0.12.2.
+NO_PARAMETER = re.compile(r"\.(version|_float_tensor)$|encoder\.layers\.\d+\.(in_proj|out_proj|fc1|fc2)_(weight|bias)$")
+
+
+class Part(NamedTuple):
+    """A parameter or buffer: whether it is taken from the old model, and how it is filled, in words."""
+
+    name: str
+    numbers: int
+    taken: bool
+    origin: str = ""
+
+
+def build(settings: Mapping[str, Any], state: Mapping[str, Tensor]) -> nn.Module:
+    """A model of ``settings`` with as many words as ``state`` has embeddings. Raises CommandError if it cannot be."""
+    source, target = (len(state[f"{side}.embed_tokens.weight"]) for side in ("encoder", "decoder"))
+    words = {size: joint_dictionary(size) for size in (source, target)}
+    task = Namespace(source_dictionary=words[source], target_dictionary=words[target])
+    try:
+        return build_model(Namespace(**settings), task)
+    except UsageError as error:
+        raise CommandError(str(error)) from error
+
+
+def load_old(settings: Mapping[str, Any], state: dict[str, Tensor], path: Path) -> nn.Module:
+    """The old model; older names of its parameters are translated.
+
+    Raises:
+        CommandError: its settings do not describe it.
+    """
+    model = build(settings, state)
+    try:
+        found = model.load_state_dict(state, strict=False)
+    except (RuntimeError, UsageError) as error:
+        raise CommandError(f"{path}: {' '.join(str(error).split())}") from error
+    odd = [name for name in (*found.missing_keys, *found.unexpected_keys) if not NO_PARAMETER.search(name)]
+    if odd:
+        raise CommandError(f"{path}: its settings do not explain {', '.join(odd[:3])}")
+    return model
+
+
+@torch.no_grad()
+def convert(old: nn.Module, new: nn.Module) -> tuple[list[Part], list[Part]]:
+    """Fill ``new``, in place.
+
+    Returns:
+        The parts of ``new``, and those of ``old`` that it does not take. Shared tensors count once, the first.
+    """
+    theirs = {_plain(name): value for name, value in old.state_dict().items() if not NO_PARAMETER.search(name)}
+    rules = rules_of(new)
+    made: dict[int, Part] = {}
+    taken = set()
+    for name, value in new.state_dict().items():
+        if value.data_ptr() in made or NO_PARAMETER.search(name):
+            continue
+        stem = name if name in rules else name.rpartition(".")[0]
+        rule = rules.get(stem, Rule())
+        names = [_plain(other + name.removeprefix(stem)) for other in (stem, *rule.names)]
+        found = [other for other in names if other in theirs and (theirs[other].shape == value.shape or rule.fit)]
+        if found:
+            source = theirs[found[0]]
+            taken.add(source.data_ptr())
+            origin = _copied(value, source, rule)
+            if found[0] != names[0]:
+                origin = f"from {rule.names[names.index(found[0]) - 1].rpartition('.')[2]}"
+        else:
+            without_bias = name.endswith(".bias") and any(f"{other[:-5]}.weight" in theirs for other in names)
+            origin = _started(value, Rule(start=zero) if without_bias and not rule.start else rule)
+        made[value.data_ptr()] = Part(name, value.numel(), bool(found), origin)
+    left = [
+        Part(name, value.numel(), taken=False)
+        for name, value in old.named_parameters()
+        if value.data_ptr() not in taken and not NO_PARAMETER.search(name)
+    ]
+    return list(made.values()), left
+
+
+def _plain(name: str) -> str:
+    """``name`` as in a model without the convolution that --attention-kernel-size asks for."""
+    return name.replace(".self_attn.attention.", ".self_attn.")
+
+
+def _copied(new: Tensor, old: Tensor, rule: Rule) -> str:
+    if new.shape == old.shape or rule.fit is None:
+        new.copy_(old)
+        return "the same"
+    rule.fit(new, old)
+    return rule.fit.__name__.replace("_", " ")
+
+
+def _started(new: Tensor, rule: Rule) -> str:
+    if rule.start is None:
+        return "new"
+    rule.start(new)
+    return rule.start.__name__

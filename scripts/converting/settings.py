@@ -1,0 +1,104 @@
+"""The settings of both models: those of the old one, and of the new one with the old one's sizes."""
+
+from argparse import SUPPRESS, ArgumentParser, Namespace
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY, MODEL_REGISTRY
+from fairseq.models.transformer import TransformerModelBase
+
+from fairseq_luna.models.transformer.checks import flag
+from fairseq_luna.models.transformer.config import FOLLOWS, flat_config
+from fairseq_luna.models.transformer.model import FlatConfigModel
+from shared.checkpoints import TRAINING_ONLY
+from shared.command import CommandError
+
+Settings = dict[str, Any]
+
+# The options of fairseq's transformer, which all families have.
+SHARED = vars(flat_config("SharedConfig", {})())
+# Applied already, or read a file.
+DONE = ("encoder_layers_to_keep", "decoder_layers_to_keep", "encoder_embed_path", "decoder_embed_path")
+
+
+def add_model_flags(parser: ArgumentParser, arch: str) -> None:
+    """Add the flags of the model ``arch``; those that are not given are not in the result of the parser.
+
+    Raises:
+        CommandError: this package has no such encoder-decoder.
+    """
+    able = [name for name, model in ARCH_MODEL_REGISTRY.items() if issubclass(model, FlatConfigModel)]
+    if arch not in able:
+        raise CommandError(f"--arch {arch}: choose one of {', '.join(able)}")
+    group = parser.add_argument_group("flags of the model, only those that the checkpoint does not determine")
+    group.argument_default = SUPPRESS
+    ARCH_MODEL_REGISTRY[arch].add_args(group)
+
+
+def old_settings(path: Path, state: Mapping[str, Any]) -> Settings:
+    """The model's settings in the checkpoint ``state``, with its architecture as ``_name``.
+
+    Raises:
+        CommandError: it has none, or is not of an encoder-decoder like fairseq's transformer.
+    """
+    settings = (state.get("cfg") or {}).get("model") or {}
+    settings = dict(vars(settings) if isinstance(settings, Namespace) else settings)
+    name = settings.get("_name") or settings.get("arch")
+    model = ARCH_MODEL_REGISTRY.get(name) or MODEL_REGISTRY.get(name)
+    if model is None or not issubclass(model, TransformerModelBase):
+        raise CommandError(f"{path}: its --arch is {name}; give a checkpoint of a transformer or of this package")
+    preset = Namespace(**settings)
+    ARCH_CONFIG_REGISTRY.get(name, lambda _: None)(preset)  # what was no setting yet when the checkpoint was saved
+    return resolved({**vars(preset), **dict.fromkeys(DONE), "_name": name})
+
+
+def new_settings(arch: str, given: Mapping[str, Any], old: Settings, path: Path) -> Settings:
+    """All settings of the new model: those given, then those of ``arch`` that the transformer does not have, then the
+    old model's, then the defaults.
+
+    Raises:
+        CommandError: a given one contradicts the checkpoint ``path``.
+    """
+    for name, value in given.items():
+        if name in SHARED and name in old and not TRAINING_ONLY.search(name) and value != old[name]:
+            raise CommandError(f"{flag(name)} {value}: it is {old[name]} in {path}; leave it out")
+    defaults = defaults_of(arch)
+    own = {name: value for name, value in preset_of(arch).items() if name not in SHARED}
+    inherited = {name: value for name, value in old.items() if name in defaults}
+    return {**defaults, **inherited, **own, **given, "_name": arch}
+
+
+def flags_of(arch: str, settings: Settings) -> Iterator[str]:
+    """The flags that set ``settings`` in fairseq-train, beside ``--arch``."""
+    unset = resolved({**defaults_of(arch), **preset_of(arch)})
+    for name, value in resolved(settings).items():
+        follows = name in FOLLOWS and value == settings.get(FOLLOWS[name])
+        if name != "_name" and value != unset.get(name) and value is not None and not follows:
+            yield flag(name) if value is True else f"{flag(name)}={value}"
+
+
+def deciding(settings: Settings) -> Settings:
+    """Those that another model with the same tensors may have otherwise."""
+    left_out = ("_name", *FOLLOWS)
+    return {name: value for name, value in settings.items() if name not in left_out and not TRAINING_ONLY.search(name)}
+
+
+def defaults_of(arch: str) -> Settings:
+    return vars(ARCH_MODEL_REGISTRY[arch].__dataclass())
+
+
+def preset_of(arch: str) -> Settings:
+    """What ``arch`` sets."""
+    preset = Namespace()
+    ARCH_CONFIG_REGISTRY[arch](preset)
+    return vars(preset)
+
+
+def resolved(settings: Settings) -> Settings:
+    """With the value of another size where that is the default."""
+    settings = dict(settings)
+    for name, source in FOLLOWS.items():
+        if settings.get(name) is None:
+            settings[name] = settings.get(source)
+    return settings

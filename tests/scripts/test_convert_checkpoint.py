@@ -1,0 +1,148 @@
+"""A trained transformer as the start of another model: the same outputs where they can be, and nothing unexplained."""
+
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from commands import APOLLO, train
+from torch import nn
+
+import convert_checkpoint
+from converting.parameters import NO_PARAMETER, convert
+from converting.settings import deciding
+from fairseq_luna.models.mixed.attentions import ATTENTIONS
+from fairseq_luna.usage_error import CheckpointMismatch
+from support import PAD, as_prefix, build_model, sentences
+
+WIDE = {"encoder_self_attention": "local", "decoder_self_attention": "local", "attention_window": 20}
+LEARNED = {"encoder_learned_pos": True, "decoder_learned_pos": True}
+LINFORMER = ATTENTIONS["linformer"].fields("linformer")
+# The old and the new model, which compute the same.
+EQUAL = {
+    "transformer-mixed": (("transformer", {}), ("mixed", {})),
+    "transformer-convolved": (("transformer", {}), ("mixed", {"attention_kernel_size": 5})),
+    "transformer-wide-window": (("transformer", {}), ("mixed", WIDE)),
+    "transformer-one-block": (("transformer", {}), ("block", {"num_blocks": 1, "decoder_block_size": 20})),
+    "more-positions": (
+        ("transformer", {**LEARNED, "max_source_positions": 20}),
+        ("mixed", {**LEARNED, "max_source_positions": 30}),
+    ),
+    "longer-kernel": (("mixed", {"attention_kernel_size": 3}), ("mixed", {"attention_kernel_size": 5})),
+    "linformer-untied": (("mixed", {**LINFORMER, "linformer_share": "kv"}), ("mixed", LINFORMER)),
+    "luna-untied": (("luna", {}), ("luna", {"untie_luna_kv": True})),
+    "luna-convolved": (("luna", {}), ("luna", {"luna_kernel_size": 5})),
+    "luna-more-slots": (("luna", {"projection_length": 10}), ("luna", {"projection_length": 12})),
+    "fastformer-untied": (
+        ("fastformer", {"fastformer_share": "query-key-value"}),
+        ("fastformer", {"fastformer_share": "none"}),
+    ),
+    "fastformer-convolved": (("fastformer", {}), ("fastformer", {"fastformer_kernel_size": 3})),
+    "block-untied": (("block", {"share_block_levels": True}), ("block", {})),
+    "block-convolved": (("block", {}), ("block", {"block_kernel_size": 3})),
+}
+# What a transformer becomes.
+FAMILIES = {
+    **{name: ("mixed", attention.fields(name)) for name, attention in ATTENTIONS.items()},
+    "luna": ("luna", {"luna_source_attention": "softmax"}),
+    "luna-packed": ("luna", {"untie_luna_kv": True}),
+    "luna-prenorm": ("luna", {"encoder_normalize_before": True, "decoder_normalize_before": True}),
+    "fastformer": ("fastformer", {"fastformer_combine": "concat"}),
+    "fastformer-one": ("fastformer", {"fastformer_share_layers": True}),
+    "block": ("block", {}),
+}
+
+
+def logits(model: nn.Module) -> torch.Tensor:
+    prefix = as_prefix(sentences(4, 6, 2, seed=2))
+    return model.eval()(sentences(9, 3, 5), None, prefix)[0][prefix.ne(PAD)]
+
+
+@pytest.mark.parametrize(("before", "after"), EQUAL.values(), ids=EQUAL)
+def test_the_outputs_stay_the_same(before: tuple[str, dict[str, Any]], after: tuple[str, dict[str, Any]]) -> None:
+    old, new = (build_model(family, seed=seed, **flags) for seed, (family, flags) in enumerate((before, after)))
+    assert not logits(new).isclose(logits(old)).all()
+    convert(old, new)
+    torch.testing.assert_close(logits(new), logits(old))
+
+
+@pytest.mark.parametrize(("family", "flags"), FAMILIES.values(), ids=FAMILIES)
+def test_everything_but_attention_is_the_transformers_and_every_parameter_is_explained(
+    family: str, flags: dict[str, Any]
+) -> None:
+    shared = {name: value for name, value in flags.items() if "normalize" in name}
+    old, new = build_model("transformer", **shared), build_model(family, seed=1, **flags)
+    start = {name: value.clone() for name, value in new.state_dict().items()}
+    parts, left = convert(old, new)
+    ours = {name: value for name, value in new.state_dict().items() if not NO_PARAMETER.search(name)}
+    theirs = {name: value for name, value in old.named_parameters() if not NO_PARAMETER.search(name)}
+    packed = family == "luna" and "luna_source_attention" not in flags
+    for name, value in theirs.items():
+        if "_attn." not in name or ("encoder_attn." in name and not packed and "source_attention" not in flags):
+            assert ours[name].equal(value), name
+    assert sum(part.numbers for part in parts) == sum({v.data_ptr(): v.numel() for v in ours.values()}.values())
+    for part in parts:
+        assert ours[part.name].equal(start[part.name]) == (part.origin == "new") or part.numbers == 32, part
+        assert part.taken == (part.origin not in ("new", "zero", "identity")), part
+    assert all("_attn." in part.name for part in left)
+
+
+@pytest.fixture(scope="module")
+def transformer(tiny_data: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A checkpoint of fairseq's transformer after an update."""
+    sizes = ("layers=1", "embed-dim=16", "ffn-embed-dim=16", "attention-heads=2")
+    flags = [f"--{side}-{size}" for side in ("encoder", "decoder") for size in sizes]
+    return one_update(tiny_data, tmp_path_factory.mktemp("transformer"), "--arch=transformer", *flags, "--dropout=0.2")
+
+
+def one_update(data: str, folder: Path, *flags: str) -> Path:
+    return train(data, folder, *APOLLO, "--max-update=1", "--disable-validation", *flags)
+
+
+def read(path: Path) -> dict[str, Any]:
+    return torch.load(path, weights_only=True)
+
+
+def test_the_result_is_trained_with_the_flags_that_the_command_prints(
+    tiny_data: str, transformer: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    start = tmp_path / "start.pt"
+    given = ["--decoder-self-attention=linear", "--attention-kernel-size=3", f"--output={start}"]
+    assert convert_checkpoint.main([str(transformer), "--arch=mixed_tiny", *given]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert "decoder.layers.*.self_attn.convolution" in {line.split()[0] for line in lines if line.endswith("zero")}
+    program, data, user_dir, *flags = shlex.split(lines[-1])
+    assert (program, data, user_dir.partition("=")[0]) == ("fairseq-train", "DATA", "--user-dir")
+    trained = read(one_update(tiny_data, tmp_path / "trained", *flags))
+    assert trained["optimizer_history"][-1]["num_updates"] == 1
+    made = read(start)
+    assert deciding(trained["cfg"]["model"]) == deciding(made["cfg"]["model"])
+    assert (made["cfg"]["model"]["encoder_embed_dim"], made["cfg"]["model"]["dropout"]) == (16, 0.2)
+    others = [*flags, "--decoder-self-attention=efficient"]
+    with pytest.raises(CheckpointMismatch, match=r"was made for --decoder-self-attention=linear: give the flags that"):
+        one_update(tiny_data, tmp_path / "other", *others)
+    for name, value in read(transformer)["model"].items():
+        if name in made["model"] and "version" not in name:
+            assert made["model"][name].equal(value), name
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    {
+        "size": (["--arch=luna_tiny", "--encoder-layers=4"], "--encoder-layers 4: it is 1 in {file}; leave it out"),
+        "arch": (["--arch=transformer"], "--arch transformer: choose one of block, "),
+        "value": (["--arch=luna_base", "--projection-length=0"], "--projection-length 0: must be"),
+        "of-another-family": (["--arch=luna_base", "--num-blocks=2"], "unrecognized arguments: --num-blocks=2"),
+        "same-file": (["--arch=luna_base", "--output={file}"], "--output {file}: that is one of the checkpoints"),
+    }.values(),
+)
+def test_what_cannot_be_is_refused_in_one_line(
+    flags: list[str], message: str, transformer: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output = tmp_path / "start.pt"
+    given = [str(transformer), f"--output={output}", *(flag.format(file=transformer) for flag in flags)]
+    assert convert_checkpoint.main(given) == 2
+    [line] = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"convert_checkpoint.py: {message.format(file=transformer)}")
+    assert not output.exists()
