@@ -51,9 +51,9 @@ bench: .venv/installed
 	mkdir -p outputs/benchmark
 	$(BENCH) op --quick --systems luna-naive luna-chunked fastformer block linear softmax \
 		--no-peak --json outputs/benchmark/op.json --png outputs/benchmark/op.png
-	$(BENCH) train --quick --no-peak --json outputs/benchmark/train.json --png outputs/benchmark/train.png
+	$(BENCH) train --quick --no-peak --systems transformer luna fastformer block --json outputs/benchmark/train.json --png outputs/benchmark/train.png
 	$(BENCH) train --quick --memory --source-length 64 --json outputs/benchmark/memory.json --png outputs/benchmark/memory.png
-	$(BENCH) generate --quick --json outputs/benchmark/generate.json --png outputs/benchmark/generate.png
+	$(BENCH) generate --quick --rounds 1 --json outputs/benchmark/generate.json --png outputs/benchmark/generate.png
 	$(TRAIN_25) --size base --json outputs/benchmark/train_base.json
 	$(TRAIN_25) --size tiny --json outputs/benchmark/train_tiny.json
 	$(GENERATE_25) fastformer block --sentences 4 --json outputs/benchmark/generate_4.json

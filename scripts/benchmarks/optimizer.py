@@ -130,5 +130,5 @@ COMMAND = Command(
     title=title,
     rows=rows,
     columns=columns,
-    quick={"rounds": 5},
+    quick={"rounds": 5, "no_peak": True},
 )

@@ -208,5 +208,5 @@ COMMAND = Command(
     rows=rows,
     columns=columns,
     panels=(Panel("us_per_token", "microseconds per target token"), Panel("peak_mib", "peak MiB")),
-    quick={"rounds": 2, "shapes": SHAPES[1:-1], "lengths": [1024, 8192]},
+    quick={"rounds": 2, "shapes": SHAPES[1:-1], "lengths": [1024, 4096, 16384]},
 )
