@@ -35,9 +35,9 @@ def recorded(module: LunaAttention) -> Iterator[list[LunaWeights]]:
     attend = module.attend
 
     def attend_with_weights(
-        q: Tensor, k: Tensor, v: Tensor, padding_mask: Tensor | None, need_weights: bool
+        q: Tensor, k: Tensor, v: Tensor, padding_mask: Tensor | None, need_weights: bool, bias: Tensor | None = None
     ) -> tuple[Tensor, Tensor | None]:
-        out, weights = attend(q, k, v, padding_mask, True)
+        out, weights = attend(q, k, v, padding_mask, True, bias)
         assert weights is not None
         steps.append(weights[0])
         if len(steps) == 2:

@@ -24,6 +24,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
         "decoder_normalize_before": True,
     },
     "convolution": {"luna_kernel_size": 3},
+    "segment-bias": {"luna_segment_bias": 4.0},
     "pack-heads-2": {"encoder_projected_attention_heads": 2, "decoder_projected_attention_heads": 2},
 }
 variants = pytest.mark.parametrize("variant", VARIANTS)
