@@ -123,7 +123,8 @@ def test_the_result_is_trained_with_the_flags_that_the_command_prints(
     with pytest.raises(CheckpointMismatch, match=r"was made for --decoder-self-attention=linear: give the flags that"):
         one_update(tiny_data, tmp_path / "other", *others)
     for name, value in read(transformer)["model"].items():
-        if name in made["model"] and "version" not in name:
+        marker = name.endswith((".version", "._float_tensor"))  # fairseq does not set the second
+        if name in made["model"] and not marker:
             assert made["model"][name].equal(value), name
 
 
