@@ -34,7 +34,7 @@ def headings(page: Path) -> set[str]:
 
 
 def test_the_pages_are_short():
-    assert words(ROOT / "README.md") <= 1100
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").split()) <= 1100  # with the bars
     assert words(*(ROOT / "docs").glob("*.md")) <= 12000
 
 
