@@ -13,11 +13,7 @@
 # START     a checkpoint of TASK=masked_lm, of the same SYSTEM and LENGTH, to begin with (none)
 set -euo pipefail
 root=$(cd "$(dirname "$0")/../.." && pwd)
-
-fail() {
-    echo "train.sh: $1" >&2
-    exit 2
-}
+source "$root/examples/shared/run.sh"
 
 system=${1:-}
 case "$system" in
@@ -51,18 +47,9 @@ esac
 [ -z "${START:-}" ] || setting+=(--finetune-from-model "$START")
 
 save_dir=${SAVE_DIR:-checkpoints/imdb/${system}_${length}_${SEED:-1}}
-command=("${PYTHON:-python}" -m fairseq_cli.train "$data" --user-dir "$root/fairseq_luna" --save-dir "$save_dir"
-    "${model[@]}" "${setting[@]}" --dropout 0.2 --attention-dropout 0.1
-    --optimizer adam --adam-betas '(0.9,0.98)' --lr 0.0005 --lr-scheduler inverse_sqrt --warmup-updates 500
-    --weight-decay 0.01 --clip-norm 1.0 --max-tokens 16384 --required-batch-size-multiple 1 --seed "${SEED:-1}"
-    --max-epoch 30 --patience "${PATIENCE:-3}" --no-epoch-checkpoints
-    --log-format json --log-interval 50 --log-file "$save_dir/log.json" "$@")
-if [ -n "${DRY_RUN:-}" ]; then
-    printf '%q ' "${command[@]}"
-    echo
-    exit
-fi
-mkdir -p "$save_dir"
-# For matrices this small a second thread gains little, and costs much on a busy machine.
-export OMP_NUM_THREADS="${OMP_NUM_THREADS:-1}"
-exec "${command[@]}"
+run "$save_dir" "${PYTHON:-python}" -m fairseq_cli.train "$data" --user-dir "$root/fairseq_luna" --save-dir "$save_dir" \
+    "${model[@]}" "${setting[@]}" --dropout 0.2 --attention-dropout 0.1 \
+    --optimizer adam --adam-betas '(0.9,0.98)' --lr 0.0005 --lr-scheduler inverse_sqrt --warmup-updates 500 \
+    --weight-decay 0.01 --clip-norm 1.0 --max-tokens 16384 --required-batch-size-multiple 1 --seed "${SEED:-1}" \
+    --max-epoch 30 --patience "${PATIENCE:-3}" --no-epoch-checkpoints \
+    --log-format json --log-interval 50 --log-file "$save_dir/log.json" "$@"

@@ -1,9 +1,6 @@
 # Sourced by the scripts of multi30k and documents, which set root, the checkout: the systems that they train.
 
-fail() {
-    echo "$(basename "$0"): $1" >&2
-    exit 2
-}
+source "$root/examples/shared/run.sh"
 
 # Milestones after six and nine tenths of the updates, as in the papers.
 apollo() {
@@ -55,17 +52,8 @@ check_data() { # SCRIPT, which makes such data
 train() { # SAVE_DIR FLAG...
     local save_dir=$1
     shift
-    local command=("${PYTHON:-python}" -m fairseq_cli.train "$DATA" --user-dir "$root/fairseq_luna"
-        --save-dir "$save_dir" "${model[@]}" --share-all-embeddings
-        --criterion label_smoothed_cross_entropy --label-smoothing 0.1 --seed 1
-        --log-format json --log-interval 50 --log-file "$save_dir/log.json" "$@")
-    if [ -n "${DRY_RUN:-}" ]; then
-        printf '%q ' "${command[@]}"
-        echo
-        exit
-    fi
-    mkdir -p "$save_dir"
-    # For matrices this small a second thread gains little, and costs much on a busy machine.
-    export OMP_NUM_THREADS="${OMP_NUM_THREADS:-1}"
-    exec "${command[@]}"
+    run "$save_dir" "${PYTHON:-python}" -m fairseq_cli.train "$DATA" --user-dir "$root/fairseq_luna" \
+        --save-dir "$save_dir" "${model[@]}" --share-all-embeddings \
+        --criterion label_smoothed_cross_entropy --label-smoothing 0.1 --seed 1 \
+        --log-format json --log-interval 50 --log-file "$save_dir/log.json" "$@"
 }
