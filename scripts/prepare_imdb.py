@@ -21,12 +21,12 @@ from fairseq.data import Dictionary, data_utils, indexed_dataset
 
 from corpora import settings
 from corpora.command_line import shown_path
-from corpora.labelled import LABEL, TEXT, check, find, gather
+from corpora.labelled import LABEL, TEXT, Column, binarise, check, find, gather, write_symbols
 from corpora.parallel import available_cores
 from corpora.pieces import Cut, write_dictionary
 from corpora.pipeline import SPLITS, cut_splits, sentencepiece_model
 from shared.command import CommandError, Parser, command, positive
-from shared.steps import USER_DIR, once, run_fairseq
+from shared.steps import USER_DIR, once
 
 HOLD_OUT = 2500
 
@@ -80,27 +80,14 @@ def prepare(args: Namespace, files: dict[str, Path], hold_out: int, labels: Sequ
     model = sentencepiece_model(args.out, [raw / f"train.{TEXT}"], args.vocabulary_size)
     once("pieces", pieces, lambda target: cut_splits(raw, target, Cut(model), args.workers, [TEXT]))
     once("dictionary", work / "dict.txt", lambda target: write_dictionary(model, target))
-    once("labels", work / "labels.txt", lambda target: _write_labels(labels, target))
-    once("data", data, partial(binarise, work, args.workers))
+    once("labels", work / "labels.txt", partial(write_symbols, labels))
+    columns = {
+        "input0": Column(pieces, TEXT, work / "dict.txt"),
+        "label": Column(raw, LABEL, work / "labels.txt"),
+    }
+    once("data", data, partial(binarise, columns, args.workers, work / "preprocess.output"))
     for first in args.training:
         once(f"data of {first} texts", args.out / f"bin_{first}", partial(take_first, data, first))
-
-
-def _write_labels(labels: Sequence[str], target: Path) -> None:
-    target.write_text("".join(f"{label} 1\n" for label in labels), encoding="utf-8")
-
-
-def binarise(work: Path, workers: int, target: Path) -> None:
-    """fairseq-preprocess of texts and of labels."""
-    for folder, name, dictionary, place in (
-        (work / "pieces", TEXT, "dict.txt", "input0"),
-        (work / "raw", LABEL, "labels.txt", "label"),
-    ):
-        arguments = ["--only-source", "--srcdict", str(work / dictionary), "--workers", str(workers)]
-        arguments += ["--destdir", str(target / place)]
-        for split in SPLITS:
-            arguments += [f"--{split}pref", str(folder / f"{split}.{name}")]
-        run_fairseq("preprocess", arguments, work / "preprocess.output")
 
 
 def take_first(data: Path, count: int, target: Path) -> None:

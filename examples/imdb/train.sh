@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Trains one system to tell positive reviews from negative ones:
 #     DATA=data/imdb/bin examples/imdb/train.sh SYSTEM [further flags of fairseq-train]
-# SYSTEM is transformer, luna, luna_untied, or another encoder attention of docs/flags.md, such as fastformer or block.
+# SYSTEM is transformer, luna (or luna_N, of N slots), luna_untied, or another encoder attention of docs/flags.md, such
+# as fastformer or block.
 # Checkpoints and the log go to SAVE_DIR, where a stopped run resumes; it stops PATIENCE epochs after the best accuracy
 # on valid. DRY_RUN=1 prints the command and runs nothing.
 #
@@ -13,27 +14,19 @@
 # START     a checkpoint of TASK=masked_lm, of the same SYSTEM and LENGTH, to begin with (none)
 set -euo pipefail
 root=$(cd "$(dirname "$0")/../.." && pwd)
-source "$root/examples/shared/run.sh"
+source "$root/examples/shared/readers.sh"
 
 system=${1:-}
-case "$system" in
-    '') fail "give a SYSTEM: transformer, luna, luna_untied, or an attention of docs/flags.md such as fastformer" ;;
-    transformer) model=(--arch mixed_roberta_tiny) ;;
-    luna) model=(--arch luna_roberta_tiny) ;;
-    luna_untied) model=(--arch luna_roberta_tiny --untie-luna-kv) ;;
-    *) model=(--arch mixed_roberta_tiny --encoder-self-attention "$system") ;;
-esac
+choose_reader "$system"
 shift
-[ -n "${DATA:-}" ] || fail "set DATA to a bin folder that scripts/prepare_imdb.py made"
-[ -f "$DATA/input0/dict.txt" ] || fail "there is no input0/dict.txt in DATA=$DATA; scripts/prepare_imdb.py makes it"
+check_data scripts/prepare_imdb.py
 [ -z "${START:-}" ] || [ -f "$START" ] || fail "there is no checkpoint START=$START"
 length=${LENGTH:-1024} task=${TASK:-classify}
 
 case "$task" in
     classify)
-        labels=$(grep -vc '^madeupword' "$DATA/label/dict.txt")
         data=$DATA
-        setting=(--task sentence_prediction --criterion sentence_prediction --num-classes "$labels" --init-token 0
+        setting=(--task sentence_prediction --criterion sentence_prediction --num-classes "$(count_labels)" --init-token 0
             --max-positions "$length" --shorten-method truncate --pooling "${POOLING:-mean}"
             --best-checkpoint-metric accuracy --maximize-best-checkpoint-metric) ;;
     masked_lm)

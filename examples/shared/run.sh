@@ -1,4 +1,4 @@
-# Sourced by systems.sh and by the train.sh of imdb, which set root, the checkout.
+# Sourced by systems.sh and readers.sh.
 
 fail() {
     echo "$(basename "$0"): $1" >&2

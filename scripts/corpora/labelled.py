@@ -1,13 +1,24 @@
-"""Texts with a label each: files of ``LABEL<TAB>TEXT`` to the text and the labels of train, valid and test."""
+"""Texts with a label each: files of ``LABEL<TAB>TEXT`` to data for fairseq's task sentence_prediction."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 from corpora.parallel import shown
+from corpora.pipeline import SPLITS
 from shared.command import CommandError
+from shared.steps import run_fairseq
 from shared.text_files import read_lines
 
 TEXT, LABEL = "text", "label"
+
+
+class Column(NamedTuple):
+    """A column of the examples: ``folder/{train,valid,test}.name``, words between spaces, and their dictionary."""
+
+    folder: Path
+    name: str
+    dictionary: Path
 
 
 def find(folder: Path, split: str) -> Path | None:
@@ -66,3 +77,22 @@ def _write(folder: Path, split: str, lines: list[tuple[str, str]]) -> None:
     for name, column in ((LABEL, 0), (TEXT, 1)):
         with (folder / f"{split}.{name}").open("w", encoding="utf-8", newline="\n") as file:
             file.writelines(f"{line[column]}\n" for line in lines)
+
+
+def write_symbols(symbols: Iterable[str], target: Path) -> None:
+    """Write a dictionary of ``symbols``, in their order."""
+    target.write_text("".join(f"{symbol} 1\n" for symbol in symbols), encoding="utf-8")
+
+
+def binarise(columns: Mapping[str, Column], workers: int, log: Path, target: Path) -> None:
+    """fairseq-preprocess of texts and of labels.
+
+    Args:
+        columns: by their folder in the data-bin: ``label``, ``input0`` and for pairs ``input1``.
+    """
+    for place, (folder, name, dictionary) in columns.items():
+        arguments = ["--only-source", "--srcdict", str(dictionary), "--workers", str(workers)]
+        arguments += ["--destdir", str(target / place)]
+        for split in SPLITS:
+            arguments += [f"--{split}pref", str(folder / f"{split}.{name}")]
+        run_fairseq("preprocess", arguments, log)
