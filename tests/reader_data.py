@@ -1,16 +1,43 @@
-"""Data of random letters for fairseq's tasks that read texts."""
+"""Data of random letters for fairseq's tasks that read texts, and reviews of a few words in plain files."""
 
+import gzip
 import json
 import random
+from collections.abc import Iterable
 from pathlib import Path
 
 import torch
-from fairseq.data import indexed_dataset
+from fairseq.data import data_utils, indexed_dataset
 from fairseq.data.dictionary import Dictionary
 
 LETTERS = "abcdefghij"
 SPLITS = {"train": 24, "valid": 6}
 CHOICES = 3
+WORDS = {"0": ["bad", "dull", "poor"], "1": ["good", "fine", "rare"]}
+
+
+def reviews(count: int, seed: int) -> list[tuple[str, str]]:
+    """Labels, 0 or 1, and texts."""
+    draw = random.Random(seed)
+    made = []
+    for _ in range(count):
+        label = draw.choice("01")
+        made.append((label, " ".join(draw.choices([*WORDS[label], "film", "plot", "<br />"], k=draw.randint(4, 30)))))
+    return made
+
+
+def write_lines(path: Path, lines: Iterable[str]) -> None:
+    """Write a plain or a .gz file."""
+    content = "".join(f"{line}\n" for line in lines).encode()
+    path.write_bytes(gzip.compress(content) if path.suffix == ".gz" else content)
+
+
+def read_texts(prefix: Path, dictionary: Path) -> list[str]:
+    """The texts of a data-bin made of SentencePiece's pieces."""
+    words = Dictionary.load(str(dictionary))
+    dataset = data_utils.load_indexed_dataset(str(prefix), words)
+    texts = (words.string(dataset[index]) for index in range(len(dataset)))
+    return ["".join(text.split()).replace("▁", " ").strip() for text in texts]
 
 
 def language_model_data(folder: Path) -> str:

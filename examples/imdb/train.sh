@@ -3,14 +3,14 @@
 #     DATA=data/imdb/bin examples/imdb/train.sh SYSTEM [further flags of fairseq-train]
 # SYSTEM is transformer, luna (or luna_N, of N slots), luna_untied, or another encoder attention of docs/flags.md, such
 # as fastformer or block.
-# Checkpoints and the log go to SAVE_DIR, where a stopped run resumes; it stops PATIENCE epochs after the best accuracy
-# on valid. DRY_RUN=1 prints the command and runs nothing.
+# Checkpoints and the log go to SAVE_DIR, where a stopped run resumes; a classifier stops PATIENCE epochs after its best
+# accuracy on valid. DRY_RUN=1 prints the command and runs nothing.
 #
-# DATA      a bin folder of scripts/prepare_imdb.py (required)
+# DATA      a bin folder of scripts/prepare_imdb.py, or for masked_lm also of scripts/prepare_masked_lm.py (required)
 # LENGTH    pieces of a review; the rest is left out (1024)
 # POOLING   what is classified: cls, mean or attention (mean)
-# SEED      (1)   PATIENCE (3)   SAVE_DIR (checkpoints/imdb/SYSTEM_LENGTH_SEED)
-# TASK      classify; or masked_lm, which trains on DATA/input0 without labels (classify)
+# SEED      (1)   PATIENCE (3)   SAVE_DIR (checkpoints/imdb/[masked_lm_]SYSTEM_LENGTH_SEED)
+# TASK      classify; or masked_lm, which trains on DATA, or on DATA/input0, without labels (classify)
 # START     a checkpoint of TASK=masked_lm, of the same SYSTEM and LENGTH, to begin with (none)
 set -euo pipefail
 root=$(cd "$(dirname "$0")/../.." && pwd)
@@ -19,30 +19,37 @@ source "$root/examples/shared/readers.sh"
 system=${1:-}
 choose_reader "$system"
 shift
-check_data scripts/prepare_imdb.py
-[ -z "${START:-}" ] || [ -f "$START" ] || fail "there is no checkpoint START=$START"
 length=${LENGTH:-1024} task=${TASK:-classify}
+# Text without labels has its dictionary in DATA itself.
+data=${DATA:-}
+if [ "$task" != masked_lm ] || [ ! -f "$data/dict.txt" ]; then
+    check_data scripts/prepare_imdb.py
+    data=$DATA/input0
+fi
+[ -z "${START:-}" ] || [ -f "$START" ] || fail "there is no checkpoint START=$START"
 
 case "$task" in
     classify)
-        data=$DATA
+        data=$DATA name=$system
         setting=(--task sentence_prediction --criterion sentence_prediction --num-classes "$(count_labels)" --init-token 0
-            --max-positions "$length" --shorten-method truncate --pooling "${POOLING:-mean}"
-            --best-checkpoint-metric accuracy --maximize-best-checkpoint-metric) ;;
+            --max-positions "$length" --shorten-method truncate --pooling "${POOLING:-mean}" --dropout 0.2 --lr 0.0005
+            --max-tokens 16384 --best-checkpoint-metric accuracy --maximize-best-checkpoint-metric
+            --patience "${PATIENCE:-3}") ;;
     masked_lm)
         [ -z "${START:-}" ] || fail "START is for TASK=classify"
-        data=$DATA/input0
+        name=masked_lm_$system
         # One review a sample would be --sample-break-mode eos, but fairseq then refuses those that it has shortened.
         setting=(--task masked_lm --criterion masked_lm --sample-break-mode none
-            --tokens-per-sample "$length" --max-positions "$length") ;;
+            --tokens-per-sample "$length" --max-positions "$length" --dropout 0.1 --lr 0.001
+            --max-tokens 4096 --save-interval-updates 500 --keep-interval-updates 1) ;;
     *) fail "TASK is classify or masked_lm, not '$task'" ;;
 esac
 [ -z "${START:-}" ] || setting+=(--finetune-from-model "$START")
 
-save_dir=${SAVE_DIR:-checkpoints/imdb/${system}_${length}_${SEED:-1}}
+save_dir=${SAVE_DIR:-checkpoints/imdb/${name}_${length}_${SEED:-1}}
 run "$save_dir" "${PYTHON:-python}" -m fairseq_cli.train "$data" --user-dir "$root/fairseq_luna" --save-dir "$save_dir" \
-    "${model[@]}" "${setting[@]}" --dropout 0.2 --attention-dropout 0.1 \
-    --optimizer adam --adam-betas '(0.9,0.98)' --lr 0.0005 --lr-scheduler inverse_sqrt --warmup-updates 500 \
-    --weight-decay 0.01 --clip-norm 1.0 --max-tokens 16384 --required-batch-size-multiple 1 --seed "${SEED:-1}" \
-    --max-epoch 30 --patience "${PATIENCE:-3}" --no-epoch-checkpoints \
+    "${model[@]}" "${setting[@]}" --attention-dropout 0.1 \
+    --optimizer adam --adam-betas '(0.9,0.98)' --lr-scheduler inverse_sqrt --warmup-updates 500 \
+    --weight-decay 0.01 --clip-norm 1.0 --required-batch-size-multiple 1 --seed "${SEED:-1}" \
+    --max-epoch 30 --no-epoch-checkpoints \
     --log-format json --log-interval 50 --log-file "$save_dir/log.json" "$@"

@@ -1,6 +1,6 @@
 """Texts with a label each: files of ``LABEL<TAB>TEXT`` to data for fairseq's task sentence_prediction."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -84,7 +84,9 @@ def write_symbols(symbols: Iterable[str], target: Path) -> None:
     target.write_text("".join(f"{symbol} 1\n" for symbol in symbols), encoding="utf-8")
 
 
-def binarise(columns: Mapping[str, Column], workers: int, log: Path, target: Path) -> None:
+def binarise(
+    columns: Mapping[str, Column], workers: int, log: Path, target: Path, splits: Sequence[str] = SPLITS
+) -> None:
     """fairseq-preprocess of texts and of labels.
 
     Args:
@@ -93,6 +95,6 @@ def binarise(columns: Mapping[str, Column], workers: int, log: Path, target: Pat
     for place, (folder, name, dictionary) in columns.items():
         arguments = ["--only-source", "--srcdict", str(dictionary), "--workers", str(workers)]
         arguments += ["--destdir", str(target / place)]
-        for split in SPLITS:
+        for split in splits:
             arguments += [f"--{split}pref", str(folder / f"{split}.{name}")]
         run_fairseq("preprocess", arguments, log)

@@ -108,10 +108,17 @@ def sentencepiece_model(
     return model
 
 
-def cut_splits(text: Path, target: Path, cut: Merge | Cut, workers: int, languages: Sequence[str] = LANGUAGES) -> None:
+def cut_splits(
+    text: Path,
+    target: Path,
+    cut: Merge | Cut,
+    workers: int,
+    languages: Sequence[str] = LANGUAGES,
+    splits: Sequence[str] = SPLITS,
+) -> None:
     """Write the pieces of every split, one line for each line of ``text``."""
     target.mkdir()
-    for split in SPLITS:
+    for split in splits:
         for language in languages:
             name = f"{split}.{language}"
             transform(cut, text / name, target / name, what=f"cutting {name}", workers=workers)

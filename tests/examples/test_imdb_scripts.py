@@ -1,9 +1,12 @@
 """The IMDB systems: each parses and differs only in the model; one is pre-trained, trained and scored."""
 
+import shutil
+from pathlib import Path
+
 import pytest
 
 from examples.wmt14_runs import REPOSITORY, refusal, shell
-from reader_data import classification_data
+from reader_data import classification_data, language_model_data
 from recipes.settings import command_settings, script_command
 
 IMDB = REPOSITORY / "examples" / "imdb"
@@ -16,6 +19,15 @@ SMALL = (
 @pytest.fixture
 def data(tmp_path):
     return classification_data(tmp_path / "bin", inputs=1)
+
+
+@pytest.fixture
+def text(data, tmp_path):
+    """As scripts/prepare_masked_lm.py makes it: a text of its own beside that of the classifier."""
+    folder = Path(language_model_data(tmp_path / "text"))
+    for file in Path(data, "input0").glob("train.???"):
+        shutil.copyfile(file, folder / f"{file.stem}1{file.suffix}")
+    return str(folder)
 
 
 def settings(system, data, **environment):
@@ -51,6 +63,13 @@ def test_length_pooling_and_seed(data):
     assert language_model.task.data == f"{data}/input0"
 
 
+def test_language_model_of_other_texts_too(text):
+    ours, transformer = (settings(system, text, TASK="masked_lm") for system in ("luna", "transformer"))
+    assert ours.task.data == text
+    for part in ("dataset", "task", "optimizer", "optimization", "lr_scheduler"):
+        assert getattr(ours, part) == getattr(transformer, part), part
+
+
 @pytest.mark.parametrize(
     ("script", "arguments", "environment", "said"),
     [
@@ -71,16 +90,18 @@ def test_bad_values_end_in_one_line(data, script, arguments, environment, said):
 
 
 @pytest.mark.slow
-def test_from_language_model_to_accuracy(data, tmp_path):
-    place = {"DATA": data, "LENGTH": 20, "folder": tmp_path}
+def test_from_language_model_to_accuracy(data, text, tmp_path):
+    place = {"LENGTH": 20, "folder": tmp_path}
     steps = (
-        ("language_model", {"TASK": "masked_lm"}),
-        ("classifier", {"START": tmp_path / "language_model" / "checkpoint_best.pt"}),
+        ("language_model", {"DATA": text, "TASK": "masked_lm"}),
+        ("classifier", {"DATA": data, "START": tmp_path / "language_model" / "checkpoint_best.pt"}),
     )
     for name, environment in steps:
         ended = shell(IMDB / "train.sh", "fastformer", *SMALL, SAVE_DIR=tmp_path / name, **environment, **place)
         assert ended.returncode == 0, ended.stderr
+        if name == "language_model":
+            assert f"examples from: {text}/train1" in ended.stdout + ended.stderr
     checkpoint = str(tmp_path / "classifier" / "checkpoint_best.pt")
-    scored = shell(IMDB / "score.sh", checkpoint, "--cpu", "--num-workers=0", SUBSET="valid", **place)
+    scored = shell(IMDB / "score.sh", checkpoint, "--cpu", "--num-workers=0", SUBSET="valid", DATA=data, **place)
     assert scored.returncode == 0, scored.stderr
     assert float(scored.stdout) in {round(100 * right / 6, 1) for right in range(7)}

@@ -1,33 +1,19 @@
 """Labelled texts from files to data-bins of one dictionary; unusable text."""
 
 import gzip
-import random
 from pathlib import Path
 
 import pytest
-from fairseq.data import Dictionary, data_utils
 
 import prepare_imdb
 from corpora import labelled
-
-WORDS = {"0": ["bad", "dull", "poor"], "1": ["good", "fine", "rare"]}
-
-
-def reviews(count: int, seed: int) -> list[tuple[str, str]]:
-    draw = random.Random(seed)
-    made = []
-    for _ in range(count):
-        label = draw.choice("01")
-        made.append((label, " ".join(draw.choices([*WORDS[label], "film", "plot", "<br />"], k=draw.randint(4, 30)))))
-    return made
-
+from reader_data import read_texts, reviews, write_lines
 
 TRAIN, TEST = reviews(60, 1), reviews(12, 2)
 
 
 def write(path: Path, texts: list[tuple[str, str]]) -> None:
-    lines = "".join(f"{label}\t{text}\n" for label, text in texts)
-    path.write_bytes(gzip.compress(lines.encode()) if path.suffix == ".gz" else lines.encode())
+    write_lines(path, (f"{label}\t{text}" for label, text in texts))
 
 
 @pytest.fixture
@@ -46,12 +32,8 @@ def prepare(folder: Path, *flags: str) -> int:
 
 
 def read_back(data: Path, split: str) -> list[tuple[str, str]]:
-    columns = []
-    for name in ("label", "input0"):
-        dictionary = Dictionary.load(str(data / name / "dict.txt"))
-        dataset = data_utils.load_indexed_dataset(str(data / name / split), dictionary)
-        columns.append([dictionary.string(dataset[index]) for index in range(len(dataset))])
-    return [(label, "".join(text.split()).replace("▁", " ").strip()) for label, text in zip(*columns, strict=True)]
+    columns = [read_texts(data / name / split, data / name / "dict.txt") for name in ("label", "input0")]
+    return list(zip(*columns, strict=True))
 
 
 def test_every_review_with_its_label(folder, capsys):
