@@ -1,17 +1,18 @@
-# Sourced by the scripts of imdb and lra, which set root, the checkout: readers of texts with labels, and their accuracy.
+# Sourced by the scripts of imdb, glue and lra, which set root, the checkout: readers of texts with labels, and their accuracy.
 
 source "$root/examples/shared/run.sh"
 
-# Sets model, the flags of SYSTEM: 4 layers, 128/256 channels and 4 heads.
-choose_reader() { # SYSTEM
+# Sets model, the flags of SYSTEM: by default 4 layers, 128/256 channels and 4 heads.
+choose_reader() { # SYSTEM [SIZE of an architecture]
+    local size=${2:-tiny}
     case "$1" in
         '') fail "give a SYSTEM: transformer, luna, luna_untied, luna_ and its number of slots such as luna_128, or an\
  attention of docs/flags.md such as fastformer" ;;
-        transformer) model=(--arch mixed_roberta_tiny) ;;
-        luna) model=(--arch luna_roberta_tiny) ;;
-        luna_[1-9]*) model=(--arch luna_roberta_tiny --projection-length "${1#luna_}") ;;
-        luna_untied) model=(--arch luna_roberta_tiny --untie-luna-kv) ;;
-        *) model=(--arch mixed_roberta_tiny --encoder-self-attention "$1") ;;
+        transformer) model=(--arch "mixed_roberta_$size") ;;
+        luna) model=(--arch "luna_roberta_$size") ;;
+        luna_[1-9]*) model=(--arch "luna_roberta_$size" --projection-length "${1#luna_}") ;;
+        luna_untied) model=(--arch "luna_roberta_$size" --untie-luna-kv) ;;
+        *) model=(--arch "mixed_roberta_$size" --encoder-self-attention "$1") ;;
     esac
 }
 
