@@ -11,6 +11,8 @@ before training needs --tokenised-by moses: its H- lines are then detokenised, f
 
 With --documents a score is of whole documents (d-BLEU), and a table has it by source. Beside it stands sacreBLEU by
 segment, of the lines where the translation has as many separators as the reference.
+
+With --rouge the text is summaries, and the scores are ROUGE-1, -2 and -L (pip install 'fairseq-luna[rouge]').
 """
 
 import sys
@@ -22,9 +24,10 @@ from typing import NamedTuple
 from scoring import paired, pieces
 from scoring.documents import BySource, by_source, read_labels, whole
 from scoring.generated import read_both
-from scoring.measures import check_counts, score
+from scoring.measures import Scores, check_counts, score
 from scoring.paired import Compared, paired_bootstrap
 from scoring.report import lines_of_comparison, lines_of_documents, lines_of_scores, write_json
+from scoring.rouge import RougeScores, rouge
 from scoring.tokens import detokenise, language_of
 from shared.command import CommandError, Parser, command, positive
 from shared.text_files import read_lines
@@ -53,6 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     add("--tokenize", choices=(_MOSES, _NONE), help="for tokenised BLEU; none: split at spaces")
     add("--tokenised-reference", type=Path, help="score the model's tokens against this file")
     add("--documents", type=Path, metavar="FILE", help="the document of each line, by scripts/prepare_documents.py")
+    add("--rouge", action="store_true", help="score summaries, with ROUGE only")
     add("--language", metavar="LANG", help="of Moses (default: the ending of --reference)")
     add("--lowercase", action="store_true", help="score lower-cased text")
     add("--paired-bs", type=positive, metavar="N", help=f"tests of the bootstrap (default: {paired.SAMPLES})")
@@ -71,6 +75,8 @@ def check(args: Namespace) -> None:
         raise CommandError("--tokenised-reference: is tokenised already; leave out --tokenize moses")
     if args.documents and (args.tokenised_reference or args.tokenised_by == _MOSES):
         raise CommandError("--documents: is for text of SentencePiece; leave out the flags of tokenised text")
+    if args.rouge and any((args.documents, args.baseline, args.tokenize, args.tokenised_reference, args.lowercase)):
+        raise CommandError("--rouge: leave out --documents, --baseline, --lowercase and the flags of tokenised BLEU")
     inputs = [
         args.reference,
         *args.generated,
@@ -86,7 +92,7 @@ def check(args: Namespace) -> None:
 
 def run(args: Namespace) -> None:
     references = list(read_lines(args.reference))
-    as_it_stands = args.tokenize == _NONE or args.tokenised_reference is not None
+    as_it_stands = args.tokenize == _NONE or args.tokenised_reference is not None or args.rouge
     language = args.language
     if language is None and (args.tokenised_by == _MOSES or not as_it_stands):
         language = language_of(args.reference)
@@ -106,11 +112,16 @@ def run(args: Namespace) -> None:
             documents[system.name] = by_source(system.text, references, labels, lowercase=args.lowercase)
         systems = [System(name, whole(text, labels), whole(tokens, labels)) for name, text, tokens in systems]
         references = reference_tokens = whole(references, labels)
-    unit = "documents" if args.documents else "sentences"
-    scores = {}
+    unit = "documents" if args.documents else "summaries" if args.rouge else "sentences"
+    scores: dict[str, Scores | RougeScores] = {}
     for system in systems:
-        tokens = (system.tokens, reference_tokens) if as_it_stands else None
-        scores[system.name] = score(system.text, references, language=language, tokens=tokens, lowercase=args.lowercase)
+        if args.rouge:
+            scores[system.name] = rouge(system.text, references)
+        else:
+            tokens = (system.tokens, reference_tokens) if as_it_stands else None
+            scores[system.name] = score(
+                system.text, references, language=language, tokens=tokens, lowercase=args.lowercase
+            )
         lines = lines_of_scores(system.name, scores[system.name], unit)
         if args.documents:
             lines += lines_of_documents(documents[system.name])

@@ -8,10 +8,11 @@ from pathlib import Path
 from scoring.documents import BySource
 from scoring.measures import Scores
 from scoring.paired import Compared
+from scoring.rouge import RougeScores
 from shared.steps import complete
 
 
-def lines_of_scores(name: str, scores: Scores, unit: str = "sentences") -> list[str]:
+def lines_of_scores(name: str, scores: Scores | RougeScores, unit: str = "sentences") -> list[str]:
     """Each score with its signature and the lengths of both sides."""
     lines = [f"{name}: {scores.sentences:,} {unit}"]
     for measure in scores.measures:
@@ -50,7 +51,7 @@ def lines_of_comparison(compared: Sequence[Compared]) -> list[str]:
 def write_json(
     file: Path,
     reference: Path,
-    scores: Mapping[str, Scores],
+    scores: Mapping[str, Scores | RougeScores],
     documents: Mapping[str, Sequence[BySource]],
     compared: Sequence[Compared],
 ) -> None:

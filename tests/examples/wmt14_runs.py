@@ -21,7 +21,12 @@ SHORT = ("--max-update=2", "--batch-size=8", "--num-workers=0", "--data-buffer-s
 
 def english_german(tiny_data: str, folder: Path) -> Path:
     """A copy of the tests' data-bin with the languages en and de."""
-    names = {"a": "en", "b": "de", "a-b": "en-de"}
+    return renamed(tiny_data, folder, "en", "de")
+
+
+def renamed(tiny_data: str, folder: Path, source: str, target: str) -> Path:
+    """A copy of the tests' data-bin with other languages."""
+    names = {"a": source, "b": target, "a-b": f"{source}-{target}"}
     for file in Path(tiny_data).iterdir():
         name = ".".join(names.get(part, part) for part in file.name.split("."))
         shutil.copyfile(file, folder / name)

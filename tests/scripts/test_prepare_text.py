@@ -9,6 +9,7 @@ from fairseq.data import Dictionary, data_utils
 
 import prepare_text
 from corpora import pipeline
+from corpora.pieces import learn_pieces
 from corpus_files import pairs, text
 
 TRAIN, VALID = pairs(60, 1), pairs(6, 2)
@@ -96,3 +97,11 @@ def test_what_cannot_be_prepared_is_refused_in_one_line(
     error = capsys.readouterr().err
     assert said in error and error.count("\n") == 1
     assert not (tmp_path / "out" / "bin").exists()
+
+
+def test_pieces_of_long_lines_too(tmp_path: Path) -> None:
+    """SentencePiece leaves lines of more than 4,192 bytes out unless it is told otherwise."""
+    (tmp_path / "long").write_bytes(text([*(one for one, _ in TRAIN), "quartz " * 1000]))
+    learn_pieces([tmp_path / "long"], tmp_path, vocabulary=80, coverage=1.0)
+    learned = (tmp_path / "joint.vocab").read_text(encoding="utf-8")
+    assert "▁quartz\t" in learned

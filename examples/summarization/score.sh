@@ -1,0 +1,30 @@
+#!/usr/bin/env bash
+# Scores a system of train.sh on the test: averages its last checkpoints, summarises, prints ROUGE.
+#     DATA=data/cnn_dm/bin examples/summarization/score.sh SYSTEM [further flags of fairseq-generate]
+#
+# DATA        the binarised data that it was trained on (required)
+# SAVE_DIR    where it was trained (checkpoints/summarization/NAME/SYSTEM); the average and the summaries go there too
+# POSITIONS   as in training (4096)
+# LAST        number of the last checkpoints to average, 1,000 updates apart (5)
+# CHECKPOINT  this file instead of an average
+# BEAM        (4)   LENPEN (2)
+# Summaries have 55 to 140 pieces, as is usual for CNN/DailyMail; for PubMed add --min-len 100 --max-len-b 400.
+set -euo pipefail
+root=$(cd "$(dirname "$0")/../.." && pwd)
+source "$root/examples/shared/systems.sh"
+source "$root/examples/shared/translate.sh"
+
+[ $# -ge 1 ] || fail "give a system of train.sh, such as luna_untied"
+system=$1
+shift
+check_data "scripts/prepare_text.py"
+folder=$(cd "$DATA/.." && pwd)
+save_dir=${SAVE_DIR:-checkpoints/summarization/$(basename "$folder")/$system}
+[ -d "$save_dir" ] || fail "there is no folder $save_dir: train $system first, or set SAVE_DIR to where it was trained"
+[ -f "$folder/reference/test.target" ] || fail "there is no $folder/reference/test.target beside DATA=$DATA"
+export BEAM="${BEAM:-4}" LENPEN="${LENPEN:-2}"
+
+choose_checkpoint "$save_dir" "${LAST:-5}" --by-updates
+translate --remove-bpe sentencepiece --truncate-source --max-source-positions "${POSITIONS:-4096}" \
+    --max-tokens 16384 --max-len-b 140 --min-len 55 --no-repeat-ngram-size 3 "$@"
+"${PYTHON:-python}" "$root/scripts/score.py" "$generated" --reference "$folder/reference/test.target" --rouge
