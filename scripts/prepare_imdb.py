@@ -21,14 +21,12 @@ from fairseq.data import Dictionary, data_utils, indexed_dataset
 
 from corpora import settings
 from corpora.command_line import shown_path
-from corpora.labelled import LABEL, TEXT, Column, binarise, check, find, gather, write_symbols
+from corpora.labelled import HOLD_OUT, LABEL, TEXT, Column, binarise, check, find_all, gather, write_symbols
 from corpora.parallel import available_cores
 from corpora.pieces import Cut, write_dictionary
-from corpora.pipeline import SPLITS, cut_splits, sentencepiece_model
+from corpora.pipeline import cut_splits, sentencepiece_model
 from shared.command import CommandError, Parser, command, positive
 from shared.steps import USER_DIR, once
-
-HOLD_OUT = 2500
 
 
 @command
@@ -45,14 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def run(args: Namespace) -> None:
-    if not args.from_dir.is_dir():
-        raise CommandError(f"--from-dir {args.from_dir}: no such folder")
-    files = {split: path for split in SPLITS if (path := find(args.from_dir, split))}
-    for split in ("train", "test"):
-        if split not in files:
-            raise CommandError(f"--from-dir {args.from_dir} lacks {split}.tsv or {split}.tsv.gz")
-    if args.hold_out and "valid" in files:
-        raise CommandError(f"--hold-out {args.hold_out}: {args.from_dir} has its own valid; leave the flag out")
+    files = find_all(args.from_dir, args.hold_out)
     hold_out = args.hold_out or HOLD_OUT
     chosen = {
         "size": args.vocabulary_size,

@@ -11,6 +11,7 @@ from shared.steps import run_fairseq
 from shared.text_files import read_lines
 
 TEXT, LABEL = "text", "label"
+HOLD_OUT = 2500
 
 
 class Column(NamedTuple):
@@ -24,6 +25,26 @@ class Column(NamedTuple):
 def find(folder: Path, split: str) -> Path | None:
     """``split.tsv`` or ``split.tsv.gz`` in ``folder``, or None."""
     return next((path for end in ("tsv", "tsv.gz") if (path := folder / f"{split}.{end}").is_file()), None)
+
+
+def find_all(folder: Path, hold_out: int | None) -> dict[str, Path]:
+    """The files of ``folder`` by split, of which valid may be missing.
+
+    Args:
+        hold_out: the value of the flag, which is for folders without a valid.
+
+    Raises:
+        CommandError: a file is missing, or the flag is given although there is a valid.
+    """
+    if not folder.is_dir():
+        raise CommandError(f"--from-dir {folder}: no such folder")
+    files = {split: path for split in SPLITS if (path := find(folder, split))}
+    for split in ("train", "test"):
+        if split not in files:
+            raise CommandError(f"--from-dir {folder} lacks {split}.tsv or {split}.tsv.gz")
+    if hold_out and "valid" in files:
+        raise CommandError(f"--hold-out {hold_out}: {folder} has its own valid; leave the flag out")
+    return files
 
 
 def read(path: Path) -> Iterator[tuple[str, str]]:

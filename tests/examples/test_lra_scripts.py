@@ -1,0 +1,105 @@
+"""The Long Range Arena's recipes: each builds with the published sizes; one is trained and scored."""
+
+from pathlib import Path
+
+import pytest
+
+from examples.wmt14_runs import REPOSITORY, refusal, shell
+from reader_data import classification_data
+from recipes.model import build
+from recipes.settings import command_settings, script_command
+
+LRA = REPOSITORY / "examples" / "lra"
+SYSTEMS = ("transformer", "luna_16", "luna_128", "luna_256", "fastformer", "block", "linear", "performer", "local")
+# Layers, channels, feed-forward, heads; learning rate, batch, warm-up, updates; dropout, weight decay, classes, length.
+PUBLISHED = {
+    "listops": ((6, 512, 2048, 8), (1e-4, 32, 1000, 5000), (0.1, 1e-4, 10, 2000)),
+    "text": ((4, 256, 1024, 4), (5e-5, 32, 8000, 20000), (0.3, 1e-4, 2, 4000)),
+    "retrieval": ((4, 128, 512, 4), (5e-4, 32, 8000, 20000), (0.1, 1e-4, 2, 2 * 4000)),
+    "image": ((1, 64, 128, 8), (5e-3, 256, 4000, 35000), (0.3, 0, 10, 1024)),
+    "pathfinder": ((1, 128, 128, 4), (1e-3, 512, 4000, 62500), (0.2, 0, 2, 1024)),
+}
+
+
+@pytest.fixture
+def data(tmp_path):
+    return classification_data(tmp_path / "bin", inputs=1)
+
+
+def settings(task, system, data, **environment):
+    environment = {"DATA": data, "SAVE_DIR": f"{data}/run", **environment}
+    return command_settings(script_command(LRA / "train.sh", environment, [task, system]))
+
+
+def test_there_is_a_file_for_each_task():
+    assert {path.stem for path in (LRA / "config").glob("*.yaml")} == PUBLISHED.keys()
+
+
+# Every task with both kinds of models, and every system.
+@pytest.mark.parametrize(
+    ("task", "system"),
+    [(task, system) for task in PUBLISHED for system in SYSTEMS if system in SYSTEMS[:2] or task == "image"],
+)
+def test_the_published_setting_builds(task, system, data):
+    cfg = settings(task, system, data, SETTING="published")
+    sizes, training, rest = PUBLISHED[task]
+    model, optimization = cfg.model, cfg.optimization
+    assert sizes == (
+        *(model.encoder_layers, model.encoder_embed_dim, model.encoder_ffn_embed_dim),
+        model.encoder_attention_heads,
+    )
+    schedule = cfg.lr_scheduler
+    assert training == (
+        *(optimization.lr[0], cfg.dataset.batch_size, schedule.warmup_updates),
+        optimization.max_update,
+    )
+    # The tokens that begin and end a text.
+    marks = 4 if task == "retrieval" else 2
+    assert rest == (model.dropout, cfg.optimizer.weight_decay, cfg.task.num_classes, cfg.task.max_positions - marks)
+    assert (cfg.optimizer.adam_betas, optimization.clip_norm) == ("(0.9,0.98)", 0)
+    assert str(model.pooling) == ("mean" if task == "pathfinder" else "cls")
+    built = build(cfg).model
+    if system.startswith("luna_"):
+        assert built.encoder.sentence_encoder.packed_embeddings.shape[0] == int(system.removeprefix("luna_"))
+    else:
+        assert str(model.encoder_self_attention) == system.replace("transformer", "softmax")
+
+
+@pytest.mark.parametrize("task", ["listops", "retrieval"])
+def test_the_short_setting_is_the_default(task, data):
+    cfg = settings(task, "fastformer", data, SEED="3")
+    assert (cfg.model.encoder_layers, cfg.model.encoder_embed_dim, cfg.dataset.max_tokens) == (4, 128, 16384)
+    assert (cfg.common.seed, cfg.task.max_positions) == (3, PUBLISHED[task][2][-1] + (4 if task == "retrieval" else 2))
+    build(cfg)
+
+
+@pytest.mark.parametrize(
+    ("script", "arguments", "environment", "said"),
+    [
+        ("train.sh", [], {}, "TASK is '': it must be one of image listops pathfinder retrieval text"),
+        ("train.sh", ["chess", "luna_16"], {}, "TASK is 'chess'"),
+        ("train.sh", ["listops"], {}, "give a SYSTEM"),
+        ("train.sh", ["listops", "luna_16"], {"DATA": ""}, "set DATA to a bin folder that scripts/prepare_lra.py made"),
+        ("train.sh", ["listops", "luna_16"], {"SETTING": "long"}, "SETTING is short or published, not 'long'"),
+        ("score.sh", [], {}, "give a checkpoint"),
+        ("score.sh", ["/nowhere.pt"], {}, "there is no checkpoint /nowhere.pt"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_bad_values_end_in_one_line(data, script, arguments, environment, said):
+    line = refusal(shell(LRA / script, *arguments, **{"DATA": data, **environment}))
+    assert line.startswith(f"{script}: ")
+    assert said in line
+
+
+@pytest.mark.slow
+def test_a_pair_of_texts_from_training_to_accuracy(tmp_path):
+    data = classification_data(tmp_path / "pairs", inputs=2)
+    flags = ("--encoder-layers=1", "--encoder-embed-dim=16", "--encoder-attention-heads=2", "--max-epoch=1", "--cpu")
+    flags += ("--num-workers=0", "--data-buffer-size=0")
+    ended = shell(LRA / "train.sh", "retrieval", "luna_16", *flags, DATA=data, SAVE_DIR="run", folder=tmp_path)
+    assert ended.returncode == 0, ended.stderr
+    checkpoint = Path("run") / "checkpoint_best.pt"
+    scored = shell(LRA / "score.sh", str(checkpoint), "--cpu", DATA=data, SUBSET="valid", folder=tmp_path)
+    assert scored.returncode == 0, scored.stderr
+    assert float(scored.stdout) in {round(100 * right / 6, 1) for right in range(7)}
