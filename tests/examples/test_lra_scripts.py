@@ -3,10 +3,10 @@
 from pathlib import Path
 
 import pytest
+from fairseq import tasks
 
 from examples.wmt14_runs import REPOSITORY, refusal, shell
 from reader_data import classification_data
-from recipes.model import build
 from recipes.settings import command_settings, script_command
 
 LRA = REPOSITORY / "examples" / "lra"
@@ -31,14 +31,19 @@ def settings(task, system, data, **environment):
     return command_settings(script_command(LRA / "train.sh", environment, [task, system]))
 
 
+def built(cfg):
+    # The initialisation of RoBERTa's weights needs real ones.
+    return tasks.setup_task(cfg.task).build_model(cfg.model)
+
+
 def test_there_is_a_file_for_each_task():
     assert {path.stem for path in (LRA / "config").glob("*.yaml")} == PUBLISHED.keys()
 
 
-# Every task with both kinds of models, and every system.
+# Every task, and every system: the sizes do not depend on the system.
 @pytest.mark.parametrize(
     ("task", "system"),
-    [(task, system) for task in PUBLISHED for system in SYSTEMS if system in SYSTEMS[:2] or task == "image"],
+    [(task, system) for task in PUBLISHED for system in SYSTEMS if system == "transformer" or task == "image"],
 )
 def test_the_published_setting_builds(task, system, data):
     cfg = settings(task, system, data, SETTING="published")
@@ -58,9 +63,9 @@ def test_the_published_setting_builds(task, system, data):
     assert rest == (model.dropout, cfg.optimizer.weight_decay, cfg.task.num_classes, cfg.task.max_positions - marks)
     assert (cfg.optimizer.adam_betas, optimization.clip_norm) == ("(0.9,0.98)", 0)
     assert str(model.pooling) == ("mean" if task == "pathfinder" else "cls")
-    built = build(cfg).model
+    encoder = built(cfg).encoder.sentence_encoder
     if system.startswith("luna_"):
-        assert built.encoder.sentence_encoder.packed_embeddings.shape[0] == int(system.removeprefix("luna_"))
+        assert encoder.packed_embeddings.shape[0] == int(system.removeprefix("luna_"))
     else:
         assert str(model.encoder_self_attention) == system.replace("transformer", "softmax")
 
@@ -70,7 +75,7 @@ def test_the_short_setting_is_the_default(task, data):
     cfg = settings(task, "fastformer", data, SEED="3")
     assert (cfg.model.encoder_layers, cfg.model.encoder_embed_dim, cfg.dataset.max_tokens) == (4, 128, 16384)
     assert (cfg.common.seed, cfg.task.max_positions) == (3, PUBLISHED[task][2][-1] + (4 if task == "retrieval" else 2))
-    build(cfg)
+    built(cfg)
 
 
 @pytest.mark.parametrize(
