@@ -23,6 +23,7 @@ from typing import NamedTuple
 
 from corpora import labelled, settings
 from corpora.command_line import shown_path
+from corpora.documents import written
 from corpora.labelled import LABEL, Column, binarise, write_symbols
 from corpora.parallel import available_cores, shown
 from corpora.pipeline import SPLITS
@@ -105,7 +106,7 @@ def write(data: Data, target: Path) -> None:
     for split, rows in data.splits:
         with ExitStack() as stack:
             paths = [target / f"{split}.{name}" for name in (LABEL, *data.inputs)]
-            columns = [stack.enter_context(path.open("w", encoding="utf-8", newline="\n")) for path in paths]
+            columns = [stack.enter_context(written(path)) for path in paths]
             for row in shown(rows, split):
                 for column, cell in zip(columns, row, strict=True):
                     column.write(cell + "\n")
