@@ -25,9 +25,11 @@ import torch
 from cuda_checks.runs import CLASSIFIER, Precision, Shape, build, run_apollo, run_model
 from cuda_checks.watch import Seen, place
 from shared.command import CommandError, Parser, command
-from shared.variants import APOLLO, VARIANTS
+from shared.variants import APOLLO, READERS, VARIANTS
 
-MODELS = VARIANTS | {"classifier": {"family": CLASSIFIER, "max_positions": 512}}
+TEXTS = {"max_positions": 512}
+MODELS = VARIANTS | {"classifier": {"family": CLASSIFIER, **TEXTS}}
+MODELS |= {f"reader-{name}": {**flags, **TEXTS} for name, flags in READERS.items()}
 SHAPES = [Shape(3, 7, 9, False), Shape(4, 7, 9, True), Shape(2, 40, 45, True), Shape(2, 300, 260, False)]
 SHAPES += [Shape(3, 300, 260, True)]
 PRECISIONS = {

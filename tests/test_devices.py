@@ -13,6 +13,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+import readers
 from fairseq_luna.optim.apollo import Apollo
 from fairseq_luna.optim.fairseq_apollo import clip_each
 from models.block_pyramid import test_model as pyramid
@@ -117,6 +118,18 @@ def test_classifier(flags):
     with Answers(), OneDevice():
         out = pyramid.logits(model, texts)
         out.sum().backward()
+    assert devices(out, [p.grad for p in model.parameters()]) == {"meta"}
+
+
+@pytest.mark.parametrize(
+    ("variant", "pooling"),
+    [*(("luna", pooling) for pooling in readers.POOLINGS[:-1]), *((name, "attention") for name in readers.READERS)],
+)
+def test_reader(variant, pooling):
+    model, texts, _ = on_meta(readers.build, variant=variant, pooling=pooling, **DROPOUT)
+    with Answers(), OneDevice():
+        out = readers.classify(model, texts), model(texts)[0]
+        sum(x.sum() for x in out).backward()
     assert devices(out, [p.grad for p in model.parameters()]) == {"meta"}
 
 

@@ -55,8 +55,8 @@ def build(family: str, **flags: Any) -> Any:
     """A small model of the registered ``family``."""
     words = joint_dictionary(100)
     task = Namespace(source_dictionary=words, target_dictionary=words)
-    model = MODEL_REGISTRY[family].build_model(Namespace(**SIZES, **flags), task)
-    if family == CLASSIFIER:
+    model = MODEL_REGISTRY[family].build_model(Namespace(**{**SIZES, **flags}), task)
+    if hasattr(model, "register_classification_head"):
         model.register_classification_head(HEAD, num_classes=3)
     return model
 
@@ -115,6 +115,8 @@ def train(model: Any, source: Tensor, prefix: Tensor, precision: Precision) -> d
     with precision.context():
         out = output(model, source, prefix)
         loss = model.get_normalized_probs(out, log_probs=True)[..., 0].sum()
+        if hasattr(model.encoder, "lm_head"):  # a reader predicts words too
+            loss = loss + model.get_normalized_probs(model(source), log_probs=True)[..., 0].sum()
     loss.backward()
     gradients = {name: parameter.grad for name, parameter in model.named_parameters()}
     return {"logits": out[0], "loss": loss, "gradients": gradients}
@@ -133,7 +135,7 @@ def output(model: Any, source: Tensor, prefix: Tensor) -> Any:
     lengths = source.ne(PAD).sum(1)
     if hasattr(model, "decoder"):
         return model(source, lengths, prefix)
-    return model(source, lengths, classification_head_name=HEAD)
+    return model(source, src_lengths=lengths, classification_head_name=HEAD)
 
 
 @torch.no_grad()

@@ -41,7 +41,7 @@ class Configuration(NamedTuple):
     def arguments(self) -> list[str]:
         """The arguments of fairseq-train; names in braces stand for files."""
         task = ("--task=translation", "--source-lang=a", "--target-lang=b", *_DECODER_SIZES)
-        if self.arch == flags.PYRAMID:
+        if self.arch in flags.CLASSIFIERS:
             task = ("--task=sentence_prediction", "--num-classes=3", "--max-positions=32")
         return [
             *("data", "--cpu", "--batch-size=8", f"--arch={self.arch}", *_SIZES, *task),
@@ -57,11 +57,11 @@ class Configuration(NamedTuple):
 @st.composite
 def configurations(draw: st.DrawFn) -> Configuration:
     """Any configuration."""
-    arch = draw(st.sampled_from([*flags.TRANSFORMERS, flags.PYRAMID]))
+    arch = draw(st.sampled_from(list(flags.MODELS)))
     optimizer = draw(st.sampled_from(list(flags.OPTIMIZERS)))
     scheduler = draw(st.sampled_from(list(flags.SCHEDULERS)))
     parts = flags.MODELS[arch] | flags.OPTIMIZERS[optimizer] | flags.SCHEDULERS[scheduler] | flags.TRAINING
-    if arch != flags.PYRAMID:
+    if arch not in flags.CLASSIFIERS:
         parts |= flags.TRANSLATION
     usable = [name for name in parts if parts[name].good]
     names = draw(st.lists(st.sampled_from(usable), unique=True, max_size=_MOST_FLAGS))
@@ -88,7 +88,7 @@ def _bad(parts: Table) -> list[Flag]:
 
 def _criteria(arch: str, names: list[str]) -> list[str]:
     """Criteria that fit the model; fairseq fails without a message for others."""
-    if arch == flags.PYRAMID:
+    if arch in flags.CLASSIFIERS:
         return ["sentence_prediction"]
     if "--adaptive-softmax-cutoff" in names:
         return ["adaptive_loss"]

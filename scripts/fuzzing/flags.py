@@ -3,13 +3,14 @@
 The value of a switch is the empty string.
 """
 
-from typing import NamedTuple
+import dataclasses
+from typing import Any, NamedTuple
 
 from fairseq_luna.models.mixed import config
 from fairseq_luna.models.mixed.attentions import ATTENTIONS, PLACES
+from fairseq_luna.models.roberta.config import LunaRobertaConfig, MixedRobertaConfig
 from fairseq_luna.models.transformer.checks import flag
 
-TRANSFORMERS = ("luna", "fastformer", "block", "mixed")
 PYRAMID = "block_pyramid_classifier"
 
 
@@ -167,7 +168,26 @@ _PYRAMID: Table = {
     "--max-positions": Values(("8", "64", "100000")),
 }
 
-MODELS: dict[str, Table] = {family: _TRANSFORMER | own for family, own in _FAMILIES.items()} | {PYRAMID: _PYRAMID}
+_READER: Table = {
+    **(_PYRAMID | _TRANSFORMER),
+    "--pooling": Values(("cls", "mean", "attention"), ("max",)),
+    "--untie-weights-roberta": _SWITCH,
+    "--load-checkpoint-heads": _SWITCH,
+}
+
+
+def _of(config: Any, table: Table) -> Table:
+    names = {flag(field.name) for field in dataclasses.fields(config)}
+    return {name: values for name, values in table.items() if name in names}
+
+
+# Families of classifiers; all others translate.
+CLASSIFIERS: dict[str, Table] = {
+    PYRAMID: _PYRAMID,
+    "luna_roberta": _of(LunaRobertaConfig, _READER | _LUNA),
+    "mixed_roberta": _of(MixedRobertaConfig, _READER | _MIXED),
+}
+MODELS: dict[str, Table] = {family: _TRANSFORMER | own for family, own in _FAMILIES.items()} | CLASSIFIERS
 
 _RATES_OF_LEARNING = Values(("1e-8", "0.001", "0.1", "2", "0.1,0.01"), ("-1", "nan", "inf", "x"))
 _DECAY = Values(("0", "1e-8", "0.1"), ("-1", "nan"))

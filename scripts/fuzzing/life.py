@@ -80,9 +80,11 @@ def check_gradients(cfg: DictConfig, model: Any) -> None:
 
 def explained(cfg: DictConfig) -> list[str]:
     """Patterns of the weights that may have no gradient."""
-    patterns = [r"decoder\.adaptive_softmax\.tail\."]  # no target word may be in that band
+    # No target word may be in that band; a classifier predicts no words.
+    patterns = [r"decoder\.adaptive_softmax\.tail\.", r"encoder\.lm_head\."]
     if getattr(cfg.model, "encoder_layerdrop", 0) > 0:
-        patterns.append(r"encoder\.layers\.")
+        # Without layers a reader's packed sequence is unused.
+        patterns += [r"encoder\.layers\.", r"encoder\.sentence_encoder\.(layers|.*packed)"]
     if getattr(cfg.model, "decoder_layerdrop", 0) > 0:  # without decoder layers the encoder is unused
         patterns += [r"decoder\.layers\.", r"encoder\."]
     if getattr(cfg.model, "no_cross_attention", False):

@@ -1,4 +1,4 @@
-"""Every family of encoder-decoders with each of its flags, and every mode of Apollo, for checks of all of them."""
+"""Every family of encoder-decoders and of readers with each of its flags, and every mode of Apollo, for checks."""
 
 from fairseq_luna.models.mixed.attentions import ATTENTIONS
 
@@ -57,6 +57,31 @@ FAMILIES = {
 VARIANTS = {
     f"{family}-{name}": {"family": family, **flags}
     for family, variants in FAMILIES.items()
+    for name, flags in variants.items()
+}
+READER_FAMILIES = {
+    "luna_roberta": {
+        "luna": {},
+        "luna-untied": {"untie_luna_kv": True},
+        "luna-prenorm": {"encoder_normalize_before": True},
+        "luna-fixed-length": {"fix_projection_length": True, "encoder_projected_attention_heads": 4},
+        "luna-convolution": {"luna_kernel_size": 3, "word_dropout": 0.1},
+        "luna-checkpointed": {"checkpoint_activations": True},
+        "luna-untied-embeddings": {"untie_weights_roberta": True, "no_token_positional_embeddings": True},
+    },
+    "mixed_roberta": {
+        **{f"mixed-{name}": {"encoder_self_attention": name} for name in ATTENTIONS},
+        "mixed-prenorm": {
+            "encoder_self_attention": "fastformer",
+            "attention_kernel_size": 3,
+            "encoder_normalize_before": True,
+        },
+        "mixed-checkpointed": {"encoder_self_attention": "block", "checkpoint_activations": True},
+    },
+}
+READERS = {
+    name: {"family": family, **flags}
+    for family, variants in READER_FAMILIES.items()
     for name, flags in variants.items()
 }
 APOLLO = {

@@ -111,7 +111,7 @@ def flags_of(registered):
     return {option for action in parser._actions for option in action.option_strings} - {"-h", "--help"}
 
 
-@pytest.mark.parametrize("arch", [*flags.TRANSFORMERS, flags.PYRAMID])
+@pytest.mark.parametrize("arch", flags.MODELS)
 def test_every_flag_of_a_model_is_drawn(arch):
     assert flags_of(MODEL_REGISTRY[arch]) <= flags.MODELS[arch].keys()
 

@@ -4,10 +4,10 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from readers import HEAD, POOLINGS, VARIANTS, build, classify
+from readers import HEAD, POOLINGS, READERS, build, classify
 from support import PAD, sentences
 
-EVERY_VARIANT = pytest.mark.parametrize("variant", VARIANTS)
+EVERY_VARIANT = pytest.mark.parametrize("variant", READERS)
 EVERY_POOLING = pytest.mark.parametrize("pooling", POOLINGS)
 FAMILIES = pytest.mark.parametrize("variant", ["luna", "mixed-fastformer"])
 CLOSE = {"rtol": 1e-4, "atol": 1e-5}
