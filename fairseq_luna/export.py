@@ -50,19 +50,24 @@ class DecoderStepForExport(nn.Module):
 
     Args:
         model: an encoder-decoder of this package, or the result of ``fairseq_luna.load`` or ``from_pretrained``.
+        padded: whether the last words may be padding, which a beam search's are not; if not, the graph is smaller.
     """
 
-    def __init__(self, model: Any) -> None:
+    def __init__(self, model: Any, *, padded: bool = True) -> None:
         super().__init__()
         self.model = _single(model)
+        self.padded = padded
 
     def forward(self, prev_output_tokens: Tensor, source: Tensors, state: Tensors) -> tuple[Tensor, Tensors]:
         """Compute the log-probabilities of the next word.
 
         Args:
             prev_output_tokens: ``(B, T)`` int64, all words so far; only the last is read, and T for its position.
-            source: the result of :class:`EncoderForExport`, with the same rows as ``prev_output_tokens``.
-            state: of the previous step, empty at the first; the first axis of each tensor is B.
+            source: the result of :class:`EncoderForExport`, with the same rows as ``prev_output_tokens``; later steps
+                do not read it and take an empty one too.
+            state: of the previous step, empty at the first; the first axis of each tensor is B. A tensor with
+                ``/constants/`` in its name depends on the source alone: it may have fewer rows, each of which as many
+                consecutive rows of ``prev_output_tokens`` read.
 
         Returns:
             ``(B, V)``, and the state after this step.
@@ -70,10 +75,12 @@ class DecoderStepForExport(nn.Module):
         modules = _stateful(self.model.decoder)
         incremental_state = _nested(state, modules)
         encoder_out: dict[str, list[Tensor]] = {name: [] for name in _SOURCE} | {k: [v] for k, v in source.items()}
-        with _IndependentOfData():
+        if state and not source:
+            encoder_out["encoder_out"] = [torch.empty(0)]
+        with _IndependentOfData(padded=self.padded):
             out = self.model.decoder(prev_output_tokens, encoder_out=encoder_out, incremental_state=incremental_state)
         log_probs = self.model.get_normalized_probs(out, log_probs=True)
-        return log_probs[:, -1], _flat(incremental_state, modules)
+        return log_probs.squeeze(1), _flat(incremental_state, modules)
 
 
 def _single(model: Any) -> Any:
@@ -89,11 +96,18 @@ class _IndependentOfData(TorchFunctionMode):
 
     ``if mask.any()`` is always true and ``lengths.min()`` is 0: the other branches are only faster. Shapes that
     fairseq's positional embedding reads as a tensor stay integers, which can be dynamic in a graph.
+
+    Args:
+        padded: what ``mask.any()`` is.
     """
+
+    def __init__(self, *, padded: bool = True) -> None:
+        super().__init__()
+        self.padded = padded
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func is Tensor.any and len(args) == 1:
-            return torch.tensor(True)
+            return torch.tensor(self.padded)
         if func is Tensor.min and len(args) == 1:
             return torch.tensor(0)
         if func is torch._shape_as_tensor:
@@ -122,5 +136,5 @@ def _flat(incremental_state: Any, modules: dict[str, Any]) -> Tensors:
         for key, tensors in incremental_state.items():
             if key.startswith(own):
                 kind = key.removeprefix(own)
-                flat |= {f"{module}/{kind}/{name}": tensor for name, tensor in tensors.items() if tensor is not None}
+                flat |= {f"{module}/{kind}/{name}": tensor for name, tensor in tensors.items() if torch.is_tensor(tensor)}
     return flat

@@ -4,12 +4,10 @@ import signal
 import sys
 import warnings
 from argparse import ArgumentParser, Namespace
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from fairseq_luna.models.transformer.translator import Translator
+from typing import Any
 
 DESCRIPTION = "Translate standard input to standard output, line by line. Empty lines stay empty."
 # Flags of fairseq's with their types: of its configuration, and of its generation.
@@ -24,9 +22,20 @@ def add_flags(parser: ArgumentParser) -> None:
     add("--data", metavar="FOLDER", help="folder with the dictionaries (default: MODEL's, or the training's)")
     add("--pieces", metavar="FILE", help="SentencePiece model or codes (default: the one beside MODEL or the data)")
     add("--device", default="cpu", help="such as cuda (default: %(default)s)")
+    add_stream_flags(parser, CONFIG | GENERATION)
+
+
+def add_stream_flags(parser: ArgumentParser, options: Mapping[str, type] = GENERATION) -> None:
+    """Add the flags for reading text, and ``options``."""
+    add = parser.add_argument
     add("--buffer-size", type=int, default=256, metavar="N", help="lines that are read at once (default: %(default)s)")
-    for name, kind in (CONFIG | GENERATION).items():
+    for name, kind in options.items():
         add(f"--{name.replace('_', '-')}", type=kind, metavar="LANG" if kind is str else "N", help="as in fairseq")
+
+
+def given(args: Namespace, names: Iterable[str] = GENERATION) -> dict[str, Any]:
+    """The values of these flags that the user gave."""
+    return {name: getattr(args, name) for name in names if getattr(args, name) is not None}
 
 
 def run(args: Namespace) -> None:
@@ -40,29 +49,34 @@ def run(args: Namespace) -> None:
     from fairseq_luna.loading import load
     from fairseq_luna.usage_error import UsageError
 
-    config, generation = (
-        {name: getattr(args, name) for name in names if getattr(args, name) is not None}
-        for names in (CONFIG, GENERATION)
-    )
-    translator = load(args.model, data=args.data, pieces=args.pieces, **config)
+    translator = load(args.model, data=args.data, pieces=args.pieces, **given(args, CONFIG))
     try:
         translator.to(args.device)
     except (AssertionError, RuntimeError) as error:
         raise UsageError(f"--device {args.device}: {str(error).splitlines()[0]}") from error
+    warnings.filterwarnings("ignore", message=".*pin_memory")  # of fairseq's batches on a CPU
+    write(translator, args.buffer_size, partial(tqdm, unit=" lines"), **given(args))
+
+
+def write(
+    translator: Any, buffer_size: int, progress: Callable[..., Iterable[str]] | None = None, **options: Any
+) -> None:
+    """Translate standard input to standard output, ``buffer_size`` lines at once, or each as it is typed."""
     if hasattr(signal, "SIGPIPE"):
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # as | head needs
-    warnings.filterwarnings("ignore", message=".*pin_memory")  # of fairseq's batches on a CPU
-    size = 1 if sys.stdin.isatty() else max(1, args.buffer_size)
+    size = 1 if sys.stdin.isatty() else max(1, buffer_size)
     with (
         open(sys.stdin.fileno(), encoding="utf-8", closefd=False) as source,
         open(sys.stdout.fileno(), "w", encoding="utf-8", closefd=False) as target,
     ):
-        lines = translated(translator, source, size, **generation)
-        for line in tqdm(lines, unit=" lines", disable=target.isatty() or None):
+        lines: Iterable[str] = translated(translator, source, size, **options)
+        if progress is not None:
+            lines = progress(lines, disable=target.isatty() or None)
+        for line in lines:
             print(line, file=target, flush=True)
 
 
-def translated(translator: "Translator", lines: Iterable[str], size: int, **options: Any) -> Iterator[str]:
+def translated(translator: Any, lines: Iterable[str], size: int, **options: Any) -> Iterator[str]:
     """A translation for each of ``lines``, of which ``size`` are read at once; blank ones are not translated."""
     lines = iter(lines)
     while some := [line.strip() for line in islice(lines, size)]:

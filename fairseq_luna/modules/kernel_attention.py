@@ -122,7 +122,7 @@ class KernelSourceAttention(GenerationState, KernelProjections):
             if incremental_state is not None:
                 self.save_constants(incremental_state, kept, beams=x.shape[1] // source.shape[1])
         state = PrefixMean(kept["mean"], kept["steps"])
-        beams = x.shape[1] // len(state.steps)
+        beams = x.shape[1] // state.steps.shape[0]
         projected = self.heads_of(self.q_proj, x, beams=beams)
         q = features.of_queries(projected)
         y = read_kernel_mean(q, state, normaliser=self.normaliser).to(projected.dtype)

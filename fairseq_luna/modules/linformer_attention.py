@@ -105,7 +105,7 @@ class LinformerSourceAttention(GenerationState, LinformerProjections):
             slots = {"key": k, "value": v}
             if incremental_state is not None:
                 self.save_constants(incremental_state, slots, beams=x.shape[1] // source.shape[1])
-        beams = x.shape[1] // len(slots["key"])
+        beams = x.shape[1] // slots["key"].shape[0]
         q = self.heads_of(self.q_proj, x, beams=beams)
         y, weights = softmax_attention(
             q, slots["key"], slots["value"], dropout_p=self.dropout_p(), need_weights=need_weights

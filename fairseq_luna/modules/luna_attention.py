@@ -150,7 +150,7 @@ class LunaAttention(GenerationState):
         """What is added to the pack scores, ``(B or 1, H, L, S)``, or None."""
         if self.segment_bias is None:
             return None
-        own = in_own_segment(padding_mask, len(packed), len(context), context.device)
+        own = in_own_segment(padding_mask, packed.shape[0], context.shape[0], context.device)
         return own[:, None] * self.segment_bias.view(-1, 1, 1)
 
     def project_packed(self, packed_context: Tensor) -> ModuleState:

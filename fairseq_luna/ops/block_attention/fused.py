@@ -56,7 +56,7 @@ def _pairs(blocks: Blocks, causal: bool) -> Pairs:
     if causal:
         apart |= torch.ones_like(apart[0]).triu_(1)
     # A padded step reads itself: a softmax over nothing is NaN.
-    apart.diagonal(dim1=1, dim2=2).fill_(False)
+    apart &= ~torch.eye(apart.shape[1], dtype=torch.bool, device=apart.device)
     number = torch.arange(blocks.sizes.shape[1], device=block.device)
     members = (block[:, None] == number[:, None]) & ~padded[:, None]
     return Pairs(

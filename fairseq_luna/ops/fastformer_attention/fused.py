@@ -1,5 +1,6 @@
 """Bidirectional training form: matrix products for the sums over time."""
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor
 
@@ -53,7 +54,7 @@ def _weighted_sum(weights: Tensor, x: Tensor) -> Tensor:
     """
     weights = weights[:, :, None]
     steps = x.shape[2]
-    if steps <= LONGEST_SUM:
+    if isinstance(steps, torch.SymInt) or steps <= LONGEST_SUM:  # a graph for every number of steps has one form
         return weights @ x
     missing = -steps % LONGEST_SUM
     weights = F.pad(weights, (0, missing)).unflatten(-1, (-1, LONGEST_SUM)).transpose(2, 3)

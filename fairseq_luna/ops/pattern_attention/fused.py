@@ -38,11 +38,12 @@ def topk_attention(
     hidden = _hidden(padding_mask, k.shape[2] if causal else None, k.device)
     with full_precision(q):
         scores = (q.to(dtype) * q.shape[-1] ** -0.5) @ k.to(dtype).mT
-        if count < k.shape[2]:
+        steps = k.shape[2]
+        if isinstance(steps, torch.SymInt) or count < steps:
             seen = scores.detach()
             if hidden is not None:
                 seen = seen.masked_fill(hidden, -torch.inf)
-            smaller = seen < seen.topk(count, sorted=True).values[..., -1:]
+            smaller = seen < seen.topk(torch.sym_min(count, steps), sorted=True).values[..., -1:]
             hidden = smaller if hidden is None else smaller | hidden
         weights = masked_softmax(scores, hidden, dim=-1)
         out = drop(weights, dropout_p) @ v.to(dtype)

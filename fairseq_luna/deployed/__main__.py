@@ -1,0 +1,28 @@
+"""``python -m fairseq_luna.deployed FOLDER``: translate lines of text with an exported model."""
+
+import sys
+from argparse import ArgumentParser
+
+from .. import translate
+from ..usage_error import UsageError
+
+
+def main() -> int:
+    parser = ArgumentParser(prog="python -m fairseq_luna.deployed", description=translate.DESCRIPTION)
+    add = parser.add_argument
+    add("folder", metavar="FOLDER", help="made by scripts/export_translator.py")
+    add("--threads", type=int, default=1, metavar="N", help="CPU threads (default: %(default)s)")
+    translate.add_stream_flags(parser)
+    args = parser.parse_args()
+    try:
+        from . import Translator
+
+        translate.write(Translator(args.folder, threads=args.threads), args.buffer_size, **translate.given(args))
+    except (ImportError, UsageError) as error:
+        print(f"fairseq_luna.deployed: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,91 @@
+"""The graphs of an exported model in onnxruntime, and the state between two steps."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime
+
+Array = np.ndarray[Any, Any]
+Values = dict[str, Any]  # onnxruntime's tensors, which one graph hands to the next without a copy
+PAD, EOS, UNK = 1, 2, 3  # of fairseq's dictionaries
+CONSTANT = "/constants/"  # in the names of tensors that depend on the source alone
+NEW = "new/"  # before the names of those that a step changed
+
+
+class State:
+    """What the decoder keeps: constants with a row for each sentence, and other tensors with a row for each beam."""
+
+    def __init__(self, values: Values) -> None:
+        self.values = values
+
+    def keep_sentences(self, rows: Array) -> None:
+        """Select the rows of the constants. Those of the other tensors are selected by the next step."""
+        for name, value in self.values.items():
+            if CONSTANT in name:
+                self.values[name] = tensor(value.numpy()[rows])
+
+
+class Graphs:
+    """An encoder with the decoder's first step, in one graph for each range of source lengths, and a further step.
+
+    Args:
+        folder: with the files.
+        starts: of each graph its ``file`` and the source lengths ``shortest`` and ``longest``, in this order.
+        threads: that onnxruntime computes one graph with.
+    """
+
+    def __init__(self, folder: Path, starts: Sequence[Mapping[str, Any]], *, words: int, threads: int) -> None:
+        self.folder, self.starts, self.words = folder, starts, words
+        self.options = onnxruntime.SessionOptions()
+        self.options.intra_op_num_threads = threads
+        self.sessions: dict[str, onnxruntime.InferenceSession] = {}
+        self.outputs: dict[str, list[str]] = {}
+
+    def session(self, file: str) -> onnxruntime.InferenceSession:
+        """The graph in ``file``, loaded when it is used first."""
+        if file not in self.sessions:
+            session = onnxruntime.InferenceSession(self.folder / file, self.options, ["CPUExecutionProvider"])
+            self.sessions[file] = session
+            self.outputs[file] = [output.name for output in session.get_outputs()]
+        return self.sessions[file]
+
+    def run(self, file: str, inputs: Values) -> Values:
+        session = self.session(file)
+        return dict(zip(self.outputs[file], session.run_with_ort_values(None, inputs), strict=True))
+
+    def start(self, source: Array) -> tuple[Array, State]:
+        """The log-probabilities ``(B, V)`` of the first word, and the state, for ``source (B, S)``."""
+        steps = source.shape[1]
+        graph = next(graph for graph in self.starts if graph["longest"] >= steps)
+        source = np.pad(source, ((0, 0), (0, max(0, graph["shortest"] - steps))), constant_values=PAD)
+        results = self.run(graph["file"], {"source": tensor(source)})
+        return np.array(results.pop("log_probs").numpy()), State(results)
+
+    def step(self, state: State, words: Array, scores: Array, rows: Array, length: int) -> tuple[Array, Array, Array]:
+        """Advance ``state`` by the newest ``words (B, K)``, which have the total ``scores (B, K)``.
+
+        Args:
+            rows: ``(B, K)``, the row of the state that each word continues.
+            length: words so far, which is the position of the next one.
+
+        Returns:
+            Total scores ``(B, 2 K)`` of the best continuations, their places among the K V ones, and the total scores
+            of the translations that end here, ``(B, K)``.
+        """
+        inputs = {
+            "words": tensor(words),
+            "scores": tensor(scores.astype(np.float32)),
+            "rows": tensor(rows.astype(np.int64).reshape(-1)),
+            "positions": tensor(np.zeros(length, dtype=np.uint8)),
+        }
+        results = self.run("step.onnx", inputs | state.values)
+        best, index, ends = (results.pop(name).numpy() for name in ("best", "index", "ends"))
+        state.values.update({name.removeprefix(NEW): value for name, value in results.items()})
+        return best, index, ends
+
+
+def tensor(array: Array) -> Any:
+    """``array`` as onnxruntime's tensor."""
+    return onnxruntime.OrtValue.ortvalue_from_numpy(np.ascontiguousarray(array))

@@ -1,0 +1,1 @@
+"""A trained model as ONNX graphs that share one file of weights."""

@@ -1,0 +1,81 @@
+"""The folder of an exported model: graphs, one file with the weights of all, vocabularies, subword model, settings."""
+
+import json
+from collections.abc import Iterator
+from hashlib import sha256
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, BinaryIO
+
+import onnx
+from fairseq.data.encoders.sentencepiece_bpe import SentencepieceBPE
+from onnx.external_data_helper import set_external_data
+from onnxruntime.quantization import QuantType, quantize_dynamic
+
+from deploying.graphs import Graph, graphs_of
+from fairseq_luna.deployed.folder import FORMAT, PIECES, SETTINGS, SOURCE_WORDS, TARGET_WORDS
+from fairseq_luna.models.transformer.translator import Translator
+
+WEIGHTS = "weights.bin"
+SMALL = 1024  # bytes of a tensor that stays in its graph
+PAGE = 4096  # onnxruntime maps weights into memory that begin at a page
+
+
+def write_folder(translator: Translator, folder: Path, *, int8: bool) -> None:
+    """Write the only model of ``translator``; ``int8``: the weights of matrix products as bytes."""
+    [model] = translator.models
+    longest, longest_target = translator.max_positions
+    starts: list[dict[str, Any]] = []
+    with (folder / WEIGHTS).open("wb") as file:
+        weights = Weights(file)
+        for graph in graphs_of(model, longest):
+            made = quantised(graph.model) if int8 else graph.model
+            without_notes(made)
+            weights.move(made)
+            onnx.save(made, folder / graph.file)
+            if graph.longest:
+                starts.append({"file": graph.file, "shortest": graph.shortest, "longest": graph.longest})
+    translator.src_dict.save(str(folder / SOURCE_WORDS))
+    translator.tgt_dict.save(str(folder / TARGET_WORDS))
+    pieces = isinstance(translator.bpe, SentencepieceBPE)
+    if pieces:
+        (folder / PIECES).write_bytes(translator.bpe.sp.serialized_model_proto())
+    settings = {"format": FORMAT, "starts": starts, "longest_target": longest_target, "pieces": pieces, "int8": int8}
+    (folder / SETTINGS).write_text(json.dumps(settings, indent=2), encoding="utf-8")
+
+
+def quantised(model: onnx.ModelProto) -> onnx.ModelProto:
+    with TemporaryDirectory() as folder:
+        file = Path(folder, "graph.onnx")
+        quantize_dynamic(model, file, op_types_to_quantize=["MatMul"], per_channel=True, weight_type=QuantType.QInt8)
+        return onnx.load(file)
+
+
+def without_notes(model: onnx.ModelProto) -> None:
+    """Remove where in the code each node comes from, which takes more room than the graph."""
+    for part in (model, model.graph, *model.graph.node, *model.graph.value_info, *model.graph.initializer):
+        del part.metadata_props[:]
+        part.doc_string = ""
+
+
+class Weights:
+    """The file of weights, each of which it holds once."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self.file = file
+        self.places: dict[bytes, int] = {}
+
+    def move(self, model: onnx.ModelProto) -> None:
+        """Put the large tensors of ``model`` into the file."""
+        for tensor in model.graph.initializer:
+            content = onnx.numpy_helper.to_array(tensor).tobytes()
+            if len(content) < SMALL:
+                continue
+            key = sha256(content).digest()
+            if key not in self.places:
+                self.file.write(bytes(-self.file.tell() % PAGE))
+                self.places[key] = self.file.tell()
+                self.file.write(content)
+            tensor.raw_data = content
+            set_external_data(tensor, WEIGHTS, self.places[key], len(content))
+            tensor.ClearField("raw_data")

@@ -1,0 +1,99 @@
+"""The graphs of a model."""
+
+import logging
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import torch
+from onnx import ModelProto
+from torch import Tensor, nn
+from torch.export import Dim, ExportedProgram, export
+
+from deploying.modules import Start, Step
+from deploying.operators import OPERATORS
+from fairseq_luna.deployed.graphs import CONSTANT, EOS, NEW, PAD
+from fairseq_luna.export import Tensors
+
+# Source lengths of an encoder whose graphs have one length each: a sentence is padded to the next of them.
+LENGTHS = (16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192)
+SENTENCES, BEAM = 3, 5  # of the examples; a graph takes any number
+
+
+class Graph(NamedTuple):
+    """A graph, and the source lengths that it takes; a step reads no source."""
+
+    file: str
+    model: ModelProto
+    shortest: int = 0
+    longest: int = 0
+
+
+def graphs_of(model: nn.Module, longest: int) -> Iterator[Graph]:
+    """The graphs of ``model`` for sources of at most ``longest`` pieces: its starts by length, then the step."""
+    start, step = Start(model), Step(model)
+    slots = getattr(model.encoder, "packed_embeddings", ())
+    shortest = max(2, len(slots))
+    source = example(2 * shortest)
+    with quiet(), torch.no_grad():
+        log_probs, state = start(source)
+        names = ["source"], ["log_probs", *state]
+        try:
+            program = exported(start, (source,), ({0: Dim("batch"), 1: Dim("source", min=shortest, max=longest)},))
+            yield Graph("start.onnx", onnx_of(program, *names), shortest, longest)
+        except (torch._dynamo.exc.UserError, RuntimeError, ValueError):  # its shapes depend on the length as a number
+            for length in [length for length in LENGTHS if length < longest] + [longest]:
+                program = exported(start, (example(length),), ({0: Dim("batch")},))
+                yield Graph(f"start_{length}.onnx", onnx_of(program, *names), length, length)
+        words, rows = torch.full((SENTENCES, BEAM), EOS), torch.arange(SENTENCES).repeat_interleave(BEAM)
+        inputs = (words, torch.zeros(words.shape), rows, torch.zeros(2, dtype=torch.uint8), state)
+        moving = step(*inputs)[-1]
+        inputs = (*inputs[:2], torch.arange(SENTENCES * BEAM), *inputs[3:-1], state | moving)
+        program = exported(step, inputs, tuple(any_size(x) for x in inputs))
+        given = ["words", "scores", "rows", "positions", *inputs[-1]]
+        yield Graph("step.onnx", onnx_of(program, given, ["best", "index", "ends", *(NEW + name for name in moving)]))
+
+
+def example(length: int) -> Tensor:
+    """Sources ``(SENTENCES, length)`` of different lengths."""
+    source = torch.full((SENTENCES, length), EOS)
+    for row in range(1, SENTENCES):
+        source[row, length - row * length // SENTENCES :] = PAD
+    return source
+
+
+def any_size(x: Any) -> Any:
+    """Every axis of a tensor, or of those in a dictionary, free."""
+    return {name: any_size(y) for name, y in x.items()} if isinstance(x, dict) else dict.fromkeys(range(x.dim()), Dim.AUTO)
+
+
+def exported(module: nn.Module, inputs: tuple[Any, ...], axes: tuple[Any, ...]) -> ExportedProgram:
+    program = export(module, inputs, dynamic_shapes=axes, strict=False)
+    program._guards_code = []  # torch.onnx cannot read those of a dictionary with tensors that nothing uses
+    return program
+
+
+def onnx_of(program: ExportedProgram, inputs: Sequence[str], outputs: Sequence[str]) -> ModelProto:
+    made = torch.onnx.export(
+        program,
+        dynamo=True,
+        verbose=False,
+        input_names=inputs,
+        output_names=outputs,
+        custom_translation_table=OPERATORS,
+    )
+    assert made is not None
+    return made.model_proto
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Without what torch and onnxscript say about their own code."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        logging.disable(logging.WARNING)
+        try:
+            yield
+        finally:
+            logging.disable(logging.NOTSET)

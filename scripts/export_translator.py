@@ -1,0 +1,64 @@
+"""Export a trained model for fairseq_luna.deployed, which translates without torch and fairseq.
+
+    python scripts/export_translator.py checkpoints/checkpoint_best.pt --output exported
+    python -m fairseq_luna.deployed exported < text.en > text.de
+
+The folder has the encoder and the decoder's step as ONNX, for any batch and beam and, where the attentions allow it,
+any source length, with dictionaries and SentencePiece model. The graphs' numbers are compared with the model's.
+Needs onnx, onnxscript and onnxruntime.
+"""
+
+import sys
+from argparse import Namespace
+from collections.abc import Sequence
+from pathlib import Path
+
+from shared.command import CommandError, Parser, command
+from shared.steps import once
+
+CLOSE = 1e-3  # of log-probabilities in fp32
+
+
+@command
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = Parser(__doc__)
+    add = parser.add_argument
+    add("checkpoint", type=Path, metavar="CHECKPOINT", help="of a model of this package, or its folder")
+    add("--output", type=Path, required=True, metavar="FOLDER", help="the new folder")
+    add("--data", type=Path, metavar="FOLDER", help="with the dictionaries (default: as fairseq_luna.load)")
+    add("--pieces", type=Path, metavar="FILE", help="SentencePiece model (default: as fairseq_luna.load)")
+    add("--int8", action="store_true", help="weights of matrix products as bytes: smaller, faster, less exact")
+    run(parser.parse_args(arguments))
+
+
+def run(args: Namespace) -> None:
+    if args.output.exists():
+        raise CommandError(f"--output {args.output}: it exists; give another name")
+    try:
+        from deploying.comparison import difference
+        from deploying.folder import write_folder
+    except ImportError as error:
+        raise CommandError(f"{error}; pip install onnx onnxscript onnxruntime") from error
+    from fairseq_luna import load
+    from fairseq_luna.usage_error import UsageError
+
+    try:
+        translator = load(args.checkpoint, data=args.data, pieces=args.pieces)
+    except UsageError as error:
+        raise CommandError(str(error)) from error
+
+    def make(folder: Path) -> None:
+        folder.mkdir()
+        write_folder(translator, folder, int8=args.int8)
+        worst = difference(translator, folder)
+        print(f"log-probabilities of the graphs and of the model differ by {worst:.1e} at most")
+        if worst > CLOSE and not args.int8:
+            raise CommandError("that is too much; please report it", status=1)
+
+    once("export", args.output, make)
+    size = sum(file.stat().st_size for file in args.output.iterdir())
+    print(f"{args.output}: {size / 1e6:.1f} MB; translate with python -m fairseq_luna.deployed {args.output}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
