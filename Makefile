@@ -80,7 +80,7 @@ TORCH = torch
 	$(INSTALL) 'pip<24.1; python_version < "3.11"'
 	$(INSTALL) -c constraints.txt setuptools wheel cython numpy '$(TORCH)'
 	$(INSTALL) -c constraints.txt 'fairseq==0.12.2; python_version < "3.11"'
-	$(INSTALL) -c constraints.txt --no-build-isolation -e '.[test,plot,data]'
+	$(INSTALL) -c constraints.txt --no-build-isolation -e '.[test,plot,data,deploy]'
 	touch $@
 
 clean:

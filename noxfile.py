@@ -40,7 +40,7 @@ def install(session: nox.Session, torch: str) -> None:
         session.install("pip<24.1")
     session.install(*limits, "setuptools", "wheel", "cython", "numpy", wanted)
     session.install(*limits, "fairseq==0.12.2; python_version < '3.11'")
-    session.install(*limits, "--no-build-isolation", "-e", ".[test,plot,data]", wanted)
+    session.install(*limits, "--no-build-isolation", "-e", ".[test,plot,data,deploy]", wanted)
 
 
 @nox.session

@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 import onnxruntime
 
+from ..usage_error import UsageError
+
 Array = np.ndarray[Any, Any]
 Values = dict[str, Any]  # onnxruntime's tensors, which one graph hands to the next without a copy
 PAD, EOS, UNK = 1, 2, 3  # of fairseq's dictionaries
@@ -44,9 +46,14 @@ class Graphs:
         self.outputs: dict[str, list[str]] = {}
 
     def session(self, file: str) -> onnxruntime.InferenceSession:
-        """The graph in ``file``, loaded when it is used first."""
+        """The graph in ``file``, loaded when it is used first. Raises UsageError if it cannot be."""
         if file not in self.sessions:
-            session = onnxruntime.InferenceSession(self.folder / file, self.options, ["CPUExecutionProvider"])
+            path = self.folder / file
+            try:
+                session = onnxruntime.InferenceSession(path, self.options, ["CPUExecutionProvider"])
+            except Exception as error:  # onnxruntime's have no common class
+                reason = str(error).splitlines()[0]
+                raise UsageError(f"{path}: cannot be loaded ({reason}); export the model again") from error
             self.sessions[file] = session
             self.outputs[file] = [output.name for output in session.get_outputs()]
         return self.sessions[file]
@@ -61,7 +68,7 @@ class Graphs:
         graph = next(graph for graph in self.starts if graph["longest"] >= steps)
         source = np.pad(source, ((0, 0), (0, max(0, graph["shortest"] - steps))), constant_values=PAD)
         results = self.run(graph["file"], {"source": tensor(source)})
-        return np.array(results.pop("log_probs").numpy()), State(results)
+        return results.pop("log_probs").numpy(), State(results)
 
     def step(self, state: State, words: Array, scores: Array, rows: Array, length: int) -> tuple[Array, Array, Array]:
         """Advance ``state`` by the newest ``words (B, K)``, which have the total ``scores (B, K)``.

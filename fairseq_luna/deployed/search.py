@@ -16,7 +16,9 @@ class Hypothesis(NamedTuple):
     score: float
 
 
-def beam_search(graphs: Graphs, source: Array, *, beam: int, lenpen: float, longest: int) -> list[list[Hypothesis]]:
+def beam_search(
+    graphs: Graphs, source: Array, *, beam: int, lenpen: float, longest: int, shortest: int = 1
+) -> list[list[Hypothesis]]:
     """Translate a batch.
 
     Args:
@@ -24,7 +26,7 @@ def beam_search(graphs: Graphs, source: Array, *, beam: int, lenpen: float, long
         source: ``(B, S)`` int64, each row ending with the end mark, padded at the right.
         beam: hypotheses K that are kept for each sentence.
         lenpen: the power of the length that a score is divided by.
-        longest: words of a translation at most, without the end mark.
+        longest, shortest: words of a translation at most and at least, without the end mark.
 
     Returns:
         K hypotheses for each sentence, the best first; fewer only if ``longest`` ends the search.
@@ -37,7 +39,7 @@ def beam_search(graphs: Graphs, source: Array, *, beam: int, lenpen: float, long
     for length in range(longest + 1):
         ends = (words == EOS) & np.isfinite(scores)
         ends[:, :beam] &= ~ignored
-        for row, place in np.argwhere(ends[:, :beam]):
+        for row, place in np.argwhere(ends[:, :beam]) if length >= shortest else ():
             hypotheses = found[sentences[row]]
             if len(hypotheses) < beam:
                 ended = [*history[row, beams[row, place], :length].tolist(), EOS]
@@ -63,7 +65,6 @@ def beam_search(graphs: Graphs, source: Array, *, beam: int, lenpen: float, long
 def first_candidates(graphs: Graphs, source: Array, beam: int) -> tuple[State, Array, Array, Array]:
     """The state, and ``(B, 2 K)`` scores, words and beams."""
     log_probs, state = graphs.start(source)
-    log_probs[:, EOS] = -np.inf  # a translation has one word at least
     words = np.argpartition(-log_probs, 2 * beam, axis=1)[:, : 2 * beam]
     scores = np.take_along_axis(log_probs, words, axis=1)
     order = np.argsort(-scores, axis=1, kind="stable")

@@ -58,18 +58,21 @@ class Translator:
         lenpen: float = 1.0,
         max_len_a: float = 0.0,
         max_len_b: int = 200,
+        min_len: int = 1,
         max_tokens: int = 1024,
     ) -> Iterator[list[Translation]]:
         """The translations of each text that the beam search finds, the best first.
 
         Args:
             texts: lines of text; without a SentencePiece model, of pieces with spaces between them.
-            beam, lenpen, max_len_a, max_len_b: as in fairseq-generate.
+            beam, lenpen, max_len_a, max_len_b, min_len: as in fairseq-generate.
             max_tokens: pieces in a batch, padding included. Texts of similar length are translated together.
 
         Raises:
-            UsageError: a text is longer than the model reads.
+            UsageError: a text is longer than the model reads, or ``beam`` is larger than its vocabulary allows.
         """
+        if not 1 <= beam < len(self.words) // 2:
+            raise UsageError(f"beam {beam}: must be from 1 to {len(self.words) // 2 - 1}")
         sources = [self.encoded(text) for text in texts]
         found: dict[int, list[Translation]] = {}
         for batch in batches(sources, max_tokens):
@@ -77,7 +80,9 @@ class Translator:
             for row, i in enumerate(batch):
                 padded[row, : len(sources[i])] = sources[i]
             longest = min(int(max_len_a * padded.shape[1] + max_len_b), self.longest_target - 1)
-            hypotheses = beam_search(self.graphs, padded, beam=beam, lenpen=lenpen, longest=longest)
+            hypotheses = beam_search(
+                self.graphs, padded, beam=beam, lenpen=lenpen, longest=longest, shortest=min_len
+            )
             for i, some in zip(batch, hypotheses, strict=True):
                 found[i] = [Translation(self.decoded(words), score) for words, score in some]
         return (found[i] for i in range(len(sources)))

@@ -14,7 +14,9 @@ from onnxruntime.quantization import QuantType, quantize_dynamic
 
 from deploying.graphs import Graph, graphs_of
 from fairseq_luna.deployed.folder import FORMAT, PIECES, SETTINGS, SOURCE_WORDS, TARGET_WORDS
+from fairseq_luna.models.transformer.decoder import CausalDecoder
 from fairseq_luna.models.transformer.translator import Translator
+from shared.command import CommandError
 
 WEIGHTS = "weights.bin"
 SMALL = 1024  # bytes of a tensor that stays in its graph
@@ -22,8 +24,16 @@ PAGE = 4096  # onnxruntime maps weights into memory that begin at a page
 
 
 def write_folder(translator: Translator, folder: Path, *, int8: bool) -> None:
-    """Write the only model of ``translator``; ``int8``: the weights of matrix products as bytes."""
-    [model] = translator.models
+    """Write the model of ``translator``; ``int8``: the weights of matrix products as bytes.
+
+    Raises:
+        CommandError: it is an ensemble, or a model of fairseq's.
+    """
+    model = translator.models[0]
+    if len(translator.models) > 1:
+        raise CommandError("an ensemble cannot be exported; give one checkpoint, such as an average")
+    if not isinstance(model.decoder, CausalDecoder):
+        raise CommandError(f"{type(model).__name__}: is fairseq's own; scripts/convert_checkpoint.py makes it one of these")
     longest, longest_target = translator.max_positions
     starts: list[dict[str, Any]] = []
     with (folder / WEIGHTS).open("wb") as file:
