@@ -136,5 +136,7 @@ def _flat(incremental_state: Any, modules: dict[str, Any]) -> Tensors:
         for key, tensors in incremental_state.items():
             if key.startswith(own):
                 kind = key.removeprefix(own)
-                flat |= {f"{module}/{kind}/{name}": tensor for name, tensor in tensors.items() if torch.is_tensor(tensor)}
+                flat |= {
+                    f"{module}/{kind}/{name}": tensor for name, tensor in tensors.items() if torch.is_tensor(tensor)
+                }
     return flat

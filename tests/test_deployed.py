@@ -21,7 +21,16 @@ pytestmark = pytest.mark.skipif(TORCH < (2, 7), reason="torch.export of torch 2.
 
 TEXTS = ["w1 w2 w3", "w4", "w5 w6 w7 w8 w9 w1 w1", "w2 w2 w9"]
 OPTIONS = {"beam": 3, "max_len_b": 8, "lenpen": 0.6}
-TRAINING = ("--optimizer=adam", "--lr=0.01", "--max-epoch=3", "--disable-validation", "-s=a", "-t=b", "--encoder-layers=1", "--decoder-layers=1")
+TRAINING = (
+    "--optimizer=adam",
+    "--lr=0.01",
+    "--max-epoch=3",
+    "--disable-validation",
+    "-s=a",
+    "-t=b",
+    "--encoder-layers=1",
+    "--decoder-layers=1",
+)
 # One graph for a range of source lengths, and one for each length.
 MODELS = {
     "luna": (*FAMILIES["luna"], "--max-source-positions=40", "--max-target-positions=40"),
@@ -119,7 +128,7 @@ def test_missing_pieces_are_named(exported):
 
 def test_text_and_beams_that_do_not_fit_are_refused(export):
     translator = deployed.Translator(export("block")[1])
-    with pytest.raises(UsageError, match="a text has 12 pieces, the model reads at most 11"):
+    with pytest.raises(UsageError, match="a text has 12 pieces, the model reads 11"):
         translator.translate("w1 " * 12)
     with pytest.raises(UsageError, match="beam 0: must be from 1 to"):
         translator.translate("w1", beam=0)

@@ -51,7 +51,7 @@ def beam_search(
             state.keep_sentences(going_on)
             sentences, ends, ignored = sentences[going_on], ends[going_on], ignored[going_on]
             scores, words, beams, history = (x[going_on] for x in (scores, words, beams, history))
-        # The first candidates that do not end go on. Where they are fewer than the beam, others fill it and are ignored.
+        # The first candidates that do not end go on. Where they are too few, others fill the beam and are ignored.
         ends[:, :beam] |= ignored
         chosen = np.argsort(ends, axis=1, kind="stable")[:, :beam]
         ignored, scores, words, beams = (np.take_along_axis(x, chosen, axis=1) for x in (ends, scores, words, beams))

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from sentencepiece import SentencePieceProcessor
@@ -44,7 +44,7 @@ class Translator:
         if settings["pieces"]:
             self.pieces = pieces_in(folder / PIECES)
 
-    def translate(self, text: str | Sequence[str], **options: float) -> "str | list[str]":
+    def translate(self, text: str | Sequence[str], **options: Any) -> str | list[str]:
         """Translate a text, or several at once; options are those of :meth:`translations`."""
         if isinstance(text, str):
             return next(self.translations([text], **options))[0].text
@@ -80,9 +80,7 @@ class Translator:
             for row, i in enumerate(batch):
                 padded[row, : len(sources[i])] = sources[i]
             longest = min(int(max_len_a * padded.shape[1] + max_len_b), self.longest_target - 1)
-            hypotheses = beam_search(
-                self.graphs, padded, beam=beam, lenpen=lenpen, longest=longest, shortest=min_len
-            )
+            hypotheses = beam_search(self.graphs, padded, beam=beam, lenpen=lenpen, longest=longest, shortest=min_len)
             for i, some in zip(batch, hypotheses, strict=True):
                 found[i] = [Translation(self.decoded(words), score) for words, score in some]
         return (found[i] for i in range(len(sources)))
@@ -93,7 +91,7 @@ class Translator:
         if len(pieces) >= self.longest_source:
             begin = " ".join(pieces[:5])
             raise UsageError(
-                f"a text has {len(pieces)} pieces, the model reads at most {self.longest_source - 1}: {begin} ...; cut it"
+                f"a text has {len(pieces)} pieces, the model reads {self.longest_source - 1}: {begin} ...; cut it"
             )
         return [*(self.numbers.get(piece, UNK) for piece in pieces), EOS]
 

@@ -10,8 +10,8 @@ from fairseq_luna import deployed
 from fairseq_luna.deployed.graphs import EOS, PAD
 from fairseq_luna.models.transformer.translator import Translator
 
-# Of the sources in three batches, without the end mark, and the words that follow. The last are more than what a window,
-# a block or a choice of steps has by default: a graph that has another form from there on is found.
+# Of the sources in three batches, without the end mark, and the words that follow. The last are more than a window,
+# a block or a choice of steps holds by default: a graph that has another form from there on is found.
 LENGTHS, STEPS = ((2,), (19, 7), (300, 33, 1)), (6, 6, 300)
 BEAM = 2
 

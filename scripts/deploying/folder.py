@@ -1,7 +1,6 @@
 """The folder of an exported model: graphs, one file with the weights of all, vocabularies, subword model, settings."""
 
 import json
-from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -12,7 +11,7 @@ from fairseq.data.encoders.sentencepiece_bpe import SentencepieceBPE
 from onnx.external_data_helper import set_external_data
 from onnxruntime.quantization import QuantType, quantize_dynamic
 
-from deploying.graphs import Graph, graphs_of
+from deploying.graphs import graphs_of
 from fairseq_luna.deployed.folder import FORMAT, PIECES, SETTINGS, SOURCE_WORDS, TARGET_WORDS
 from fairseq_luna.models.transformer.decoder import CausalDecoder
 from fairseq_luna.models.transformer.translator import Translator
@@ -33,7 +32,9 @@ def write_folder(translator: Translator, folder: Path, *, int8: bool) -> None:
     if len(translator.models) > 1:
         raise CommandError("an ensemble cannot be exported; give one checkpoint, such as an average")
     if not isinstance(model.decoder, CausalDecoder):
-        raise CommandError(f"{type(model).__name__}: is fairseq's own; scripts/convert_checkpoint.py makes it one of these")
+        raise CommandError(
+            f"{type(model).__name__}: is fairseq's own; scripts/convert_checkpoint.py makes it one of these"
+        )
     longest, longest_target = translator.max_positions
     starts: list[dict[str, Any]] = []
     with (folder / WEIGHTS).open("wb") as file:

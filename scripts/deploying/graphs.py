@@ -13,8 +13,7 @@ from torch.export import Dim, ExportedProgram, export
 
 from deploying.modules import Start, Step
 from deploying.operators import OPERATORS
-from fairseq_luna.deployed.graphs import CONSTANT, EOS, NEW, PAD
-from fairseq_luna.export import Tensors
+from fairseq_luna.deployed.graphs import EOS, NEW, PAD
 
 # Source lengths of an encoder whose graphs have one length each: a sentence is padded to the next of them.
 LENGTHS = (16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192)
@@ -37,7 +36,7 @@ def graphs_of(model: nn.Module, longest: int) -> Iterator[Graph]:
     shortest = max(2, len(slots))
     source = example(2 * shortest)
     with quiet(), torch.no_grad():
-        log_probs, state = start(source)
+        _, state = start(source)
         names = ["source"], ["log_probs", *state]
         try:
             program = exported(start, (source,), ({0: Dim("batch"), 1: Dim("source", min=shortest, max=longest)},))
@@ -65,7 +64,9 @@ def example(length: int) -> Tensor:
 
 def any_size(x: Any) -> Any:
     """Every axis of a tensor, or of those in a dictionary, free."""
-    return {name: any_size(y) for name, y in x.items()} if isinstance(x, dict) else dict.fromkeys(range(x.dim()), Dim.AUTO)
+    return (
+        {name: any_size(y) for name, y in x.items()} if isinstance(x, dict) else dict.fromkeys(range(x.dim()), Dim.AUTO)
+    )
 
 
 def exported(module: nn.Module, inputs: tuple[Any, ...], axes: tuple[Any, ...]) -> ExportedProgram:

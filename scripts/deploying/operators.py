@@ -44,7 +44,9 @@ def searchsorted(
 ) -> Value:
     """The number of elements that are at most as large as each value: there are few."""
     assert right and not (out_int32 or side or sorter)
-    smaller = op.LessOrEqual(op.Unsqueeze(sorted_sequence, op.Constant(value_ints=[-2])), op.Unsqueeze(values, op.Constant(value_ints=[-1])))
+    smaller = op.LessOrEqual(
+        op.Unsqueeze(sorted_sequence, op.Constant(value_ints=[-2])), op.Unsqueeze(values, op.Constant(value_ints=[-1]))
+    )
     return op.ReduceSum(op.Cast(smaller, to=INT64), op.Constant(value_ints=[-1]), keepdims=0)
 
 
