@@ -5,7 +5,9 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 from commands import FAMILIES, SIZES, train
@@ -16,6 +18,7 @@ from fairseq_luna.usage_error import UsageError
 
 pytest.importorskip("onnxscript")
 deployed = pytest.importorskip("fairseq_luna.deployed")
+first_candidates = pytest.importorskip("fairseq_luna.deployed.search").first_candidates
 TORCH = tuple(map(int, torch.__version__.split(".")[:2]))
 pytestmark = pytest.mark.skipif(TORCH < (2, 7), reason="torch.export of torch 2.6 takes one size of batch alone")
 
@@ -76,6 +79,12 @@ def test_translations_and_scores_are_fairseqs(family, export):
         for ours, theirs in zip(found, hypotheses, strict=True):
             assert [one.score for one in ours] == pytest.approx([float(one["score"]) for one in theirs], abs=1e-4)
     assert translator.translate(TEXTS[0], **OPTIONS) == model.translate(TEXTS[0], **OPTIONS)
+
+
+def test_padding_is_never_a_first_word():
+    graphs = SimpleNamespace(words=6, start=lambda source: (np.log([[0.05, 0.5, 0.05, 0.1, 0.1, 0.2]]), None))
+    _, _, words, _ = first_candidates(graphs, None, 1)
+    assert words.tolist() in ([[5, 3]], [[5, 4]])
 
 
 def test_lines_are_translated_without_torch_and_fairseq(export):

@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .graphs import EOS, Graphs, State
+from .graphs import EOS, PAD, Graphs, State
 
 Array = np.ndarray[Any, Any]
 
@@ -65,6 +65,7 @@ def beam_search(
 def first_candidates(graphs: Graphs, source: Array, beam: int) -> tuple[State, Array, Array, Array]:
     """The state, and ``(B, 2 K)`` scores, words and beams."""
     log_probs, state = graphs.start(source)
+    log_probs = np.where(np.arange(graphs.words) == PAD, -np.inf, log_probs)
     words = np.argpartition(-log_probs, 2 * beam, axis=1)[:, : 2 * beam]
     scores = np.take_along_axis(log_probs, words, axis=1)
     order = np.argsort(-scores, axis=1, kind="stable")
