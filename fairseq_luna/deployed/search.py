@@ -54,8 +54,8 @@ def beam_search(
         # The first candidates that do not end go on. Where they are too few, others fill the beam and are ignored.
         ends[:, :beam] |= ignored
         chosen = np.argsort(ends, axis=1, kind="stable")[:, :beam]
-        ignored, scores, words, beams = (np.take_along_axis(x, chosen, axis=1) for x in (ends, scores, words, beams))
-        history = np.take_along_axis(history, beams[:, :, None], axis=1)
+        ignored, scores, words, beams = (picked(x, chosen) for x in (ends, scores, words, beams))
+        history = picked(history, beams)
         history[:, :, length] = words
         rows = going_on[:, None] * (beam if length else 1) + beams
         scores, words, beams = candidates(graphs, state, words, scores, rows, length + 1, last=length + 1 == longest)
@@ -67,10 +67,8 @@ def first_candidates(graphs: Graphs, source: Array, beam: int) -> tuple[State, A
     log_probs, state = graphs.start(source)
     log_probs = np.where(np.arange(graphs.words) == PAD, -np.inf, log_probs)
     words = np.argpartition(-log_probs, 2 * beam, axis=1)[:, : 2 * beam]
-    scores = np.take_along_axis(log_probs, words, axis=1)
-    order = np.argsort(-scores, axis=1, kind="stable")
-    scores, words = np.take_along_axis(scores, order, axis=1), np.take_along_axis(words, order, axis=1)
-    return state, scores, words, np.zeros_like(words)
+    words = picked(words, np.argsort(-picked(log_probs, words), axis=1, kind="stable"))
+    return state, picked(log_probs, words), words, np.zeros_like(words)
 
 
 def candidates(
@@ -83,5 +81,10 @@ def candidates(
     best, index, ends = graphs.step(state, words, scores, rows, length)
     if last:
         beams = np.argsort(-ends, axis=1, kind="stable")
-        return np.take_along_axis(ends, beams, axis=1), np.full_like(beams, EOS), beams
+        return picked(ends, beams), np.full_like(beams, EOS), beams
     return best, index % graphs.words, index // graphs.words
+
+
+def picked(x: Array, places: Array) -> Array:
+    """``x[b, places[b, k]]`` for every b and k; quicker than numpy's take_along_axis."""
+    return x[np.arange(len(x))[:, None], places]
