@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from shared.command import CommandError, Parser, command
-from shared.steps import once
+from shared.steps import once, remove
 
 CLOSE = 1e-3  # of log-probabilities in fp32
 
@@ -48,12 +48,19 @@ def run(args: Namespace) -> None:
         raise CommandError(str(error)) from error
 
     def make(folder: Path) -> None:
-        folder.mkdir()
-        write_folder(translator, folder, int8=args.int8)
-        worst = difference(translator, folder)
-        print(f"log-probabilities of the graphs and of the model differ by {worst:.1e} at most")
-        if worst > CLOSE and not args.int8:
-            raise CommandError("that is too much; please report it", status=1)
+        # Bytes would hide that a graph is wrong, so the exact ones are compared first.
+        for int8 in (False, True) if args.int8 else (False,):
+            remove(folder)
+            folder.mkdir()
+            write_folder(translator, folder, int8=int8)
+            worst = difference(translator, folder)
+            kind = "int8" if int8 else "fp32"
+            print(f"{kind}: log-probabilities of the graphs and of the model differ by {worst:.1e} at most", flush=True)
+            if worst > CLOSE and not int8:
+                raise CommandError(
+                    f"{args.checkpoint}: that is too much; an attention may have another form from some length on;"
+                    " use python -m fairseq_luna translate"
+                )
 
     once("export", args.output, make)
     size = sum(file.stat().st_size for file in args.output.iterdir())

@@ -137,7 +137,7 @@ def test_missing_pieces_are_named(exported):
 
 def test_text_and_beams_that_do_not_fit_are_refused(export):
     translator = deployed.Translator(export("block")[1])
-    with pytest.raises(UsageError, match="a text has 12 pieces, the model reads 11"):
+    with pytest.raises(UsageError, match="a text has 12 pieces, the model reads at most 11"):
         translator.translate("w1 " * 12)
     with pytest.raises(UsageError, match="beam 0: must be from 1 to"):
         translator.translate("w1", beam=0)

@@ -88,11 +88,10 @@ class Translator:
     def encoded(self, text: str) -> list[int]:
         """Numbers of the pieces of ``text``, and the end mark."""
         pieces = text.split() if self.pieces is None else self.pieces.encode(text, out_type=str)
-        if len(pieces) >= self.longest_source:
+        longest = self.longest_source - 1
+        if len(pieces) > longest:
             begin = " ".join(pieces[:5])
-            raise UsageError(
-                f"a text has {len(pieces)} pieces, the model reads {self.longest_source - 1}: {begin} ...; cut it"
-            )
+            raise UsageError(f"a text has {len(pieces)} pieces, the model reads at most {longest}; cut it: {begin} ...")
         return [*(self.numbers.get(piece, UNK) for piece in pieces), EOS]
 
     def decoded(self, words: Sequence[int]) -> str:

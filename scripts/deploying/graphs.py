@@ -40,11 +40,12 @@ def graphs_of(model: nn.Module, longest: int) -> Iterator[Graph]:
         names = ["source"], ["log_probs", *state]
         try:
             program = exported(start, (source,), ({0: Dim("batch"), 1: Dim("source", min=shortest, max=longest)},))
-            yield Graph("start.onnx", onnx_of(program, *names), shortest, longest)
         except (torch._dynamo.exc.UserError, RuntimeError, ValueError):  # its shapes depend on the length as a number
             for length in [length for length in LENGTHS if length < longest] + [longest]:
                 program = exported(start, (example(length),), ({0: Dim("batch")},))
                 yield Graph(f"start_{length}.onnx", onnx_of(program, *names), length, length)
+        else:
+            yield Graph("start.onnx", onnx_of(program, *names), shortest, longest)
         words, rows = torch.full((SENTENCES, BEAM), EOS), torch.arange(SENTENCES).repeat_interleave(BEAM)
         inputs = (words, torch.zeros(words.shape), rows, torch.zeros(2, dtype=torch.uint8), state)
         moving = step(*inputs)[-1]

@@ -7,7 +7,7 @@ import onnx
 import torch
 from onnxscript import opset20 as op
 
-INT64 = onnx.TensorProto.INT64
+INT64, FP64 = onnx.TensorProto.INT64, onnx.TensorProto.DOUBLE
 Value = Any  # of a graph that is being made
 
 
@@ -51,9 +51,9 @@ def searchsorted(
 
 
 def sort(values: Value, stable: bool = True, dim: int = -1, descending: bool = False) -> tuple[Value, Value]:
-    """ONNX's TopK keeps equal values in order. Not all types have it in onnxruntime."""
+    """ONNX's TopK keeps equal values in order. In onnxruntime not all types have it; fp64 holds their values."""
     sizes = op.Shape(values, start=dim % len(values.shape), end=dim % len(values.shape) + 1)
-    found, places = op.TopK(op.Cast(values, to=INT64), sizes, axis=dim, largest=int(descending))
+    found, places = op.TopK(op.Cast(values, to=FP64), sizes, axis=dim, largest=int(descending))
     return op.CastLike(found, values), places
 
 
