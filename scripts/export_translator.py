@@ -16,7 +16,7 @@ from pathlib import Path
 from shared.command import CommandError, Parser, command
 from shared.steps import once, remove
 
-CLOSE = 1e-3  # of log-probabilities in fp32
+CLOSE = 1e-4  # of log-probabilities in fp32
 
 
 @command
