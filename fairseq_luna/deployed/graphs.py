@@ -60,7 +60,13 @@ class Graphs:
 
     def run(self, file: str, inputs: Values) -> Values:
         session = self.session(file)
-        return dict(zip(self.outputs[file], session.run_with_ort_values(None, inputs), strict=True))
+        binding = session.io_binding()  # quicker than run_with_ort_values, which looks at every value first
+        for name, value in inputs.items():
+            binding.bind_ortvalue_input(name, value)
+        for name in self.outputs[file]:
+            binding.bind_output(name)
+        session.run_with_iobinding(binding)
+        return dict(zip(self.outputs[file], binding.get_outputs(), strict=True))
 
     def start(self, source: Array) -> tuple[Array, State]:
         """The log-probabilities ``(B, V)`` of the first word, and the state, for ``source (B, S)``."""

@@ -12,10 +12,11 @@ from torch import Tensor
 
 from shared.command import CommandError, positive
 
-from . import ctranslate2_engine, goals
+from . import ctranslate2_engine, deployed_engine, goals
 from .arguments import add_common, check_common
 from .command import Column, Command, Panel, Row
 from .ctranslate2_engine import CTranslate2
+from .deployed_engine import Deployed
 from .memory import memory_column, peak_mib
 from .models import SMALL, SYSTEMS, VARIANTS, add_size_arguments, build, sizes_of, source
 from .timing import Seconds, Step, compared, in_turn, named, now, ratios, spread, stopwatch, time_columns, walls
@@ -27,7 +28,7 @@ WARM_UP_LENGTH = 16
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    variants = (*VARIANTS, *ctranslate2_engine.SYSTEMS)
+    variants = (*VARIANTS, *ctranslate2_engine.SYSTEMS, *deployed_engine.SYSTEMS)
     add_common(parser, systems=SYSTEMS, variants=variants, reference="transformer", rounds=3)
     parser.add_argument("--lengths", type=positive, nargs="+", default=LENGTHS, metavar="T", help="tokens generated")
     parser.add_argument("--source-length", type=positive, default=64)
@@ -121,8 +122,10 @@ class Generation:
         return generate
 
 
-def generation_of(system: str, args: Namespace) -> Generation | CTranslate2:
-    return CTranslate2(system, args) if system in ctranslate2_engine.SYSTEMS else Generation(system, args)
+def generation_of(system: str, args: Namespace) -> Generation | CTranslate2 | Deployed:
+    if system in ctranslate2_engine.SYSTEMS:
+        return CTranslate2(system, args)
+    return Deployed(system, args) if system in deployed_engine.SYSTEMS else Generation(system, args)
 
 
 def step_of(system: str, args: Namespace, length: int) -> Step:

@@ -5,6 +5,7 @@ import json
 import sys
 from argparse import Namespace
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from fairseq.modules import MultiheadAttention
 from torch import nn
 
 import benchmark
-from benchmarks import ctranslate2_engine, encoder, generate, launches, models, op, optimizer, train
+from benchmarks import ctranslate2_engine, deployed_engine, encoder, generate, launches, models, op, optimizer, train
 from benchmarks.attentions import ATTENTIONS
 
 TINY = ("--layers=1", "--embed-dim=16", "--ffn-dim=16", "--heads=2", "--slots=4", "--vocabulary=30")
@@ -117,9 +118,11 @@ def test_half_precision_is_measured_too(arguments, tmp_path: Path, monkeypatch: 
     assert len(measured(tmp_path, *flags)["rows"]) == 2
 
 
-@pytest.mark.skipif(not ctranslate2_engine.SYSTEMS, reason="ctranslate2 is not installed")
-def test_generation_of_ctranslate2_is_measured(tmp_path: Path) -> None:
-    named = ["transformer", *ctranslate2_engine.SYSTEMS]
+@pytest.mark.parametrize("engine", [ctranslate2_engine, deployed_engine])
+def test_generation_of_an_engine_is_measured(engine: ModuleType, tmp_path: Path) -> None:
+    if not engine.SYSTEMS:
+        pytest.skip("the engine is not installed")
+    named = ["transformer", *engine.SYSTEMS[:2]]
     flags = ("--lengths=8", "--source-length=5", "--beam=2", "--no-peak", "--systems", *named)
     assert [row["system"] for row in measured(tmp_path, "generate", *flags, *TINY)["rows"]] == named
 
