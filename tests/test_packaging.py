@@ -118,5 +118,6 @@ def test_the_installed_wheel_works(python, tmp_path):
     assert version == fairseq_luna.__version__
     assert run(python, "-m", "fairseq_luna", "--path", cwd=tmp_path).strip() == path
     assert "MODEL" in run(python, "-m", "fairseq_luna", "translate", "--help", cwd=tmp_path)
+    assert run(python.parent / "fairseq-luna", "--path", cwd=tmp_path).strip() == path
     train = (python, "-m", "fairseq_cli.train", "--user-dir", path, "--arch", "luna_base", "--help")
     assert "apollo" in run(*train, cwd=tmp_path)
