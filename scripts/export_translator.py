@@ -17,6 +17,7 @@ from shared.command import CommandError, Parser, command
 from shared.steps import once, remove
 
 CLOSE = 1e-4  # of log-probabilities in fp32
+ANOTHER_FORM = "an attention may have another form from some length on; use python -m fairseq_luna translate"
 
 
 @command
@@ -53,14 +54,14 @@ def run(args: Namespace) -> None:
             remove(folder)
             folder.mkdir()
             write_folder(translator, folder, int8=int8)
-            worst = difference(translator, folder)
+            try:
+                worst = difference(translator, folder)
+            except RuntimeError as error:  # onnxruntime's; it has no class for that
+                raise CommandError(f"{args.checkpoint}: a graph cannot be run; {ANOTHER_FORM}") from error
             kind = "int8" if int8 else "fp32"
             print(f"{kind}: log-probabilities of the graphs and of the model differ by {worst:.1e} at most", flush=True)
             if worst > CLOSE and not int8:
-                raise CommandError(
-                    f"{args.checkpoint}: that is too much; an attention may have another form from some length on;"
-                    " use python -m fairseq_luna translate"
-                )
+                raise CommandError(f"{args.checkpoint}: that is too much; {ANOTHER_FORM}")
 
     once("export", args.output, make)
     size = sum(file.stat().st_size for file in args.output.iterdir())

@@ -150,3 +150,18 @@ def test_what_cannot_be_exported_is_refused(export, tiny_data, tmp_path, capsys)
     transformer = train(tiny_data, tmp_path, "--arch=transformer", *SIZES, *TRAINING)
     assert export_translator.main([str(transformer), f"--data={tiny_data}", f"--output={tmp_path / 'new'}"]) == 2
     assert "is fairseq's own" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("found", [1e-3, RuntimeError("another number of steps")], ids=["differs", "cannot be run"])
+def test_a_graph_that_is_not_the_model_is_refused(found, export, tmp_path, monkeypatch, capsys):
+    def difference(*_):
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    folder, _ = export("luna")
+    monkeypatch.setattr("deploying.folder.write_folder", lambda *_, int8: None)
+    monkeypatch.setattr("deploying.comparison.difference", difference)
+    assert export_translator.main([str(folder), f"--output={tmp_path / 'new'}"]) == 2
+    assert "use python -m fairseq_luna translate" in capsys.readouterr().err
+    assert not (tmp_path / "new").exists()

@@ -94,7 +94,7 @@ class Graphs:
             "positions": tensor(np.zeros(length, dtype=np.uint8)),
         }
         results = self.run("step.onnx", inputs | state.values)
-        best, index, ends = (results.pop(name).numpy() for name in ("best", "index", "ends"))
+        best, index, ends = (results.pop(name).numpy() for name in ("best", "places", "ends"))
         state.values.update({name.removeprefix(NEW): value for name, value in results.items()})
         return best, index, ends
 

@@ -52,7 +52,7 @@ def graphs_of(model: nn.Module, longest: int) -> Iterator[Graph]:
         inputs = (*inputs[:2], torch.arange(SENTENCES * BEAM), *inputs[3:-1], state | moving)
         program = exported(step, inputs, tuple(any_size(x) for x in inputs))
         given = ["words", "scores", "rows", "positions", *inputs[-1]]
-        yield Graph("step.onnx", onnx_of(program, given, ["best", "index", "ends", *(NEW + name for name in moving)]))
+        yield Graph("step.onnx", onnx_of(program, given, ["best", "places", "ends", *(NEW + name for name in moving)]))
 
 
 def example(length: int) -> Tensor:
