@@ -39,11 +39,10 @@ class Deployed:
         words = task.target_dictionary
         made = Namespace(models=[model], src_dict=words, tgt_dict=words, bpe=None, max_positions=model.max_positions())
         self.source = source(args.sentences, args.source_length, args.sizes, "cpu").numpy()
-        with tempfile.TemporaryDirectory() as name:
-            folder = Path(name)
-            write_folder(made, folder, int8=KINDS["-deployed" + kind])
-            starts = settings_of(folder)["starts"]
-            self.graphs = Graphs(folder, starts, words=len(words), threads=args.threads)
+        with tempfile.TemporaryDirectory() as folder:
+            write_folder(made, Path(folder), int8=KINDS["-deployed" + kind])
+            starts = settings_of(Path(folder))["starts"]
+            self.graphs = Graphs(Path(folder), starts, words=len(words), threads=args.threads)
             self.step(4)()  # loads the graphs
 
     def step(self, length: int) -> Step:
