@@ -123,7 +123,8 @@ def test_tied_weights_stay_one_tensor(three: list[Path], tmp_path: Path) -> None
     output = tmp_path / "mean.pt"
     assert average_checkpoints.main([*map(str, three), "--output", str(output)]) == 0
     names = ("encoder.embed_tokens.weight", "decoder.embed_tokens.weight", "decoder.output_projection.weight")
-    assert len({read(output)["model"][name].data_ptr() for name in names}) == 1
+    model = read(output)["model"]
+    assert len({model[name].data_ptr() for name in names}) == 1
 
 
 def test_counters_are_the_last_checkpoints(three: list[Path], tmp_path: Path) -> None:
