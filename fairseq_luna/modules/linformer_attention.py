@@ -1,6 +1,6 @@
 """Linformer, for the encoder and for the attention to the source."""
 
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -19,7 +19,8 @@ class LinformerProjections(AttentionProjections):
     Args:
         num_slots: L.
         max_positions: the longest sequence, which the weights of the sums limit.
-        share: "none": sums of keys and of values have their own weights; "kv": they share them.
+        share: "none": sums of keys and of values have their own weights; "kv": they share them; "layers": so do all
+            modules of a stack, after :func:`share_sums`.
         options: further arguments of :class:`.AttentionProjections`.
 
     Raises:
@@ -29,8 +30,8 @@ class LinformerProjections(AttentionProjections):
     def __init__(self, *, num_slots: int = 128, max_positions: int = 1024, share: str = "none", **options: Any) -> None:
         super().__init__(**options)
         check_slots(num_slots)
-        if share not in ("none", "kv"):
-            raise UsageError(f"--linformer-share {share}: must be none or kv")
+        if share not in ("none", "kv", "layers"):
+            raise UsageError(f"--linformer-share {share}: must be none, kv or layers")
         self.num_slots, self.max_positions, self.share = num_slots, max_positions, share
         self.key_sums = self._sums()
         self.value_sums = self._sums() if share == "none" else None
@@ -47,6 +48,17 @@ class LinformerProjections(AttentionProjections):
         """
         check_length(len(x), self.max_positions, name="linformer", flag="--max-source-positions")
         return self.key_sums, self.key_sums if self.value_sums is None else self.value_sums
+
+
+Stack = TypeVar("Stack", bound=nn.Module)
+
+
+def share_sums(stack: Stack) -> Stack:
+    """Give all Linformer attentions in ``stack`` that share between layers the weights of the first; returns it."""
+    found = [m for m in stack.modules() if isinstance(m, LinformerProjections) and m.share == "layers"]
+    for module in found[1:]:
+        module.key_sums = found[0].key_sums
+    return stack
 
 
 class LinformerAttention(LinformerProjections):

@@ -1,9 +1,11 @@
 import pytest
 import torch
 
+from fairseq_luna.models.mixed.attentions import ATTENTIONS
 from fairseq_luna.modules import LinformerAttention, LinformerSourceAttention
 from fairseq_luna.usage_error import UsageError
 from numeric import gradients, scattered_padding, sequences
+from support import as_prefix, build_model, sentences
 
 CLOSE = {"rtol": 1e-9, "atol": 1e-10}
 
@@ -22,6 +24,23 @@ def test_sums_of_keys_and_values_that_share_their_weights():
     torch.testing.assert_close(found, sum(gradients(apart(x), apart.key_sums, apart.value_sums)), **CLOSE)
 
 
+def test_sums_that_all_layers_of_a_side_share():
+    fields = {**ATTENTIONS["linformer"].fields("linformer"), "num_slots": 7, "encoder_layers": 3, "decoder_layers": 2}
+    counts = {}
+    for share in ("kv", "layers"):
+        model = build_model("mixed", **fields, linformer_share=share)
+        found = [tensor for name, tensor in model.named_parameters() if name.endswith("_sums")]
+        counts[share] = len(found)
+        assert not found[0].equal(found[-1])
+    assert counts == {"kv": 5, "layers": 2}
+    assert sum(name.endswith("key_sums") for name in model.state_dict()) == 5
+    layers = [layer.self_attn.key_sums for layer in model.encoder.layers]
+    source = sentences(9, 3)
+    model(source, None, as_prefix(source))[0].sum().backward()
+    assert all(sums is layers[0] for sums in layers)
+    assert layers[0].grad[:, :9].any()
+
+
 @pytest.mark.parametrize("kind", [LinformerAttention, LinformerSourceAttention])
 def test_a_longer_sequence_is_refused(kind):
     module, [x] = build(kind), sequences((51, 1, 8))
@@ -34,7 +53,7 @@ def test_a_longer_sequence_is_refused(kind):
     [
         ({"num_heads": 3}, "--*-attention-heads 3: must be 1 or more and divide --*-embed-dim 8"),
         ({"num_slots": 0}, "--num-slots 0: must be 1 or more"),
-        ({"share": "layers"}, "--linformer-share layers: must be none or kv"),
+        ({"share": "heads"}, "--linformer-share heads: must be none, kv or layers"),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
 )

@@ -31,6 +31,10 @@ EQUAL = {
     ),
     "longer-kernel": (("mixed", {"attention_kernel_size": 3}), ("mixed", {"attention_kernel_size": 5})),
     "linformer-untied": (("mixed", {**LINFORMER, "linformer_share": "kv"}), ("mixed", LINFORMER)),
+    "linformer-layers": (
+        ("mixed", {**LINFORMER, "linformer_share": "layers"}),
+        ("mixed", {**LINFORMER, "linformer_share": "kv"}),
+    ),
     "luna-untied": (("luna", {}), ("luna", {"untie_luna_kv": True})),
     "luna-convolved": (("luna", {}), ("luna", {"luna_kernel_size": 5})),
     "luna-more-slots": (("luna", {"projection_length": 10}), ("luna", {"projection_length": 12})),

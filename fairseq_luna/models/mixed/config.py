@@ -39,7 +39,9 @@ SHARED = {
         OptionalInt, None, "slots or landmarks of an attention (default: linformer 128, external and nystrom 64)"
     ),
     "linformer_share": option(
-        ChoiceEnum(["none", "kv"]), "none", "kv: linformer's sums of keys and of values share their weights"
+        ChoiceEnum(["none", "kv", "layers"]),
+        "none",
+        "kv: linformer's sums of keys and of values share their weights; layers: all layers of a side do",
     ),
 }
 READ = {

@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 from fairseq.models import register_model
 from torch import nn
 
+from ...modules.linformer_attention import share_sums
 from ..transformer.architectures import SIZES, register_architectures
 from ..transformer.checkpoint import WIDTH
 from ..transformer.decoder import SelfAttentionDecoder
@@ -47,15 +48,16 @@ class MixedModel(FlatConfigModel):
     @classmethod
     def build_encoder(cls, cfg: Any, src_dict: Any, embed_tokens: nn.Embedding) -> SelfAttentionEncoder:
         build = partial(build_attention, place="encoder")
-        return SelfAttentionEncoder(cfg, src_dict, embed_tokens, build_self_attention=build)
+        return share_sums(SelfAttentionEncoder(cfg, src_dict, embed_tokens, build_self_attention=build))
 
     @classmethod
     def build_decoder(cls, cfg: Any, tgt_dict: Any, embed_tokens: nn.Embedding) -> SelfAttentionDecoder:
-        return SelfAttentionDecoder(
+        decoder = SelfAttentionDecoder(
             *(cfg, tgt_dict, embed_tokens, cfg.no_cross_attention),
             build_self_attention=partial(build_attention, place="decoder"),
             build_source_attention=partial(build_attention, place="source"),
         )
+        return share_sums(decoder)
 
 
 register_architectures("mixed", {f"mixed_{name}": settings for name, settings in SIZES.items()})

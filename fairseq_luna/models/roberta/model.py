@@ -12,6 +12,7 @@ from fairseq.models.roberta.model import RobertaEncoder, RobertaModel
 from fairseq.models.transformer import TransformerEncoderBase
 from torch import Tensor, nn
 
+from ...modules.linformer_attention import share_sums
 from ..luna.encoder import LunaEncoder
 from ..luna.model import LunaModel
 from ..mixed.attentions import build_attention
@@ -169,7 +170,7 @@ class MixedRobertaModel(FlatRobertaModel):
     @staticmethod
     def build_sentence_encoder(cfg: Any, dictionary: Any, embed_tokens: nn.Embedding) -> SelfAttentionEncoder:
         build = partial(build_attention, place="encoder")
-        return SelfAttentionEncoder(cfg, dictionary, embed_tokens, build_self_attention=build)
+        return share_sums(SelfAttentionEncoder(cfg, dictionary, embed_tokens, build_self_attention=build))
 
 
 TINY: Settings = {name: value for name, value in SIZES["tiny"].items() if name.startswith("encoder_")}
