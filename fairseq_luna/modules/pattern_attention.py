@@ -41,7 +41,8 @@ class PatternAttention(PatternProjections):
 class PatternCausalAttention(GenerationState, PatternProjections):
     """Self-attention of a decoder to the earlier steps of a pattern. Arguments: :class:`PatternProjections`.
 
-    The state is the keys and values of the steps before: of a window, so many of them, otherwise all.
+    The state is the keys and values of the steps before that a later step can see: for top-k attention all, as for
+    sparse attention in a batch with padding.
     """
 
     def forward(
@@ -69,7 +70,9 @@ class PatternCausalAttention(GenerationState, PatternProjections):
             y = pattern_attention(q, k, v, self.pattern, causal=True, **options)
         else:
             saved = self.load_state(incremental_state)
-            cache = initial_cache(k) if saved is None else Cache(saved["k"], saved["v"], saved.get("steps"))
+            cache = initial_cache(k)
+            if saved is not None:
+                cache = Cache(saved["k"], saved["v"], *(saved.get(name) for name in Cache._fields[2:]))
             y, cache = pattern_attention_step(q, k, v, self.pattern, cache, **options)
             state = {name: tensor for name, tensor in cache._asdict().items() if tensor is not None}
             self.save_state(incremental_state, state)

@@ -136,20 +136,28 @@ def test_steps_equal_the_whole(name, padded, dtype):
         )
         parts.append(y)
     torch.testing.assert_close(torch.cat(parts, dim=2), expected, **TOLERANCE[dtype])
-    pattern = PATTERNS[name]
-    assert cache.k.shape[2] == (min(130, pattern.reach) if isinstance(pattern, Window) else 130)
+    places = sum(x.shape[2] for x in (cache.k, cache.summary_k) if x is not None)
+    kept = {
+        "window": 5,
+        "wide-window": 130,
+        "dilated-window": 60,
+        "topk": 130,
+        "strided": 130 if padded else 16 * 2 + 2,
+    }
+    assert places == kept[name]
 
 
+@pytest.mark.parametrize("pattern", [Window(5), Strided(6, 2)], ids=["window", "strided"])
 @torch.no_grad()
-def test_padding_may_begin_late_in_generation():
+def test_padding_may_begin_late_in_generation(pattern):
     args, mask = inputs(2, 1, 30, 4), torch.zeros(2, 30, dtype=torch.bool)
     mask[1, 20:24] = True
-    expected = chunked.pattern_attention(*args, Window(5), padding_mask=mask, causal=True)
+    expected = chunked.pattern_attention(*args, pattern, padding_mask=mask, causal=True)
     cache, parts = recurrent.initial_cache(args[1]), []
     for t in range(30):
         now = slice(t, t + 1)
         given = mask[:, now] if 18 < t < 25 else None
-        y, cache = recurrent.pattern_attention_step(*(x[:, :, now] for x in args), Window(5), cache, padding_mask=given)
+        y, cache = recurrent.pattern_attention_step(*(x[:, :, now] for x in args), pattern, cache, padding_mask=given)
         parts.append(y)
     torch.testing.assert_close(torch.cat(parts, dim=2), expected)
 

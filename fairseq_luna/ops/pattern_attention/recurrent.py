@@ -3,24 +3,28 @@
 from typing import NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from ..dropout import drop
 from ..dtypes import accumulation_dtype, full_precision
 from ..masked_softmax import masked_softmax
 from .fused import topk_attention
-from .shared import Pattern, TopK, Window
+from .shared import Pattern, Strided, TopK, Window
 
 
 class Cache(NamedTuple):
     """Keys and values of the latest N real steps; in a row with fewer, its last places have them.
 
-    N grows with each step, for a :class:`.Window` up to its reach.
+    N grows with each step, for a :class:`.Window` up to its reach. For a :class:`.Strided` without padding, these are
+    the steps of the own block, and of the M before it only those are kept that later steps see.
     """
 
     k: Tensor  # (B, H, N, D)
     v: Tensor  # (B, H, N, D)
     steps: Tensor | None  # (B,) int64, the number of real steps; None = at least N in all rows
+    summary_k: Tensor | None = None  # (B, H, M * pattern.summary, D)
+    summary_v: Tensor | None = None  # (B, H, M * pattern.summary, D)
 
 
 def initial_cache(k: Tensor) -> Cache:
@@ -55,6 +59,10 @@ def pattern_attention_step(
     for t in range(q.shape[2]):
         now = slice(t, t + 1)
         padded = None if padding_mask is None else padding_mask[:, t]
+        if isinstance(pattern, Strided):
+            # Rows with padding reach the end of a block at different steps; a graph for export has no branches.
+            together = padded is None and cache.steps is None and not torch.compiler.is_exporting()
+            cache = _summarised(cache, pattern) if together else _all_places(cache, pattern)
         cache = with_step(cache, k[:, :, now], v[:, :, now], padded)
         y = _read(q[:, :, now], cache, pattern, dropout_p)
         outputs.append(y if padded is None else y.masked_fill(padded[:, None, None, None], 0))
@@ -68,7 +76,7 @@ def with_step(cache: Cache, k: Tensor, v: Tensor, padded: Tensor | None) -> Cach
     """One more place, for ``k`` and ``v (B, H, 1, D)``: the last, or where they are ``padded (B,)`` the first."""
     if padded is None:
         steps = None if cache.steps is None else cache.steps + 1
-        return Cache(torch.cat([cache.k, k], dim=2), torch.cat([cache.v, v], dim=2), steps)
+        return cache._replace(k=torch.cat([cache.k, k], dim=2), v=torch.cat([cache.v, v], dim=2), steps=steps)
     batch, _, places, _ = cache.k.shape
     before = torch.full((batch,), places, device=k.device) if cache.steps is None else cache.steps
     at_front = padded[:, None, None, None]
@@ -79,8 +87,36 @@ def with_step(cache: Cache, k: Tensor, v: Tensor, padded: Tensor | None) -> Cach
     return Cache(put(cache.k, k), put(cache.v, v), before + ~padded)
 
 
+def _summarised(cache: Cache, pattern: Strided) -> Cache:
+    """The cache before a step that is not padded: of a block that is whole, what later steps see."""
+    if cache.k.shape[2] < pattern.stride:
+        return cache
+
+    def extended(summary: Tensor | None, block: Tensor) -> Tensor:
+        seen = block[:, :, pattern.stride - pattern.summary :]
+        return seen if summary is None else torch.cat([summary, seen], dim=2)
+
+    summaries = extended(cache.summary_k, cache.k), extended(cache.summary_v, cache.v)
+    return Cache(cache.k[:, :, :0], cache.v[:, :, :0], None, *summaries)
+
+
+def _all_places(cache: Cache, pattern: Strided) -> Cache:
+    """The cache without summaries, with zeros at the steps that have left it."""
+
+    def in_place(summary: Tensor, own: Tensor) -> Tensor:
+        blocks = summary.unflatten(2, (-1, pattern.summary))
+        return torch.cat([F.pad(blocks, (0, 0, pattern.stride - pattern.summary, 0)).flatten(2, 3), own], dim=2)
+
+    if cache.summary_k is None or cache.summary_v is None:
+        return cache
+    return Cache(in_place(cache.summary_k, cache.k), in_place(cache.summary_v, cache.v), None)
+
+
 def _read(q: Tensor, cache: Cache, pattern: Pattern, dropout_p: float) -> Tensor:
     """What the newest step, whose query is ``q (B, H, 1, D)``, reads: ``(B, H, 1, D)``."""
+    if cache.summary_k is not None and cache.summary_v is not None:  # all that is kept is seen
+        k, v = torch.cat([cache.summary_k, cache.k], dim=2), torch.cat([cache.summary_v, cache.v], dim=2)
+        return _attend(q, k, v, None, dropout_p)
     places = cache.k.shape[2]
     age = torch.arange(places - 1, -1, -1, device=q.device)
     steps = torch.full((1,), places, device=q.device) if cache.steps is None else cache.steps
@@ -91,8 +127,13 @@ def _read(q: Tensor, cache: Cache, pattern: Pattern, dropout_p: float) -> Tensor
         return topk_attention(
             q, cache.k, cache.v, count=pattern.count, padding_mask=hidden_or_none, dropout_p=dropout_p
         )[0]
+    return _attend(q, cache.k, cache.v, hidden[:, None, None, :], dropout_p)
+
+
+def _attend(q: Tensor, k: Tensor, v: Tensor, hidden: Tensor | None, dropout_p: float) -> Tensor:
+    """Softmax attention of ``q (B, H, 1, D)`` to the places of ``k`` and ``v`` that are not ``hidden``."""
     dtype = accumulation_dtype(q)
     with full_precision(q):
-        scores = (q.to(dtype) * q.shape[-1] ** -0.5) @ cache.k.to(dtype).mT
-        weights = masked_softmax(scores, hidden[:, None, None, :], dim=-1)
-        return (drop(weights, dropout_p) @ cache.v.to(dtype)).to(q.dtype)
+        scores = (q.to(dtype) * q.shape[-1] ** -0.5) @ k.to(dtype).mT
+        weights = masked_softmax(scores, hidden, dim=-1)
+        return (drop(weights, dropout_p) @ v.to(dtype)).to(q.dtype)
