@@ -42,6 +42,7 @@ ROBERTA_OPTIONS = {
             "quant_noise_scalar": 0.0,
         }
     ),
+    "share_encoder_layers": option(bool, False, "all layers are one, applied as often as there are layers"),
     "max_positions": option(OptionalInt, None, "maximum tokens of a text (default: the task's)"),
     "untie_weights_roberta": option(bool, False, "the masked language model's output has weights of its own"),
     "load_checkpoint_heads": option(bool, False, "register the classification heads of a loaded checkpoint"),

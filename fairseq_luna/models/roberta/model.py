@@ -55,7 +55,11 @@ class ReadingEncoder(RobertaEncoder):
         super().__init__(cfg, dictionary)
 
     def build_encoder(self, args: Any, dictionary: Any, embed_tokens: nn.Embedding) -> TransformerEncoderBase:
-        return self.build_sentence_encoder(args, dictionary, embed_tokens)
+        encoder = self.build_sentence_encoder(args, dictionary, embed_tokens)
+        if args.share_encoder_layers:
+            for number in range(1, len(encoder.layers)):
+                encoder.layers[number] = encoder.layers[0]
+        return encoder
 
 
 class FlatRobertaModel(KeepsLayers, RobertaModel):

@@ -113,6 +113,24 @@ def test_a_pooling_head_without_a_mask_takes_a_single_text(pooling):
         head(model(sentences(9, 4), features_only=True)[0])
 
 
+@FAMILIES
+def test_layers_that_are_one(variant):
+    shared, apart = build(variant, share_encoder_layers=True), build(variant, seed=1)
+    trained = dict(apart.named_parameters())
+    apart.load_state_dict({name: value for name, value in shared.state_dict().items() if name in trained}, strict=False)
+    texts, outputs = sentences(20, 33), [model.eval()(sentences(20, 33))[0] for model in (shared, apart)]
+    torch.testing.assert_close(*outputs)
+    for out in outputs:
+        F.cross_entropy(out.flatten(0, 1), texts.flatten()).backward()
+    places = "encoder.sentence_encoder.layers.{}."
+    for name, parameter in shared.named_parameters():
+        if ".layers." in name:
+            [start, end] = name.split(places.format(0))  # it has no other layer
+            copies = [trained.get(start + places.format(layer) + end) for layer in range(2)]
+            total = sum(copy.grad for copy in copies if copy is not None and copy.grad is not None)
+            torch.testing.assert_close(parameter.grad, total, **CLOSE)
+
+
 def test_input_and_output_embeddings_are_one_unless_untied():
     for flags, same in (({}, True), ({"untie_weights_roberta": True}, False)):
         encoder = build(**flags).encoder
