@@ -1,7 +1,10 @@
-"""Fast form: torch's convolution, and for a single step a sum, which is several times as fast on a CPU."""
+"""Fast form: torch's convolution, and on a CPU sums, which are several times as fast."""
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor
+
+from .shifted import ShiftedSum
 
 
 def short_convolution(x: Tensor, weight: Tensor) -> Tensor:
@@ -16,4 +19,7 @@ def short_convolution(x: Tensor, weight: Tensor) -> Tensor:
     """
     if x.shape[0] == weight.shape[1]:
         return (x * weight.t()[:, None]).sum(0, keepdim=True)
+    in_full = x.dtype in (torch.float32, torch.float64) and not torch.is_autocast_enabled("cpu")
+    if x.device.type == "cpu" and in_full and not torch.compiler.is_compiling():
+        return ShiftedSum.apply(x, weight)
     return F.conv1d(x.permute(1, 2, 0), weight[:, None], groups=len(weight)).permute(2, 0, 1)
