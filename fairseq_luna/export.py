@@ -1,8 +1,8 @@
 """Encoders and decoder steps as modules whose inputs and outputs are tensors, for torch.export.
 
 In fairseq the generation state is a dictionary that modules write into, and models leave out masks where nothing is
-padded; a graph can express neither. Here the state is an argument and a result, as named tensors, and all masks are
-kept. ``docs/export.md`` says what can be exported and has an example.
+padded; a graph can express neither. Here the state is an argument and a result, as named tensors, and masks are kept,
+or if asked left out, for any input. ``docs/export.md`` says what can be exported and has an example.
 """
 
 from typing import Any

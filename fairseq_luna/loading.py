@@ -51,12 +51,15 @@ def load(
             [str(file) for file in files], arg_overrides=overrides
         )
     except OSError as error:
-        raise UsageError(f"{error.filename}: {error.strerror}; data= names the folder with the dictionaries") from error
+        raise UsageError(
+            f"{error.filename}: {error.strerror}; data= (--data) names the folder with the dictionaries"
+        ) from error
     except Exception as error:
         if "infer language pair" not in str(error):
             raise
         raise UsageError(
-            f"{path}: the training was not told its languages; give source_lang= and target_lang="
+            f"{path}: the training was not told its languages; "
+            "give source_lang= and target_lang= (--source-lang, --target-lang)"
         ) from error
     if not all(hasattr(model, "encoder") and hasattr(model, "decoder") for model in loaded):
         raise UsageError(f"{path}: its model is not a translation model")
@@ -88,7 +91,9 @@ def _pieces(folders: Iterable[Path]) -> Path | None:
     for folder in folders:
         found = [*folder.glob("*.model"), *(folder / name for name in CODES if (folder / name).is_file())]
         if len(found) > 1:
-            raise UsageError(f"{folder}: has {', '.join(sorted(file.name for file in found))}; choose with pieces=")
+            raise UsageError(
+                f"{folder}: has {', '.join(sorted(file.name for file in found))}; choose with pieces= (--pieces)"
+            )
         if found:
             return found[0]
     return None

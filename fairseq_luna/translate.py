@@ -9,6 +9,8 @@ from functools import partial
 from itertools import islice
 from typing import Any
 
+from fairseq_luna.usage_error import UsageError
+
 DESCRIPTION = "Translate standard input to standard output, line by line. Empty lines stay empty."
 # Flags of fairseq's with their types: of its configuration, and of its generation.
 CONFIG = {"source_lang": str, "target_lang": str, "max_tokens": int, "max_source_positions": int}
@@ -47,7 +49,6 @@ def run(args: Namespace) -> None:
     from tqdm import tqdm
 
     from fairseq_luna.loading import load
-    from fairseq_luna.usage_error import UsageError
 
     translator = load(args.model, data=args.data, pieces=args.pieces, **given(args, CONFIG))
     try:
@@ -66,14 +67,23 @@ def write(
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # as | head needs
     size = 1 if sys.stdin.isatty() else max(1, buffer_size)
     with (
-        open(sys.stdin.fileno(), encoding="utf-8", closefd=False) as source,
+        open(sys.stdin.fileno(), "rb", closefd=False) as source,
         open(sys.stdout.fileno(), "w", encoding="utf-8", closefd=False) as target,
     ):
-        lines: Iterable[str] = translated(translator, source, size, **options)
+        lines: Iterable[str] = translated(translator, as_text(source), size, **options)
         if progress is not None:
             lines = progress(lines, disable=target.isatty() or None)
         for line in lines:
             print(line, file=target, flush=True)
+
+
+def as_text(lines: Iterable[bytes]) -> Iterator[str]:
+    """``lines`` as text. Raises UsageError for one that is not UTF-8."""
+    for number, line in enumerate(lines, start=1):
+        try:
+            yield line.decode()
+        except UnicodeDecodeError as error:
+            raise UsageError(f"line {number}: is not UTF-8 ({error.reason} at byte {error.start + 1})") from error
 
 
 def translated(translator: Any, lines: Iterable[str], size: int, **options: Any) -> Iterator[str]:
@@ -81,5 +91,8 @@ def translated(translator: Any, lines: Iterable[str], size: int, **options: Any)
     lines = iter(lines)
     while some := [line.strip() for line in islice(lines, size)]:
         texts = [line for line in some if line]
-        found = iter(translator.translate(texts, **options) if texts else [])
+        try:
+            found = iter(translator.translate(texts, **options) if texts else [])
+        except UsageError:
+            found = (translator.translate(text, **options) for text in texts)  # those before the one that it names
         yield from (next(found) if line else "" for line in some)

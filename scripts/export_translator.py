@@ -28,6 +28,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     add("--output", type=Path, required=True, metavar="FOLDER", help="the new folder")
     add("--data", type=Path, metavar="FOLDER", help="with the dictionaries (default: as fairseq_luna.load)")
     add("--pieces", type=Path, metavar="FILE", help="SentencePiece model (default: as fairseq_luna.load)")
+    add("--source-lang", metavar="LANG", help="if the training was not told its languages")
+    add("--target-lang", metavar="LANG")
     add("--int8", action="store_true", help="weights of matrix products as bytes: smaller, faster, less exact")
     run(parser.parse_args(arguments))
 
@@ -44,7 +46,8 @@ def run(args: Namespace) -> None:
     from fairseq_luna.usage_error import UsageError
 
     try:
-        translator = load(args.checkpoint, data=args.data, pieces=args.pieces)
+        languages = {name: value for name in ("source_lang", "target_lang") if (value := getattr(args, name))}
+        translator = load(args.checkpoint, data=args.data, pieces=args.pieces, **languages)
     except UsageError as error:
         raise CommandError(str(error)) from error
 

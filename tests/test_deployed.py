@@ -11,13 +11,17 @@ import numpy as np
 import pytest
 import torch
 from commands import FAMILIES, SIZES, train
+from fairseq.data.encoders.subword_nmt_bpe import SubwordNMTBPE
 
 import export_translator
 import fairseq_luna
 from fairseq_luna.usage_error import UsageError
+from shared.command import CommandError
 
 pytest.importorskip("onnxscript")
 deployed = pytest.importorskip("fairseq_luna.deployed")
+comparison = pytest.importorskip("deploying.comparison")
+write_folder = pytest.importorskip("deploying.folder").write_folder
 first_candidates = pytest.importorskip("fairseq_luna.deployed.search").first_candidates
 TORCH = tuple(map(int, torch.__version__.split(".")[:2]))
 pytestmark = pytest.mark.skipif(TORCH < (2, 7), reason="torch.export of torch 2.6 takes one size of batch alone")
@@ -141,6 +145,8 @@ def test_text_and_beams_that_do_not_fit_are_refused(export):
         translator.translate("w1 " * 12)
     with pytest.raises(UsageError, match="beam 0: must be from 1 to"):
         translator.translate("w1", beam=0)
+    with pytest.raises(UsageError, match="max_len_a, max_len_b: allow 0 words here; min_len asks for 1"):
+        translator.translate("w1", max_len_b=0)
 
 
 def test_what_cannot_be_exported_is_refused(export, tiny_data, tmp_path, capsys):
@@ -150,6 +156,19 @@ def test_what_cannot_be_exported_is_refused(export, tiny_data, tmp_path, capsys)
     transformer = train(tiny_data, tmp_path, "--arch=transformer", *SIZES, *TRAINING)
     assert export_translator.main([str(transformer), f"--data={tiny_data}", f"--output={tmp_path / 'new'}"]) == 2
     assert "is fairseq's own" in capsys.readouterr().err
+
+
+def test_another_models_graphs_are_found_to_differ(export):
+    translator = fairseq_luna.load(export("block")[0])
+    assert comparison.difference(translator, export("block")[1]) < 1e-5
+    assert comparison.difference(translator, export("luna")[1]) > 1e-2
+
+
+def test_a_model_with_other_subwords_is_refused(export, tmp_path):
+    translator = fairseq_luna.load(export("luna")[0])
+    translator.bpe = SubwordNMTBPE.__new__(SubwordNMTBPE)
+    with pytest.raises(CommandError, match="only SentencePiece models"):
+        write_folder(translator, tmp_path, int8=False)
 
 
 @pytest.mark.parametrize("found", [1e-3, RuntimeError("another number of steps")], ids=["differs", "cannot be run"])
@@ -164,4 +183,4 @@ def test_a_graph_that_is_not_the_model_is_refused(found, export, tmp_path, monke
     monkeypatch.setattr("deploying.comparison.difference", difference)
     assert export_translator.main([str(folder), f"--output={tmp_path / 'new'}"]) == 2
     assert "use python -m fairseq_luna translate" in capsys.readouterr().err
-    assert not (tmp_path / "new").exists()
+    assert not list(tmp_path.iterdir())

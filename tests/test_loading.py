@@ -16,7 +16,7 @@ import fairseq_luna
 from fairseq_luna import __main__ as command
 from fairseq_luna.export import DecoderStepForExport, EncoderForExport
 from fairseq_luna.loading import load
-from fairseq_luna.translate import translated
+from fairseq_luna.translate import as_text, translated
 from fairseq_luna.usage_error import UsageError
 
 TEXTS = ["w1 w2 w3", "w4", "w5 w6 w7 w8 w9"]
@@ -99,6 +99,15 @@ def test_lines_keep_their_order_and_empty_ones_stay_empty(translator):
         assert list(translated(translator, lines, size, **SIZES)) == [expected.get(line.strip(), "") for line in lines]
 
 
+def test_a_line_that_cannot_be_translated_takes_no_others_with_it(translator):
+    found, expected = [], translator.translate(TEXTS[:2], **SIZES)
+    with pytest.raises(UsageError, match="a sentence has 2001 pieces"):
+        found.extend(translated(translator, [*TEXTS[:2], "w1 " * 2000, TEXTS[0]], 100, **SIZES))
+    assert found == expected
+    with pytest.raises(UsageError, match=r"line 2: is not UTF-8 \(invalid start byte at byte 3\)"):
+        list(as_text([b"w1", b"w1\xff", b"w2"]))
+
+
 def test_lines_are_translated_before_the_last_is_read(translator):
     def endless():
         yield from TEXTS
@@ -130,7 +139,7 @@ def test_the_subword_model_beside_the_checkpoint_is_used(folder, tmp_path):
     assert pieces.startswith("\u2581") and len(pieces.split()) > 2
     assert translator.remove_bpe(pieces) == "walked talks"
     (copied / "codes").touch()
-    with pytest.raises(UsageError, match=r"has codes, joint\.model; choose with pieces="):
+    with pytest.raises(UsageError, match=r"has codes, joint\.model; choose with pieces= \(--pieces\)"):
         load(copied)
 
 
@@ -146,7 +155,7 @@ def test_codes_of_subword_nmt_are_used(folder, tmp_path):
     [
         ({"path": "{here}"}, "{here}: has none of checkpoint_best.pt, checkpoint_last.pt, model.pt"),
         ({"path": "{here}/x.pt"}, "{here}/x.pt: there is no such checkpoint"),
-        ({"path": "{folder}", "data": "{here}"}, "{here}/dict.a.txt: No such file or directory; data= names"),
+        ({"path": "{folder}", "data": "{here}"}, "{here}/dict.a.txt: No such file or directory; data= (--data) names"),
         ({"path": "{folder}", "pieces": "{here}/x.model"}, "{here}/x.model: there is no such subword model"),
         (
             {"path": "{folder}", "pieces": "{here}/text.model"},

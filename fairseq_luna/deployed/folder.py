@@ -6,7 +6,7 @@ from typing import Any
 
 from ..usage_error import UsageError
 
-FORMAT = 1
+FORMAT = 2
 SETTINGS, SOURCE_WORDS, TARGET_WORDS, PIECES = "settings.json", "source.txt", "target.txt", "pieces.model"
 BEFORE = ["<s>", "<pad>", "</s>", "<unk>"]  # the words of every dictionary of fairseq that its file leaves out
 
@@ -37,7 +37,7 @@ def words_of(file: Path) -> list[str]:
         UsageError: the file cannot be read.
     """
     try:
-        lines = file.read_text(encoding="utf-8").splitlines()
+        lines = file.read_text(encoding="utf-8").removesuffix("\n").split("\n")  # a word may have other line breaks
     except OSError as error:
         raise UsageError(f"{file}: {error.strerror}; export the model again") from error
-    return BEFORE + [line.removesuffix(" #fairseq:overwrite").rpartition(" ")[0] for line in lines]
+    return BEFORE + [line.rpartition(" ")[0] for line in lines]

@@ -11,7 +11,7 @@ from ..usage_error import UsageError
 
 Array = np.ndarray[Any, Any]
 Values = dict[str, Any]  # onnxruntime's tensors, which one graph hands to the next without a copy
-PAD, EOS, UNK = 1, 2, 3  # of fairseq's dictionaries
+BOS, PAD, EOS, UNK = range(4)  # of fairseq's dictionaries
 CONSTANT = "/constants/"  # in the names of tensors that depend on the source alone
 NEW = "new/"  # before the names of those that a step changed
 

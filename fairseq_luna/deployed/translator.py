@@ -10,7 +10,7 @@ from sentencepiece import SentencePieceProcessor
 
 from ..usage_error import UsageError
 from .folder import PIECES, SOURCE_WORDS, TARGET_WORDS, settings_of, words_of
-from .graphs import EOS, PAD, UNK, Graphs
+from .graphs import BOS, EOS, PAD, UNK, Graphs
 from .search import beam_search
 
 
@@ -69,7 +69,8 @@ class Translator:
             max_tokens: pieces in a batch, padding included. Texts of similar length are translated together.
 
         Raises:
-            UsageError: a text is longer than the model reads, or ``beam`` is larger than its vocabulary allows.
+            UsageError: a text is longer than the model reads, ``beam`` is larger than its vocabulary allows, or
+                ``min_len`` than the largest length.
         """
         if not 1 <= beam < len(self.words) // 2:
             raise UsageError(f"beam {beam}: must be from 1 to {len(self.words) // 2 - 1}")
@@ -80,6 +81,8 @@ class Translator:
             for row, i in enumerate(batch):
                 padded[row, : len(sources[i])] = sources[i]
             longest = min(int(max_len_a * padded.shape[1] + max_len_b), self.longest_target - 1)
+            if longest < min_len:
+                raise UsageError(f"max_len_a, max_len_b: allow {longest} words here; min_len asks for {min_len}")
             hypotheses = beam_search(self.graphs, padded, beam=beam, lenpen=lenpen, longest=longest, shortest=min_len)
             for i, some in zip(batch, hypotheses, strict=True):
                 found[i] = [Translation(self.decoded(words), score) for words, score in some]
@@ -95,7 +98,7 @@ class Translator:
         return [*(self.numbers.get(piece, UNK) for piece in pieces), EOS]
 
     def decoded(self, words: Sequence[int]) -> str:
-        pieces = [self.words[number] for number in words if number != EOS]
+        pieces = [self.words[number] for number in words if number not in (BOS, EOS)]
         return " ".join(pieces) if self.pieces is None else "".join(pieces).replace("▁", " ").strip()
 
 

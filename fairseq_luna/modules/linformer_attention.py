@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from ..ops.linformer_attention import linformer_attention, linformer_slots, linformer_weights
 from ..ops.softmax_attention import softmax_attention
-from ..usage_error import UsageError
+from ..usage_error import CheckpointMismatch, UsageError
 from .attention_projections import AttentionProjections, check_length, check_slots
 from .generation_state import GenerationState, IncrementalState
 from .heads import beams_apart
@@ -48,6 +48,19 @@ class LinformerProjections(AttentionProjections):
         """
         check_length(len(x), self.max_positions, name="linformer", flag="--max-source-positions")
         return self.key_sums, self.key_sums if self.value_sums is None else self.value_sums
+
+    def upgrade_state_dict_named(self, state_dict: dict[str, Tensor], name: str) -> None:
+        """Called by fairseq before it loads ``state_dict``, where this module is ``name``.
+
+        Raises:
+            CheckpointMismatch: the layers share their sums here, but not in the checkpoint.
+        """
+        side = name.split(".")[0]
+        given = [x for key, x in state_dict.items() if key.startswith(side) and key.endswith(".key_sums")]
+        if self.share == "layers" and not all(x.equal(given[0]) for x in given):
+            raise CheckpointMismatch(
+                "does not fit the model: its layers do not share their sums. Check --linformer-share"
+            )
 
 
 Stack = TypeVar("Stack", bound=nn.Module)

@@ -42,7 +42,7 @@ class PatternCausalAttention(GenerationState, PatternProjections):
     """Self-attention of a decoder to the earlier steps of a pattern. Arguments: :class:`PatternProjections`.
 
     The state is the keys and values of the steps before that a later step can see: for top-k attention all, as for
-    sparse attention in a batch with padding.
+    sparse attention in a batch with padding or in an exported model.
     """
 
     def forward(

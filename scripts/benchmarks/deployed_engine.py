@@ -37,7 +37,14 @@ class Deployed:
         model.eval()
         model.prepare_for_inference_(cfg)
         words = task.target_dictionary
-        made = Namespace(models=[model], src_dict=words, tgt_dict=words, bpe=None, max_positions=model.max_positions())
+        made = Namespace(
+            models=[model],
+            src_dict=words,
+            tgt_dict=words,
+            bpe=None,
+            tokenizer=None,
+            max_positions=model.max_positions(),
+        )
         self.source = source(args.sentences, args.source_length, args.sizes, "cpu").numpy()
         with tempfile.TemporaryDirectory() as folder:
             write_folder(made, Path(folder), int8=KINDS["-deployed" + kind])

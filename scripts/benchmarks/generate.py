@@ -44,6 +44,8 @@ def check(args: Namespace) -> None:
     args.sizes = sizes_of(args, SMALL)
     if args.beam >= args.sizes.vocabulary:
         raise CommandError(f"--beam {args.beam}: must be less than --vocabulary {args.sizes.vocabulary}")
+    if set(args.systems) & set(deployed_engine.SYSTEMS) and (args.device, args.dtype) != ("cpu", "float32"):
+        raise CommandError("exported systems run in float32 on the CPU; leave out --device and --dtype")
 
 
 class WatchedDecoder:

@@ -1,48 +1,90 @@
 """An exported model beside the one that it was made of."""
 
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor, nn
 
-from deploying.modules import Start, Step
 from fairseq_luna import deployed
-from fairseq_luna.deployed.graphs import EOS, PAD
+from fairseq_luna.deployed.graphs import EOS, PAD, Array, Graphs
 from fairseq_luna.models.transformer.translator import Translator
 
-# Of the sources in three batches, without the end mark, and the words that follow. The last are more than a window,
-# a block or a choice of steps holds by default: a graph that has another form from there on is found.
-LENGTHS, STEPS = ((2,), (19, 7), (300, 33, 1)), (6, 6, 300)
+# Of the sources in three batches with the end mark, and the words that follow. The last are more than a window, a block
+# or a chunk holds by default: a graph that has another form from there on is found.
+BATCHES = (((3,), 6), ((20, 8), 6), ((301, 34, 2), 1100))
 BEAM = 2
 
 
 @torch.no_grad()
 def difference(translator: Translator, folder: Path) -> float:
-    """The largest difference of a log-probability of the graphs in ``folder`` and the model."""
+    """The largest difference of a log-probability of the graphs in ``folder`` and the model, as fairseq generates."""
     [model] = translator.models
     graphs = deployed.Translator(folder).graphs
-    start, step = Start(model), Step(model)
+    longest, longest_target = translator.max_positions
     draw = np.random.default_rng(1)
     worst = 0.0
-    for all_lengths, all_steps in zip(LENGTHS, STEPS, strict=True):
-        lengths = [min(length, translator.max_positions[0] - 1) for length in all_lengths]
-        steps = min(all_steps, translator.max_positions[1])
-        source = np.full((len(lengths), max(lengths) + 1), PAD)
+    for lengths, steps in (*BATCHES, *(((start["longest"],), 1) for start in graphs.starts)):
+        source = np.full((len(lengths), min(max(lengths), longest)), PAD)
         for row, length in zip(source, lengths, strict=True):
-            row[:length], row[length] = draw.integers(EOS + 1, len(translator.src_dict), length), EOS
-        log_probs, state = graphs.start(source)
-        expected, tensors = start(torch.from_numpy(source))
-        worst = max(worst, float(np.abs(expected.numpy() - log_probs).max()))
-        words = np.argsort(-log_probs, axis=1)[:, :BEAM]
-        scores = np.zeros(words.shape, dtype=np.float32)
-        rows = np.arange(len(source))[:, None].repeat(BEAM, 1)
-        for t in range(1, steps):
-            inputs = [torch.from_numpy(x) for x in (words, scores, rows.ravel())]
-            best, _, ends, moved = step(*inputs, torch.empty(t), tensors)
-            tensors |= moved
-            found = graphs.step(state, words, scores, rows, t)
-            for theirs, ours in ((best, found[0]), (ends, found[2])):
-                worst = max(worst, float(np.abs(theirs.numpy() - ours).max()))
-            words = draw.integers(EOS + 1, len(translator.tgt_dict), words.shape)
-            rows = draw.permuted(np.arange(words.size).reshape(words.shape), axis=1)
+            row[:length] = draw.integers(EOS + 1, len(translator.src_dict), len(row[:length]))
+            row[:length][-1] = EOS
+        sizes = len(translator.tgt_dict), min(steps, longest_target)
+        worst = max(worst, *differences(model, graphs, source, *sizes, draw))
     return worst
+
+
+def differences(
+    model: nn.Module, graphs: Graphs, source: Array, vocabulary: int, steps: int, draw: np.random.Generator
+) -> Iterator[float]:
+    """The differences for a batch of sources, and random words after them."""
+    reference = Reference(model, source)
+    log_probs, state = graphs.start(source)
+    yield distance(reference.log_probs(np.full((len(source) * BEAM, 1), EOS))[::BEAM], log_probs)
+    words = np.argsort(-log_probs, axis=1)[:, :BEAM]
+    scores = np.zeros(words.shape, dtype=np.float32)
+    rows = np.arange(len(source))[:, None].repeat(BEAM, 1)
+    for t in range(1, steps):
+        best, places, ends = graphs.step(state, words, scores, rows, t)
+        expected = reference.log_probs(np.full((words.size, t + 1), EOS), words)
+        total = expected.masked_fill(torch.arange(vocabulary) == PAD, -torch.inf).view(len(source), -1)
+        yield distance(total.topk(best.shape[1]).values, best)
+        yield distance(total.gather(1, torch.from_numpy(places)), best)
+        yield distance(expected[:, EOS].view(ends.shape), ends)
+        words = draw.integers(EOS + 1, vocabulary, words.shape)
+        rows = draw.permuted(np.arange(words.size).reshape(words.shape), axis=1)
+        reference.reorder(rows)
+
+
+def distance(expected: Tensor, found: Array) -> float:
+    return float(np.abs(expected.numpy() - found).max())
+
+
+class Reference:
+    """The model as fairseq's generator calls it, with a row for each beam.
+
+    Args:
+        model: an encoder-decoder.
+        source: ``(B, S)`` int64.
+    """
+
+    def __init__(self, model: Any, source: Array) -> None:
+        self.model = model
+        tokens = torch.from_numpy(source)
+        encoded = model.encoder(tokens, src_lengths=tokens.ne(PAD).sum(1))
+        beams = torch.arange(len(source)).repeat_interleave(BEAM)
+        self.encoded = model.encoder.reorder_encoder_out(encoded, beams)
+        self.state: dict[str, Any] = {}
+
+    def log_probs(self, words_so_far: Array, newest: Array | None = None) -> Tensor:
+        """``(B K, V)`` for the next word after ``words_so_far (B K, t)``, whose last are the ``newest (B, K)``."""
+        prefix = torch.from_numpy(words_so_far)
+        if newest is not None:
+            prefix[:, -1] = torch.from_numpy(newest).flatten()
+        out = self.model.decoder(prefix, encoder_out=self.encoded, incremental_state=self.state)
+        return self.model.get_normalized_probs(out, log_probs=True)[:, -1]
+
+    def reorder(self, rows: Array) -> None:
+        self.model.decoder.reorder_incremental_state_scripting(self.state, torch.from_numpy(rows).flatten())

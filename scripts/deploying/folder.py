@@ -26,7 +26,7 @@ def write_folder(translator: Translator, folder: Path, *, int8: bool) -> None:
     """Write the model of ``translator``; ``int8``: the weights of matrix products as bytes.
 
     Raises:
-        CommandError: it is an ensemble, or a model of fairseq's.
+        CommandError: it is an ensemble or a model of fairseq's, or has other subwords than SentencePiece's.
     """
     model = translator.models[0]
     if len(translator.models) > 1:
@@ -35,6 +35,9 @@ def write_folder(translator: Translator, folder: Path, *, int8: bool) -> None:
         raise CommandError(
             f"{type(model).__name__}: is fairseq's own; scripts/convert_checkpoint.py makes it one of these"
         )
+    pieces = isinstance(translator.bpe, SentencepieceBPE)
+    if translator.tokenizer is not None or not (pieces or translator.bpe is None):
+        raise CommandError("only SentencePiece models can be exported: no other subwords, no tokenizer")
     longest, longest_target = translator.max_positions
     starts: list[dict[str, Any]] = []
     with (folder / WEIGHTS).open("wb") as file:
@@ -48,7 +51,6 @@ def write_folder(translator: Translator, folder: Path, *, int8: bool) -> None:
                 starts.append({"file": graph.file, "shortest": graph.shortest, "longest": graph.longest})
     translator.src_dict.save(str(folder / SOURCE_WORDS))
     translator.tgt_dict.save(str(folder / TARGET_WORDS))
-    pieces = isinstance(translator.bpe, SentencepieceBPE)
     if pieces:
         (folder / PIECES).write_bytes(translator.bpe.sp.serialized_model_proto())
     settings = {"format": FORMAT, "starts": starts, "longest_target": longest_target, "pieces": pieces, "int8": int8}

@@ -24,7 +24,11 @@ def once(what: str, target: Path, make: Callable[[Path], None]) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     unfinished = target.with_name(target.name + ".unfinished")
     remove(unfinished)
-    make(unfinished)
+    try:
+        make(unfinished)
+    except BaseException:
+        remove(unfinished)
+        raise
     unfinished.rename(target)
 
 

@@ -3,7 +3,7 @@ import torch
 
 from fairseq_luna.models.mixed.attentions import ATTENTIONS
 from fairseq_luna.modules import LinformerAttention, LinformerSourceAttention
-from fairseq_luna.usage_error import UsageError
+from fairseq_luna.usage_error import CheckpointMismatch, UsageError
 from numeric import gradients, scattered_padding, sequences
 from support import as_prefix, build_model, sentences
 
@@ -39,6 +39,14 @@ def test_sums_that_all_layers_of_a_side_share():
     model(source, None, as_prefix(source))[0].sum().backward()
     assert all(sums is layers[0] for sums in layers)
     assert layers[0].grad[:, :9].any()
+
+
+def test_sums_of_their_own_are_not_loaded_into_layers_that_share():
+    fields = {**ATTENTIONS["linformer"].fields("linformer"), "encoder_layers": 2}
+    apart, shared = (build_model("mixed", **fields, linformer_share=share) for share in ("kv", "layers"))
+    with pytest.raises(CheckpointMismatch, match=r"its layers do not share their sums\. Check --linformer-share"):
+        shared.load_state_dict(apart.state_dict())
+    shared.load_state_dict(shared.state_dict())
 
 
 @pytest.mark.parametrize("kind", [LinformerAttention, LinformerSourceAttention])

@@ -13,7 +13,11 @@ PACKAGE = Path(fairseq_luna.__file__).parent
 SPECIFIED = sorted(path.parent.name for path in PACKAGE.glob("ops/*/naive.py"))
 FAST = ("chunked", "fused")
 # What a fast form is cut into, or what chooses it.
-PARTS = {"pattern_attention": ("windows", "strides", "blocks"), "block_attention": ("by_length",)}
+PARTS = {
+    "pattern_attention": ("windows", "strides", "blocks"),
+    "block_attention": ("by_length",),
+    "short_convolution": ("shifted",),
+}
 COST_ONLY = {"block_length"}  # parameters that a fast form may add, because they do not affect the result
 
 

@@ -60,8 +60,8 @@ def pattern_attention_step(
         now = slice(t, t + 1)
         padded = None if padding_mask is None else padding_mask[:, t]
         if isinstance(pattern, Strided):
-            # Rows with padding reach the end of a block at different steps; a graph for export has no branches.
-            together = padded is None and cache.steps is None and not torch.compiler.is_exporting()
+            # Rows with padding reach the end of a block at different steps; a recorded graph has no branches.
+            together = padded is None and cache.steps is None and not torch.compiler.is_compiling()
             cache = _summarised(cache, pattern) if together else _all_places(cache, pattern)
         cache = with_step(cache, k[:, :, now], v[:, :, now], padded)
         y = _read(q[:, :, now], cache, pattern, dropout_p)
