@@ -156,10 +156,12 @@ class LunaRobertaModel(FlatRobertaModel):
     build_sentence_encoder = staticmethod(partial(LunaEncoder, packed_is_read=False))
 
     def upgrade_state_dict_named(self, state_dict: dict[str, Tensor], name: str) -> None:
-        """As in fairseq; the layer that --encoder-layers-to-keep makes the last one needs no norm of its slots."""
+        """As in fairseq; a last layer that --encoder-layers-to-keep chose needs no norm of its slots."""
         super().upgrade_state_dict_named(state_dict, name)
-        if not self.args.encoder.normalize_before:
-            last = f"encoder.sentence_encoder.layers.{self.args.encoder.layers - 1}.self_attn_packed_layer_norm"
+        layers = self.encoder.sentence_encoder.layers
+        # A pre-norm layer has the norm, and so has one that is all layers.
+        if layers[-1].self_attn_packed_layer_norm is None:
+            last = f"encoder.sentence_encoder.layers.{len(layers) - 1}.self_attn_packed_layer_norm"
             for parameter in ("weight", "bias"):
                 state_dict.pop(f"{last}.{parameter}", None)
 

@@ -37,9 +37,11 @@ def test_a_checkpoints_heads_are_loaded_on_request():
 
 @pytest.mark.parametrize("variant", ["luna", "luna-prenorm", "mixed-fastformer"])
 @pytest.mark.parametrize("trained_with", [False, True])
-def test_layers_to_keep(variant, trained_with):
-    flags = {"encoder_layers": 4, "encoder_layers_to_keep": "0,2"}
-    state = build(variant, **(flags if trained_with else {"encoder_layers": 4})).state_dict()
+@pytest.mark.parametrize("shared", [False, True], ids=["apart", "shared"])
+def test_layers_to_keep(variant, trained_with, shared):
+    every = {"encoder_layers": 4, "share_encoder_layers": shared}
+    flags = {**every, "encoder_layers_to_keep": "0,2"}
+    state = build(variant, **(flags if trained_with else every)).state_dict()
     model = build(variant, seed=1, **flags)
     model.load_state_dict(dict(state), model_cfg=Namespace(arch=variant, **flags))
     for own, its in ((0, 0), (1, 1 if trained_with else 2)):
