@@ -2,6 +2,7 @@
 
 import math
 import random
+import shutil
 from collections import Counter, deque
 from contextlib import nullcontext
 from itertools import islice
@@ -142,6 +143,10 @@ def test_pathfinder_data_is_balanced_and_depends_on_the_seed_alone(tmp_path, mon
         assert {len(pixels.split()) for _, pixels in one[split]} == {1024}
     pixels = [pixels for split in SPLITS for _, pixels in one[split]]
     assert len(set(pixels)) == len(pixels)
+    # Drawing takes long: it is not repeated for data that is there.
+    shutil.rmtree(tmp_path / "one" / "work")
+    assert prepare("pathfinder", tmp_path / "one", "--examples", 8, 2, 4) == 0
+    assert not (tmp_path / "one" / "work").exists()
 
 
 def text_of(line: str) -> str:
@@ -165,7 +170,7 @@ def test_text_is_the_bytes_of_the_reviews(tmp_path):
 def papers(folder: Path, line: str = "") -> Path:
     folder.mkdir()
     for name in ("train", "eval", "test"):
-        text = f"1.0\ta\tb\tfirst {name}\tsecond\n0.0\tc\td\tthird\tfourth\n"
+        text = f'1.0\ta\tb\tfirst {name}\tsecond\n0.0\tc\td\t"third\tfourth\n'
         (folder / f"new_aan_pairs.{name}.tsv").write_text(text + line, encoding="utf-8")
     return folder
 
@@ -176,7 +181,7 @@ def test_retrieval_has_both_texts(tmp_path):
     found = read_data(tmp_path / "out" / "bin", "valid", ("label", "input0", "input1"))
     assert [(label, *map(text_of, texts)) for label, *texts in found] == [
         ("1", "first eval", "second"),
-        ("0", "third", "fourth"),
+        ("0", '"third', "fourth"),
     ]
 
 
@@ -204,6 +209,8 @@ def test_image_is_grey_row_by_row(tmp_path):
     [
         ("listops", ("--length", 50, 40), "--length [50, 40]"),
         ("listops", ("--length", 2, 9), "--length [2, 9]"),
+        ("listops", ("--length", 1900, 2001), "--length: 2001: examples/lra reads at most 2000"),
+        ("retrieval", ("--from-dir", "{aan}", "--length", 4001), "--length: 4001: examples/lra reads at most 4000"),
         ("listops", ("--examples", 5, 5, 0), "'0' must be a whole number"),
         ("listops", ("--from-dir", "x"), "unrecognized arguments: --from-dir x"),
         ("chess", (), "invalid choice: 'chess'"),
