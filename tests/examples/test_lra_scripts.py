@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from fairseq import tasks
 
+from corpora import settings as settings_of_data
 from examples.wmt14_runs import REPOSITORY, refusal, shell
 from reader_data import classification_data
 from recipes.settings import command_settings, script_command
@@ -70,12 +71,24 @@ def test_the_published_setting_builds(task, system, data):
         assert str(model.encoder_self_attention) == system.replace("transformer", "softmax")
 
 
-@pytest.mark.parametrize("task", ["listops", "retrieval"])
-def test_the_short_setting_is_the_default(task, data):
-    cfg = settings(task, "fastformer", data, SEED="3")
-    assert (cfg.model.encoder_layers, cfg.model.encoder_embed_dim, cfg.dataset.max_tokens) == (4, 128, 16384)
-    assert (cfg.common.seed, cfg.task.max_positions) == (3, PUBLISHED[task][2][-1] + (4 if task == "retrieval" else 2))
-    built(cfg)
+def test_the_short_setting_is_one_for_all_tasks_and_the_default(data):
+    cfgs = {task: settings(task, "fastformer", data, SEED="3") for task in PUBLISHED}
+    for task, cfg in cfgs.items():
+        model, optimization = cfg.model, cfg.optimization
+        sizes = (
+            model.encoder_layers,
+            model.encoder_embed_dim,
+            model.encoder_ffn_embed_dim,
+            model.encoder_attention_heads,
+        )
+        assert sizes == (4, 128, 256, 4)
+        assert (model.dropout, model.attention_dropout, str(model.pooling)) == (0.1, 0, "mean")
+        assert model.share_encoder_layers == (task == "listops")
+        assert (optimization.lr, optimization.max_update, cfg.common.seed) == ([5e-4], 4000, 3)
+        # So many texts have more tokens.
+        assert cfg.dataset.batch_size >= cfg.dataset.max_tokens == 16384
+        assert cfg.task.max_positions == PUBLISHED[task][2][-1] + (4 if task == "retrieval" else 2)
+    built(cfgs["listops"])
 
 
 @pytest.mark.parametrize(
@@ -85,6 +98,7 @@ def test_the_short_setting_is_the_default(task, data):
         ("train.sh", ["chess", "luna_16"], {}, "TASK is 'chess'"),
         ("train.sh", ["listops"], {}, "give a SYSTEM"),
         ("train.sh", ["listops", "luna_16"], {"DATA": ""}, "set DATA to a bin folder that scripts/prepare_lra.py made"),
+        ("train.sh", ["image", "luna_16"], {}, "TASK is image, but DATA={data} was made for listops"),
         ("train.sh", ["listops", "luna_16"], {"SETTING": "long"}, "SETTING is short or published, not 'long'"),
         ("score.sh", [], {}, "give a checkpoint"),
         ("score.sh", ["/nowhere.pt"], {}, "there is no checkpoint /nowhere.pt"),
@@ -92,18 +106,24 @@ def test_the_short_setting_is_the_default(task, data):
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
 def test_bad_values_end_in_one_line(data, script, arguments, environment, said):
+    settings_of_data.keep(Path(data).parent, {"task": "listops"})
     line = refusal(shell(LRA / script, *arguments, **{"DATA": data, **environment}))
     assert line.startswith(f"{script}: ")
-    assert said in line
+    assert said.format(data=data) in line
 
 
 @pytest.mark.slow
-def test_a_pair_of_texts_from_training_to_accuracy(tmp_path):
-    data = classification_data(tmp_path / "pairs", inputs=2)
-    flags = ("--encoder-layers=1", "--encoder-embed-dim=16", "--encoder-attention-heads=2", "--max-epoch=1", "--cpu")
+@pytest.mark.parametrize(("task", "inputs"), [("retrieval", 2), ("listops", 1)], ids=["a pair", "layers that are one"])
+def test_from_training_to_accuracy(tmp_path, task, inputs):
+    data = classification_data(tmp_path / "data", inputs=inputs)
+    flags = ("--encoder-layers=2", "--encoder-embed-dim=16", "--encoder-attention-heads=2", "--num-classes=2", "--cpu")
     flags += ("--num-workers=0", "--data-buffer-size=0")
-    ended = shell(LRA / "train.sh", "retrieval", "luna_16", *flags, DATA=data, SAVE_DIR="run", folder=tmp_path)
-    assert ended.returncode == 0, ended.stderr
+    for epoch in (1, 2):  # the second is resumed
+        ended = shell(
+            *(LRA / "train.sh", task, "luna_16", *flags, f"--max-epoch={epoch}"),
+            **{"DATA": data, "SAVE_DIR": "run", "folder": tmp_path},
+        )
+        assert ended.returncode == 0, ended.stderr
     checkpoint = Path("run") / "checkpoint_best.pt"
     scored = shell(LRA / "score.sh", str(checkpoint), "--cpu", DATA=data, SUBSET="valid", folder=tmp_path)
     assert scored.returncode == 0, scored.stderr
