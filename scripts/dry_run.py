@@ -1,9 +1,11 @@
-"""Build the model of every WMT14 row without training it, and compare its parameters with the paper's.
+"""Build the model of every row of a paper's table without training it, and compare its parameters with the paper's.
 
     python scripts/dry_run.py examples/wmt14_en_de [ROW ...]
+    python scripts/dry_run.py examples/lra [TASK ...]
 
-The folder's paper.yaml lists the rows. fairseq-train parses the command of `train.sh ROW`; the model, the optimizer
-and the schedule are built from it. Exits with 1 if a row's parameters are more than 0.1 million from the paper's.
+The folder's paper.yaml lists the rows. fairseq-train parses the command of `train.sh ROW`, or of `train.sh TASK SYSTEM`
+for each system; the model, the optimizer and the schedule are built from it. Tokens per update are of 8 GPUs for WMT14.
+Exits with 1 if a row's parameters are more than 0.1 million from the paper's.
 """
 
 import logging
@@ -28,7 +30,7 @@ GPUS = 8
 # The paper gives millions with one decimal.
 TOLERANCE = 0.1
 HEADINGS = (
-    *("row", "parameters counted", "in the paper", "difference", f"tokens/update on {GPUS} GPUs", "optimizer"),
+    *("row", "parameters counted", "in the paper", "difference", "tokens/update, at most", "optimizer"),
     "schedule",
 )
 
@@ -50,7 +52,8 @@ class Recipe(NamedTuple):
     def tokens_per_update(self) -> int:
         processes = self.settings["distributed_training.distributed_world_size"]
         (batches,) = self.settings["optimization.update_freq"]
-        return processes * self.settings["dataset.max_tokens"] * batches
+        texts = (self.settings["dataset.batch_size"] or 0) * self.settings.get("task.max_positions", 0)
+        return processes * (self.settings["dataset.max_tokens"] or texts) * batches
 
 
 def recipes(folder: Path, rows: Sequence[str] = ()) -> Iterator[Recipe]:
@@ -67,14 +70,18 @@ def recipes(folder: Path, rows: Sequence[str] = ()) -> Iterator[Recipe]:
     if unknown := set(rows) - set(paper.rows):
         raise CommandError(f"no row of {folder} is called {', '.join(sorted(unknown))}: {', '.join(paper.rows)}")
     with tempfile.TemporaryDirectory() as data:
-        write_dictionaries(Path(data), paper.vocabulary, tuple(paper.languages))
         environment = dict.fromkeys(("MAX_TOKENS", "UPDATE_FREQ", "SAVE_DIR"), "")
-        environment |= {"DATA": data, "GPUS": str(GPUS)}
+        environment |= {"DATA": data, "GPUS": str(GPUS), "SETTING": "published"}
         for row in rows or paper.rows:
-            cfg = command_settings(script_command(folder / "train.sh", environment, [row]))
-            model = build(cfg).model
-            figure = paper.rows[row].get("parameters")
-            yield Recipe(row, count_parameters(model), figure, plain_settings(cfg, model))
+            figures = paper.rows[row]
+            words = figures.get("vocabulary", paper.vocabulary)
+            write_dictionaries(Path(data), words, paper.dictionaries)
+            for system in paper.get("systems", [""]):
+                arguments = f"{row} {system}".split()
+                cfg = command_settings(script_command(folder / "train.sh", environment, arguments))
+                model = build(cfg).model
+                settings = plain_settings(cfg, model)
+                yield Recipe(" ".join(arguments), count_parameters(model), figures.get("parameters"), settings)
 
 
 def cells(recipe: Recipe) -> tuple[str, ...]:

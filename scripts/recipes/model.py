@@ -1,8 +1,8 @@
-"""A recipe's model, optimizer and schedule, built as by fairseq-train but without memory for the weights."""
+"""A recipe's model, optimizer and schedule, built as by fairseq-train; for translation without memory for weights."""
 
 import dataclasses
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from enum import Enum
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -29,11 +29,11 @@ class Built(NamedTuple):
     schedule: Any
 
 
-def write_dictionaries(folder: Path, words: int, languages: tuple[str, str]) -> None:
+def write_dictionaries(folder: Path, words: int, names: Iterable[str]) -> None:
     """Write the dictionaries of a data-bin, with ``words`` entries including fairseq's special symbols."""
     dictionary = joint_dictionary(words)
-    for language in languages:
-        dictionary.save(str(folder / f"dict.{language}.txt"))
+    for name in names:
+        dictionary.save(str(folder / name))
 
 
 def build(cfg: DictConfig) -> Built:
@@ -45,7 +45,8 @@ def build(cfg: DictConfig) -> Built:
     utils.import_user_module(cfg.common)
     add_defaults(cfg)
     task = tasks.setup_task(cfg.task)
-    with torch.device("meta"):
+    # fairseq draws RoBERTa's weights on the CPU.
+    with torch.device("meta" if cfg.task._name == "translation" else "cpu"):
         model = task.build_model(cfg.model)
     optimizer = optim.build_optimizer(cfg.optimizer, list(model.parameters()))
     return Built(model, optimizer, lr_scheduler.build_lr_scheduler(cfg.lr_scheduler, optimizer))
@@ -62,11 +63,12 @@ def plain_settings(cfg: DictConfig, model: nn.Module) -> dict[str, Any]:
     The model's settings are those of ``model``, because for fairseq's own models fairseq-train's section is the whole
     command line. Names of architectures are left out: YAML has their sizes instead.
     """
+    built_from = getattr(model, "cfg", None) or model.args  # RoBERTa's
     sections = {name: OmegaConf.to_container(cfg[name]) for name in _DECIDING if cfg.get(name) is not None}
     known = {
-        field.name for part in (type(model.cfg), _flat_config(model)) if part for field in dataclasses.fields(part)
+        field.name for part in (type(built_from), _flat_config(model)) if part for field in dataclasses.fields(part)
     }
-    sections["model"] = {name: _plain(value) for name, value in vars(model.cfg).items() if name in known}
+    sections["model"] = {name: _plain(value) for name, value in vars(built_from).items() if name in known}
     settings = dict(_flat(sections))
     return {name: value for name, value in settings.items() if not re.fullmatch(r"model\.(.*\.)?_name", name)}
 

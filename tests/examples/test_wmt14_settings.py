@@ -54,7 +54,7 @@ def test_the_readme_has_the_papers_and_the_counted_numbers(recipes, row):
 
 @pytest.mark.parametrize("row", PAPER.rows)
 def test_hydra_composes_the_same_settings(recipes, row, tmp_path):
-    write_dictionaries(tmp_path, PAPER.vocabulary, ("en", "de"))
+    write_dictionaries(tmp_path, PAPER.vocabulary, PAPER.dictionaries)
     cfg = yaml_settings(row, f"task.data={tmp_path}")
     hydra, script = plain_settings(cfg, build(cfg).model), dict(recipes[row].settings)
     assert len(script) > 200
@@ -113,7 +113,7 @@ def test_adams_rates(tmp_path):
 
 
 def built_row(row, folder, flags=(), **environment):
-    write_dictionaries(folder, 100, ("en", "de"))
+    write_dictionaries(folder, 100, PAPER.dictionaries)
     cfg = command_settings(script_command(TRAIN, {"DATA": str(folder), "GPUS": "8", **environment}, [row, *flags]))
     return cfg, build(cfg)
 
