@@ -2,8 +2,9 @@
 
     python scripts/prepare_imdb.py --from-dir imdb --out data/imdb [--training 250 2500]
 
---from-dir has train.tsv and test.tsv, plain or .gz, with LABEL<TAB>TEXT in each line, in random order: the official
-split of the Large Movie Review Dataset, for example. Without a valid.tsv, the last --hold-out texts of train become it.
+--from-dir has train.tsv and test.tsv, plain or .gz, with LABEL<TAB>TEXT in each line, in random order; or it is the
+published folder aclImdb of the Large Movie Review Dataset, whose files are read in an order that mixes the labels (1 is
+pos, 0 neg). Without a valid.tsv, the last --hold-out texts of train become it.
 
 --out then has bin/input0 (text) and bin/label, joint.model (SentencePiece), and with --training N bin_N, whose training
 text is the first N texts; valid, test, pieces and dictionary are the same. bin/input0 is also data for masked_lm. Texts
@@ -21,11 +22,11 @@ from fairseq.data import Dictionary, data_utils, indexed_dataset
 
 from corpora import settings
 from corpora.command_line import shown_path
-from corpora.labelled import HOLD_OUT, LABEL, TEXT, Column, binarise, check, find_all, gather, write_symbols
+from corpora.labelled import HOLD_OUT, LABEL, TEXT, Column, binarise, check, find_all, gather, size, write_symbols
 from corpora.parallel import available_cores
 from corpora.pieces import Cut, write_dictionary
 from corpora.pipeline import cut_splits, sentencepiece_model
-from shared.command import CommandError, Parser, command, positive
+from shared.command import Parser, command, positive
 from shared.steps import USER_DIR, once
 
 
@@ -48,14 +49,11 @@ def run(args: Namespace) -> None:
     chosen = {
         "size": args.vocabulary_size,
         "hold_out": None if "valid" in files else hold_out,
-        "files": {path.name: path.stat().st_size for path in files.values()},
+        "files": {path.name: size(path) for path in files.values()},
     }
     settings.check(args.out, chosen)
     # Bad text is refused before anything is written.
-    texts, labels = check(files, hold_out)
-    for first in args.training:
-        if first >= texts:
-            raise CommandError(f"--training {first}: there are {texts:,} training texts")
+    texts, labels = check(files, hold_out, args.training)
     settings.keep(args.out, chosen)
     prepare(args, files, hold_out, labels)
     data, plugin = shown_path(args.out / "bin"), shown_path(USER_DIR)

@@ -7,7 +7,7 @@
     python scripts/prepare_lra.py image --from-dir cifar-10-batches-bin --out data/lra/image
 
 listops and pathfinder are generated: the same examples for the same --seed. The others are read from --from-dir:
-text, train.tsv and test.tsv with LABEL<TAB>TEXT; retrieval, the published new_aan_pairs.{train,eval,test}.tsv; image,
+text, as scripts/prepare_imdb.py; retrieval, the published new_aan_pairs.{train,eval,test}.tsv; image,
 the binary version of CIFAR-10. --out then has bin/input0, bin/label and, for retrieval, bin/input1. TASK --help has
 the flags of a task.
 """

@@ -1,5 +1,9 @@
-"""Texts with a label each: files of ``LABEL<TAB>TEXT`` to data for fairseq's task sentence_prediction."""
+"""Texts with a label each, to data for fairseq's task sentence_prediction.
 
+They are read from files of ``LABEL<TAB>TEXT``, or from the folders of the Large Movie Review Dataset.
+"""
+
+import random
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -12,6 +16,8 @@ from shared.text_files import read_lines
 
 TEXT, LABEL = "text", "label"
 HOLD_OUT = 2500
+# Labels by folder.
+_FOLDERS = {"0": "neg", "1": "pos"}
 
 
 class Column(NamedTuple):
@@ -28,7 +34,7 @@ def find(folder: Path, split: str) -> Path | None:
 
 
 def find_all(folder: Path, hold_out: int | None) -> dict[str, Path]:
-    """The files of ``folder`` by split, of which valid may be missing.
+    """The files of ``folder`` by split, or the folders of a split; valid may be missing.
 
     Args:
         hold_out: the value of the flag, which is for folders without a valid.
@@ -38,21 +44,52 @@ def find_all(folder: Path, hold_out: int | None) -> dict[str, Path]:
     """
     if not folder.is_dir():
         raise CommandError(f"--from-dir {folder}: no such folder")
-    files = {split: path for split in SPLITS if (path := find(folder, split))}
+    files = {split: path for split in SPLITS if (path := find(folder, split) or _find_folders(folder, split))}
     for split in ("train", "test"):
         if split not in files:
-            raise CommandError(f"--from-dir {folder} lacks {split}.tsv or {split}.tsv.gz")
+            raise CommandError(
+                f"--from-dir {folder} lacks {split}.tsv or {split}.tsv.gz, or {split}/pos and {split}/neg"
+            )
     if hold_out and "valid" in files:
         raise CommandError(f"--hold-out {hold_out}: {folder} has its own valid; leave the flag out")
     return files
+
+
+def _find_folders(folder: Path, split: str) -> Path | None:
+    return folder / split if all((folder / split / name).is_dir() for name in _FOLDERS.values()) else None
+
+
+def size(path: Path) -> int:
+    """Bytes of a file, or of the texts of a split's folders."""
+    return path.stat().st_size if path.is_file() else sum(text.stat().st_size for _, text in _texts(path))
 
 
 def read(path: Path) -> Iterator[tuple[str, str]]:
     """Labels and texts.
 
     Raises:
-        CommandError: a line without a tab, with nothing before or after it, or with a space in the label.
+        CommandError: a line without a tab, with nothing before or after it, or with a space in the label; a text that
+            is empty.
     """
+    return _read_file(path) if path.is_file() else _read_folders(path)
+
+
+def _read_folders(path: Path) -> Iterator[tuple[str, str]]:
+    for label, text in _texts(path):
+        line = " ".join(read_lines(text))
+        if not line.strip():
+            raise CommandError(f"{text}: has no text")
+        yield label, line
+
+
+def _texts(path: Path) -> list[tuple[str, Path]]:
+    """Labels and files, in an order that mixes the labels and is always the same."""
+    texts = [(label, text) for label, name in _FOLDERS.items() for text in sorted((path / name).glob("*.txt"))]
+    random.Random(1).shuffle(texts)
+    return texts
+
+
+def _read_file(path: Path) -> Iterator[tuple[str, str]]:
     for number, line in enumerate(read_lines(path), 1):
         label, tab, text = line.partition("\t")
         if not tab or len(label.split()) != 1 or not text.strip():
@@ -60,14 +97,16 @@ def read(path: Path) -> Iterator[tuple[str, str]]:
         yield label.strip(), text
 
 
-def check(files: dict[str, Path], hold_out: int) -> tuple[int, list[str]]:
+def check(files: dict[str, Path], hold_out: int, first: Sequence[int] = ()) -> tuple[int, list[str]]:
     """Read all files; return the number of training texts and their labels, sorted.
 
     Args:
         files: by split; without valid, ``hold_out`` texts are taken from the training text.
+        first: the numbers of ``--training``: so many texts are data of their own.
 
     Raises:
-        CommandError: text that cannot be used, too little of it, or a label that the training text does not have.
+        CommandError: text that cannot be used, too little of it, texts that are sorted by label, or a label that the
+            training text does not have.
     """
     found = {split: [label for label, _ in read(path)] for split, path in files.items()}
     if "valid" not in files:
@@ -76,7 +115,17 @@ def check(files: dict[str, Path], hold_out: int) -> tuple[int, list[str]]:
         found["train"], found["valid"] = found["train"][:-hold_out], found["train"][-hold_out:]
     labels = sorted(set(found["train"]))
     if len(labels) < 2:
-        raise CommandError(f"{files['train']}: all labels are {', '.join(labels) or 'missing'}; give two or more")
+        raise CommandError(
+            f"{files['train']}: all labels are {', '.join(labels) or 'missing'}; give two or more, in random order"
+        )
+    parts = [] if "valid" in files else [(f"--hold-out {hold_out}: the last", found["valid"])]
+    for count in first:
+        if count >= len(found["train"]):
+            raise CommandError(f"--training {count}: there are {len(found['train']):,} training texts")
+        parts.append((f"--training {count}: the first", found["train"][:count]))
+    for what, given in parts:
+        if len(given) > 1 and len(set(given)) == 1:
+            raise CommandError(f"{what} texts of {files['train']} all have the label {given[0]}; shuffle its lines")
     for split, given in found.items():
         if unknown := sorted(set(given) - set(labels)):
             raise CommandError(f"{split}: the training text does not have its label {unknown[0]}, only {labels}")

@@ -1,6 +1,7 @@
 """Labelled texts from files to data-bins of one dictionary; unusable text."""
 
 import gzip
+import itertools
 from pathlib import Path
 
 import pytest
@@ -8,8 +9,10 @@ import pytest
 import prepare_imdb
 from corpora import labelled
 from reader_data import read_texts, reviews, write_lines
+from shared.command import CommandError
 
 TRAIN, TEST = reviews(60, 1), reviews(12, 2)
+BAD, GOOD = "0\tbad\n", "1\tfine\n"
 
 
 def write(path: Path, texts: list[tuple[str, str]]) -> None:
@@ -59,6 +62,25 @@ def test_a_valid_of_its_own(folder, tmp_path):
         assert list(zip(*columns, strict=True)) == given
 
 
+def test_the_published_folders_are_read_in_an_order_that_mixes_the_labels(tmp_path):
+    for split, texts in (("train", TRAIN), ("test", TEST)):
+        for name in ("pos", "neg", "unsup"):
+            (tmp_path / split / name).mkdir(parents=True)
+        for number, (label, text) in enumerate(texts):
+            (tmp_path / split / ("neg", "pos")[int(label)] / f"{number}_8.txt").write_text(text)
+        (tmp_path / split / "unsup" / "0_0.txt").write_text("good or bad")
+    files = labelled.find_all(tmp_path, 10)
+    assert labelled.check(files, 10, [6]) == (50, ["0", "1"])
+    labels = [label for label, _ in labelled.read(files["train"])]
+    assert sum(label != other for label, other in itertools.pairwise(labels)) > 15
+    for split, texts in (("train", TRAIN), ("test", TEST)):
+        assert sorted(labelled.read(files[split])) == sorted(texts)
+        assert labelled.size(files[split]) == sum(len(text) for _, text in texts)
+    (tmp_path / "test" / "pos" / "0_9.txt").touch()
+    with pytest.raises(CommandError, match=r"0_9\.txt: has no text"):
+        labelled.check(files, 10)
+
+
 @pytest.mark.parametrize(
     ("name", "text", "flags", "said"),
     [
@@ -75,6 +97,18 @@ def test_a_valid_of_its_own(folder, tmp_path):
         ),
         ("valid.tsv", "1\tfine\n", ("--hold-out", "10"), "has its own valid; leave the flag out"),
         ("train.tsv.gz", "1\tfine\n1\tgood\n1\tgood\n", ("--hold-out", "1"), "all labels are 1; give two or more"),
+        (
+            "train.tsv.gz",
+            BAD * 5 + GOOD * 3,
+            ("--hold-out", "2"),
+            "train.tsv.gz all have the label 1; shuffle its lines",
+        ),
+        (
+            "train.tsv.gz",
+            BAD * 2 + (GOOD + BAD) * 2,
+            ("--hold-out", "2", "--training", "2"),
+            "--training 2: the first texts of ",
+        ),
     ],
 )
 def test_unusable_text_is_refused_and_nothing_is_written(folder, capsys, name, text, flags, said):
