@@ -3,6 +3,7 @@
     python scripts/prepare_masked_lm.py --train talks.en news.en.gz --valid valid.en --for data/imdb
 
 Files are UTF-8, plain or .gz. The lines between two empty ones are a document, which becomes one line of --out's bin/.
+Documents of more than 128 KiB, such as a text without empty lines, become several.
 
 With --for FOLDER, an output of scripts/prepare_imdb.py, the pieces are that folder's, so that its classifiers can start
 from the language model, and its training texts are added without their labels, as train1, which fairseq-train reads
@@ -21,7 +22,7 @@ from corpora import settings
 from corpora.command_line import shown_path
 from corpora.labelled import TEXT, Column, binarise
 from corpora.parallel import available_cores, shown
-from corpora.pieces import Cut, write_dictionary
+from corpora.pieces import LONGEST_LINE, Cut, write_dictionary
 from corpora.pipeline import cut_splits, sentencepiece_model
 from shared.command import CommandError, Parser, command, positive
 from shared.steps import USER_DIR, once
@@ -29,6 +30,8 @@ from shared.text_files import read_lines
 
 _SPLITS = ("train", "valid")
 _SIZE = 8000
+# Bytes, so that the thousands of lines that a worker gets fit into memory.
+_LONGEST_DOCUMENT = 1 << 17
 # The training text of a classifier.
 _TRAIN = "bin/input0/train"
 
@@ -79,15 +82,25 @@ def check_classifier(args: Namespace) -> None:
 
 
 def documents(paths: Sequence[Path]) -> Iterator[str]:
-    """Each document of the files as one line."""
+    """Each document of the files as one line, or several if it is too long for one.
+
+    Raises:
+        CommandError: a line that SentencePiece would not learn from.
+    """
     for path in paths:
         document: list[str] = []
-        for line in chain(read_lines(path), [""]):
-            if line.strip():
-                document.append(line.strip())
-            elif document:
+        total = 0
+        for number, line in enumerate(chain(read_lines(path), [""]), 1):
+            sentence = line.strip()
+            size = len(sentence.encode()) + 1
+            if size > LONGEST_LINE:
+                raise CommandError(f"{path}, line {number}: has {size:,} bytes; put line ends between its sentences")
+            if document and (not sentence or total + size > _LONGEST_DOCUMENT):
                 yield " ".join(document)
-                document = []
+                document, total = [], 0
+            if sentence:
+                document.append(sentence)
+                total += size
 
 
 def prepare(args: Namespace, files: dict[str, list[Path]]) -> None:

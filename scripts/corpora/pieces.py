@@ -12,7 +12,7 @@ from shared.command import CommandError
 # A larger corpus is sampled, so that memory is bounded.
 _SENTENCES_IN_MEMORY = 4_000_000
 # SentencePiece learns nothing from longer lines; by default from none of 4,192 bytes, shorter than many documents.
-_LONGEST_LINE = 1 << 20
+LONGEST_LINE = 1 << 20
 _SEED = 1
 # fairseq's name for words that its dictionary lacks.
 _UNKNOWN = "<unk>"
@@ -39,7 +39,7 @@ def learn_pieces(
             user_defined_symbols=list(symbols),
             input_sentence_size=_SENTENCES_IN_MEMORY,
             shuffle_input_sentence=True,
-            max_sentence_length=_LONGEST_LINE,
+            max_sentence_length=LONGEST_LINE,
             minloglevel=2,
         )
     except RuntimeError as error:

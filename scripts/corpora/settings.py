@@ -8,6 +8,8 @@ from shared.command import CommandError
 from shared.steps import complete
 
 FILE = "settings.json"
+# What is made with the setting "size" first. Until then another size may be given, in place of one that was refused.
+_PIECES = ("work/sentencepiece", "joint.model", "codes")
 
 
 def check(folder: Path, wanted: dict[str, Any]) -> None:
@@ -18,8 +20,9 @@ def check(folder: Path, wanted: dict[str, Any]) -> None:
         return
     except ValueError as error:
         raise CommandError(f"{folder / FILE}: unreadable ({error}); use another --out") from error
+    has_pieces = any((folder / name).exists() for name in _PIECES)
     for name, value in json.loads(json.dumps(wanted)).items():
-        if begun.get(name) != value:
+        if begun.get(name) != value and (has_pieces or name != "size"):
             was = _short(begun.get(name))
             raise CommandError(f"--out {folder} was made with {name} {was}, not {_short(value)}: use another --out")
 

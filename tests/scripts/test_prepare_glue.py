@@ -44,7 +44,7 @@ def test_pairs_with_their_labels(folder, capsys):
     assert not (folder.parent / "out" / "joint.model").exists()
     assert json.loads((folder.parent / "out" / "settings.json").read_text())["task"] == "QQP"
     assert prepare("QQP", folder) == 2
-    assert "was made with size null, not 8000" in capsys.readouterr().err
+    assert "words, not null: use another --out" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -40,6 +40,8 @@ def read_back(data: Path, split: str) -> list[tuple[str, str]]:
 
 
 def test_every_review_with_its_label(folder, capsys):
+    assert prepare(folder, "--hold-out", "10", "--vocabulary-size", "9000") == 2
+    assert "cannot learn --vocabulary-size 9000" in capsys.readouterr().err
     assert prepare(folder, "--hold-out", "10", "--training", "7") == 0
     out = folder.parent / "out"
     for name, first in (("bin", 50), ("bin_7", 7)):

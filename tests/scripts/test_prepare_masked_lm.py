@@ -57,12 +57,24 @@ def test_pieces_of_its_own(texts, tmp_path):
     assert not list(out.glob("bin/*1.*"))
 
 
+def test_a_text_without_empty_lines_is_cut_between_its_lines(tmp_path, monkeypatch):
+    monkeypatch.setattr(prepare_masked_lm, "_LONGEST_DOCUMENT", 20)
+    for name, lines in (
+        ("one", ["good film", "böse", "bad plot", "a very long line of text", "fine"]),
+        ("two", ["end"]),
+    ):
+        write_lines(tmp_path / name, lines)
+    cut = ["good film böse", "bad plot", "a very long line of text", "fine", "end"]
+    assert list(prepare_masked_lm.documents([tmp_path / "one", tmp_path / "two"])) == cut
+
+
 @pytest.mark.parametrize(
     ("flags", "said"),
     [
         (("--train", "nowhere.en"), "nowhere.en: there is no such file"),
         (("--valid", "empty.en"), "--valid empty.en: has no text"),
         (("--valid", "latin.en"), "latin.en, line 1: not UTF-8"),
+        (("--train", "long.en"), "long.en, line 2: has 1,048,577 bytes; put line ends between its sentences"),
         (("--for", "."), "--for . lacks joint.model; give an output of scripts/prepare_imdb.py"),
         (("--for", ".", "--vocabulary-size", "8"), "--vocabulary-size 8: the pieces are those of --for ."),
     ],
@@ -70,6 +82,7 @@ def test_pieces_of_its_own(texts, tmp_path):
 def test_unusable_text_is_refused_and_nothing_is_written(texts, tmp_path, monkeypatch, capsys, flags, said):
     monkeypatch.chdir(tmp_path)
     write_lines(tmp_path / "empty.en", ["", " "])
+    write_lines(tmp_path / "long.en", ["good", "film" * (1 << 18)])
     (tmp_path / "latin.en").write_bytes("Käse\n".encode("latin-1"))
     assert prepare(texts, *flags) == 2
     (line,) = capsys.readouterr().err.splitlines()
