@@ -54,6 +54,15 @@ def test_every_system_gets_the_same_training(system, attention, data):
     assert attention is None or str(ours.model.encoder_self_attention) == attention
 
 
+def test_the_pyramid_gets_the_training_of_the_others(data):
+    ours, transformer = settings("block_pyramid", data, LENGTH="2048"), settings("transformer", data, LENGTH="2048")
+    for part in ("dataset", "task", "criterion", "optimization", "lr_scheduler"):
+        assert getattr(ours, part) == getattr(transformer, part), part
+    for size in ("encoder_layers", "encoder_embed_dim", "encoder_ffn_embed_dim", "encoder_attention_heads", "dropout"):
+        assert getattr(ours.model, size) == getattr(transformer.model, size), size
+    assert (ours.model._name, ours.model.max_positions) == ("block_pyramid_classifier", 2048)
+
+
 def test_length_pooling_and_seed(data):
     chosen = settings("luna", data, LENGTH="2048", POOLING="cls", SEED="3")
     assert (chosen.task.max_positions, str(chosen.model.pooling), chosen.common.seed) == (2048, "cls", 3)
@@ -77,6 +86,7 @@ def test_language_model_of_other_texts_too(text):
         ("train.sh", ["luna"], {"DATA": ""}, "set DATA"),
         ("train.sh", ["luna"], {"DATA": "/nowhere"}, "there is no input0/dict.txt in DATA=/nowhere"),
         ("train.sh", ["luna"], {"TASK": "translate"}, "TASK is classify or masked_lm, not 'translate'"),
+        ("train.sh", ["block_pyramid"], {"TASK": "masked_lm"}, "leave out TASK, POOLING and START"),
         ("train.sh", ["luna"], {"START": "/nowhere.pt"}, "there is no checkpoint START=/nowhere.pt"),
         ("score.sh", [], {}, "give a checkpoint"),
         ("score.sh", ["/nowhere.pt"], {}, "there is no checkpoint /nowhere.pt"),
