@@ -143,7 +143,7 @@ _MIXED: Table = {
     "--attention-topk": Values(("1", "3", "8", "1000"), ("0", "-1")),
     "--num-hashes": Values(("1", "2", "8"), ("0", "-1")),
     "--num-slots": Values(("1", "3", "100"), ("0", "-1")),
-    "--linformer-share": Values(("none", "kv"), ("layers",)),
+    "--linformer-share": Values(("none", "kv", "layers"), ("k",)),
     **{name: values for name, values in (_FASTFORMER | _BLOCK).items() if name in _READ},
 }
 
@@ -173,6 +173,7 @@ _READER: Table = {
     "--pooling": Values(("cls", "mean", "attention"), ("max",)),
     "--untie-weights-roberta": _SWITCH,
     "--load-checkpoint-heads": _SWITCH,
+    "--share-encoder-layers": _SWITCH,
 }
 
 
