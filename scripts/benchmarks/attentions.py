@@ -10,78 +10,78 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from fairseq_luna.modules.pattern_projections import local, longformer, sparse, topk
 from fairseq_luna.ops import feature_maps, kernel_attention
 from fairseq_luna.ops.block_attention import chunked as block_chunked
 from fairseq_luna.ops.block_attention import naive as block_naive
 from fairseq_luna.ops.block_partition import Blocks, cut_by_size, read_blocks
-from fairseq_luna.ops.external_attention import external_causal_attention
+from fairseq_luna.ops.external_attention import external_causal_attention, initial_slot_means
 from fairseq_luna.ops.external_attention import naive as external_naive
 from fairseq_luna.ops.fastformer_attention import FastformerMaps
 from fairseq_luna.ops.fastformer_attention import chunked as fastformer_chunked
 from fairseq_luna.ops.fastformer_attention import naive as fastformer_naive
+from fairseq_luna.ops.fastformer_attention.recurrent import initial_state as initial_fastformer_state
 from fairseq_luna.ops.feature_maps import naive as feature_maps_naive
 from fairseq_luna.ops.kernel_attention import naive as kernel_naive
 from fairseq_luna.ops.luna_causal_attention import chunked, naive
+from fairseq_luna.ops.luna_causal_attention.recurrent import initial_state as initial_luna_state
 from fairseq_luna.ops.luna_causal_attention.shared import pack_weights
 from fairseq_luna.ops.mixed_chunk_attention import mixed_chunk_attention
 from fairseq_luna.ops.mixed_chunk_attention import naive as mixed_chunk_naive
-from fairseq_luna.ops.pattern_attention import Strided, TopK, Window, pattern_attention
 from fairseq_luna.ops.pattern_attention import naive as pattern_naive
+from fairseq_luna.ops.pattern_attention import pattern_attention
 from fairseq_luna.ops.synthesizer_attention import naive as synthesizer_naive
 from fairseq_luna.ops.synthesizer_attention import position_attention, synthesizer_attention
 
-from .arguments import DTYPES
-
-Inputs = dict[str, Tensor]
+from .inputs import (
+    Inputs,
+    block_inputs,
+    dense_inputs,
+    external_inputs,
+    fastformer_inputs,
+    flash_inputs,
+    luna_inputs,
+    performer_inputs,
+    random_inputs,
+    rfa_inputs,
+    sequences,
+    softmax_inputs,
+    tied_luna_inputs,
+)
 
 BLOCK_SIZE = 8  # the decoder's default
-CHUNK_SIZE = 256  # flash's default
 # As the decoders have them by default.
-PATTERNS = {"local": Window(16), "longformer": Window(512), "sparse": Strided(32, 8), "topk": TopK(8)}
+PATTERNS = {pattern.__name__: pattern() for pattern in (local, longformer, sparse, topk)}
 
 
 class Attention(NamedTuple):
-    """An attention; both forms take the inputs by their names and return ``(B, H, T, D)``."""
+    """An attention; both forms take the inputs by their names and return ``(B, H, T, D)``.
+
+    ``state`` takes them too and returns what generation keeps; None if that grows or is a window.
+    """
 
     inputs: Callable[[Namespace, int], Inputs]
     form: Callable[..., Tensor]
     naive: Callable[..., Tensor]
+    state: Callable[..., tuple[Tensor, ...]] | None = None
 
 
 def forward_and_backward(form: Callable[..., Tensor], inputs: Inputs) -> dict[str, Tensor]:
-    """The output, and the gradient of every input for a non-constant gradient of the output."""
+    """The output, and the gradient of every input that has one, for a non-constant gradient of the output."""
     out = form(**inputs)
     direction = torch.linspace(-1, 1, out.shape[-1], device=out.device, dtype=out.dtype).expand_as(out)
-    gradients = torch.autograd.grad(out, list(inputs.values()), direction)
-    names = [f"the gradient of {name}" for name in inputs]
+    learned = {name: x for name, x in inputs.items() if x.requires_grad}
+    gradients = torch.autograd.grad(out, list(learned.values()), direction)
+    names = [f"the gradient of {name}" for name in learned]
     return {"the output": out.detach(), **dict(zip(names, gradients, strict=True))}
 
 
-def _random(args: Namespace, shapes: dict[str, tuple[int, ...]]) -> Inputs:
-    torch.manual_seed(0)
-    return {
-        name: torch.randn(shape, device=args.device, dtype=DTYPES[args.dtype], requires_grad=True)
-        for name, shape in shapes.items()
-    }
-
-
-def _sequences(args: Namespace, steps: int, *names: str) -> dict[str, tuple[int, ...]]:
-    return dict.fromkeys(names, (args.batch, args.heads, steps, args.head_size))
-
-
-def luna_inputs(args: Namespace, steps: int) -> Inputs:
-    slots = (args.batch, args.heads, args.slots, args.head_size)
-    return _random(args, {**_sequences(args, steps, "q", "k", "v", "pk"), "pq": slots})
-
-
 def _luna(op: Callable[..., tuple[Tensor, Tensor]]) -> Callable[..., Tensor]:
-    return lambda **inputs: op(**inputs)[0]
+    return lambda *, k, v=None, **inputs: op(k=k, v=k if v is None else v, **inputs)[0]
 
 
-def fastformer_inputs(args: Namespace, steps: int) -> Inputs:
-    """Both score maps are one vector, shared by all heads."""
-    score = dict.fromkeys(("query_score", "key_score"), (args.head_size, 1))
-    return _random(args, {**_sequences(args, steps, "q", "k", "v"), **score})
+def _luna_state(*, pq: Tensor, v: Tensor | None = None, **_: Tensor) -> tuple[Tensor, ...]:
+    return initial_luna_state(pq, tied=v is None)
 
 
 def _fastformer(op: Callable[..., tuple[Tensor, Tensor]]) -> Callable[..., Tensor]:
@@ -95,11 +95,6 @@ def _fastformer(op: Callable[..., tuple[Tensor, Tensor]]) -> Callable[..., Tenso
         return op(q, k, v, maps)[0]
 
     return form
-
-
-def block_inputs(args: Namespace, steps: int) -> Inputs:
-    """The second level's projections have no biases."""
-    return _random(args, {**_sequences(args, steps, "q", "k", "v"), "second": (3, args.head_size, args.head_size)})
 
 
 def block_of_every_step(*args: Any, causal: bool) -> tuple[Tensor, Tensor]:
@@ -125,14 +120,22 @@ def _blocks(q: Tensor) -> Blocks:
     return cut_by_size(nothing_padded, BLOCK_SIZE)
 
 
-def _linear(kernel: Any, features: Any) -> Callable[..., Tensor]:
-    """Linear attention by the functions of two modules."""
-    return lambda q, k, v: kernel.kernel_causal_attention(features.elu_features(q), features.elu_features(k), v)
+def _kernel(
+    queries: str, keys: str, inputs: Callable[[Namespace, int], Inputs] | None = None, normaliser: str = "sum"
+) -> Attention:
+    """Kernel attention with these functions of the feature maps."""
 
+    def form(kernel: Any, features: Any) -> Callable[..., Tensor]:
+        of_queries, of_keys = getattr(features, queries), getattr(features, keys)
+        return lambda q, k, v, **directions: kernel.kernel_causal_attention(
+            of_queries(q, **directions), of_keys(k, **directions), v, normaliser=normaliser
+        )
 
-def external_inputs(args: Namespace, steps: int) -> Inputs:
-    slots = dict.fromkeys(("keys", "values"), (args.slots, args.head_size))
-    return _random(args, {**_sequences(args, steps, "q"), **slots})
+    def state(q: Tensor, k: Tensor, v: Tensor, **directions: Tensor) -> tuple[Tensor, ...]:
+        return kernel_attention.initial_kernel_mean(getattr(feature_maps, keys)(k, **directions), v)
+
+    naive_form = form(kernel_naive, feature_maps_naive)
+    return Attention(inputs or softmax_inputs, form(kernel_attention, feature_maps), naive_form, state)
 
 
 def _factorized_dense(blocks: Tensor, places: Tensor) -> Tensor:
@@ -155,15 +158,11 @@ SCORES: dict[str, tuple[Callable[..., Tensor], Callable[[Namespace, int], dict[s
 }
 
 
-def dense_inputs(args: Namespace, steps: int) -> Inputs:
-    return _random(args, {"keys": (args.heads, steps, args.head_size), **_sequences(args, steps, "q", "v")})
-
-
 def _synthesizer(name: str) -> Attention:
     scores, shapes = SCORES[name]
 
     def inputs(args: Namespace, steps: int) -> Inputs:
-        return _random(args, {**shapes(args, steps), **_sequences(args, steps, "v")})
+        return random_inputs(args, {**shapes(args, steps), **sequences(args, steps, "v")})
 
     def form(op: Callable[..., Tensor]) -> Callable[..., Tensor]:
         return lambda v, **made_of: op(scores(**made_of), v, causal=True)
@@ -171,19 +170,8 @@ def _synthesizer(name: str) -> Attention:
     return Attention(inputs, form(synthesizer_attention), form(synthesizer_naive.synthesizer_attention))
 
 
-def flash_inputs(args: Namespace, steps: int) -> Inputs:
-    """One head, keys of 128 channels, values of twice all heads'; two chunks or more, so that all inputs are read."""
-    keys = dict.fromkeys(("q", "k", "far_q", "far_k"), (args.batch, 1, steps, 128))
-    values = (args.batch, 1, steps, 2 * args.heads * args.head_size)
-    return _random(args, {**keys, "v": values, "bias": (min(CHUNK_SIZE, -(-steps // 2)),)})
-
-
 def _flash(op: Callable[..., Tensor]) -> Callable[..., Tensor]:
     return lambda **inputs: op(**inputs, chunk_size=len(inputs["bias"]), causal=True)
-
-
-def softmax_inputs(args: Namespace, steps: int) -> Inputs:
-    return _random(args, _sequences(args, steps, "q", "k", "v"))
 
 
 def softmax(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
@@ -216,15 +204,25 @@ _FASTFORMER_NAIVE = _fastformer(fastformer_naive.fastformer_causal_attention)
 ATTENTIONS = {
     "luna-naive": Attention(luna_inputs, _LUNA_NAIVE, _LUNA_NAIVE),
     "luna-cumulative-sum": Attention(luna_inputs, _luna(luna_cumulative), _LUNA_NAIVE),
-    "luna-chunked": Attention(luna_inputs, _luna(chunked.luna_causal_attention), _LUNA_NAIVE),
+    "luna-chunked": Attention(luna_inputs, _luna(chunked.luna_causal_attention), _LUNA_NAIVE, _luna_state),
+    "luna-tied": Attention(tied_luna_inputs, _luna(chunked.luna_causal_attention), _LUNA_NAIVE, _luna_state),
     "fastformer": Attention(
-        fastformer_inputs, _fastformer(fastformer_chunked.fastformer_causal_attention), _FASTFORMER_NAIVE
+        fastformer_inputs,
+        _fastformer(fastformer_chunked.fastformer_causal_attention),
+        _FASTFORMER_NAIVE,
+        lambda q, **_: initial_fastformer_state(q),
     ),
     "block": Attention(block_inputs, _block(block_of_every_step), _block(block_naive.block_attention)),
-    "linear": Attention(
-        softmax_inputs, _linear(kernel_attention, feature_maps), _linear(kernel_naive, feature_maps_naive)
+    "linear": _kernel("elu_features", "elu_features"),
+    "performer": _kernel("positive_query_features", "positive_key_features", performer_inputs),
+    "rfa": _kernel("fourier_features", "fourier_features", rfa_inputs, "bounded"),
+    "efficient": _kernel("softmax_features", "exponential_features", normaliser="each feature"),
+    "external": Attention(
+        external_inputs,
+        external_causal_attention,
+        external_naive.external_causal_attention,
+        lambda q, keys, **_: initial_slot_means(q, keys),
     ),
-    "external": Attention(external_inputs, external_causal_attention, external_naive.external_causal_attention),
     **{
         name: Attention(
             softmax_inputs,

@@ -9,8 +9,9 @@ from torch import Tensor
 from shared.command import CommandError, positive
 
 from .arguments import add_common, check_common
-from .attentions import ATTENTIONS, Inputs, forward_and_backward
+from .attentions import ATTENTIONS, forward_and_backward
 from .command import Column, Command, Panel, Row
+from .inputs import Inputs
 from .memory import memory_column, peak_mib
 from .timing import Step, compared, in_turn, stopwatch, time_columns, warm_up
 
@@ -69,6 +70,12 @@ def warm_step_of(name: str, args: Namespace, steps: int) -> Step:
     return step_of(name, args, steps)
 
 
+def state_bytes(name: str, args: Namespace) -> int | None:
+    """What generation keeps, whatever the length; None if that depends on the length."""
+    attention = ATTENTIONS[name]
+    return sum(part.nbytes for part in attention.state(**attention.inputs(args, 1))) if attention.state else None
+
+
 def rows(args: Namespace) -> Iterator[Row]:
     """One for each length and system."""
     check_outputs(args)
@@ -79,6 +86,7 @@ def rows(args: Namespace) -> Iterator[Row]:
         del steps
         for name, row in compared(taken, args.reference).items():
             row["length"] = length
+            row["state_bytes"] = state_bytes(name, args)
             if not args.no_peak:
                 row["peak_mib"] = peak_mib(warm_step_of, name, args, length, device=args.device, threads=args.threads)
             yield row
@@ -89,6 +97,7 @@ def columns(args: Namespace) -> list[Column]:
         Column("T", lambda row: str(row["length"])),
         Column("attention", lambda row: row["system"]),
         *time_columns(args.reference),
+        Column("state, KiB", lambda row: f"{row['state_bytes'] / 1024:,.1f}" if row["state_bytes"] else ""),
         memory_column(),
     ]
 

@@ -31,7 +31,7 @@ TIMED = {
     *("cpu_ms", "cpu_ms_q1", "cpu_ms_q3", "cpu_ratio", "cpu_ratio_q1", "cpu_ratio_q3", "cpu_ms_rounds"),
 }
 FIELDS = {
-    "op": TIMED | {"length"},
+    "op": TIMED | {"length", "state_bytes"},
     "encoder": TIMED | {"length"},
     "train": TIMED | {"length", "batch", "tokens_per_second", "us_per_token"},
     "generate": TIMED
@@ -88,6 +88,16 @@ def test_every_system_has_a_row_with_all_fields(
     assert content["finished"] is True
     table = [line for line in capsys.readouterr().out.splitlines() if line.startswith("| ")]
     assert len(table) == 2 + len(rows)
+
+
+def test_states_of_equal_size() -> None:
+    """The same for linear attention as for as many random features as channels, and for as many of Luna's slots."""
+    args = benchmark.parse(["op", "--head-size=8", "--heads=2", "--slots=4"])
+    kernels = {op.state_bytes(name, args) for name in ("linear", "performer", "rfa", "efficient")}
+    assert kernels == {4 * (2 * 8 * 9 + 1)}
+    assert op.state_bytes("luna-chunked", args) == 4 * (2 * 2 * 4 * 8 + 1)
+    assert op.state_bytes("luna-tied", args) == 4 * (2 * 4 * 8 + 1)
+    assert op.state_bytes("softmax", args) is None
 
 
 def test_the_memory_of_encoders_is_that_of_lengths_that_they_accept(tmp_path: Path, capsys) -> None:
