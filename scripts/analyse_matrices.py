@@ -10,7 +10,7 @@ over the heads. "scores" are those of softmax attention before the softmax: the 
 
 import logging
 import sys
-from argparse import Namespace
+from argparse import SUPPRESS, Namespace
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,14 +20,19 @@ from shared.command import CommandError, Parser, command, positive
 
 Row = dict[str, Any]
 
+# Of the flags for random weights; no names: all that have a matrix.
+DEFAULTS = {"names": [], "lengths": [64, 256, 1024], "head_sizes": [16, 64], "heads": 4}
+
 
 @command
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = Parser(__doc__)
-    parser.add_argument("--names", nargs="+", metavar="NAME", help="default: all that have a matrix")
-    parser.add_argument("--lengths", type=positive, nargs="+", default=[64, 256, 1024], metavar="N")
-    parser.add_argument("--head-sizes", type=positive, nargs="+", default=[16, 64], metavar="D")
-    parser.add_argument("--heads", type=positive, default=4)
+    parser.add_argument("--names", nargs="+", default=SUPPRESS, metavar="NAME", help="default: all that have a matrix")
+    parser.add_argument(
+        "--lengths", type=positive, nargs="+", default=SUPPRESS, metavar="N", help="default: 64 256 1024"
+    )
+    parser.add_argument("--head-sizes", type=positive, nargs="+", default=SUPPRESS, metavar="D", help="default: 16 64")
+    parser.add_argument("--heads", type=positive, default=SUPPRESS, help="default: 4")
     parser.add_argument("--checkpoint", type=Path, help="saved by fairseq-train")
     parser.add_argument("--data", type=Path, metavar="FOLDER", help="as for plot_attention.py")
     parser.add_argument("--sentencepiece-model", type=Path, metavar="MODEL", help="splits the sentences into pieces")
@@ -38,13 +43,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
         picture.check_output(args.png, force=True, flag="--png")
     if bool(args.checkpoint) != bool(args.source):
         raise CommandError("--checkpoint and --source: give both or none")
+    for name in DEFAULTS if args.checkpoint else ("data", "sentencepiece_model"):
+        if vars(args).get(name):
+            whose = "random weights; leave it or --checkpoint out" if args.checkpoint else "--checkpoint; give that too"
+            raise CommandError(f"--{name.replace('_', '-')}: is for {whose}")
 
     # fairseq takes seconds to import; wrong flags are refused before that.
     from matrices.measures import COLUMNS
 
     print(f"| N | D | attention | {' | '.join(COLUMNS.values())} |\n|{' --- |' * (3 + len(COLUMNS))}")
     rows = []
-    for row in trained(args) if args.checkpoint else random(args):
+    for row in trained(args) if args.checkpoint else random(Namespace(**DEFAULTS | vars(args))):
         numbers = " | ".join(f"{row[name]:.4g}" if name in row else "" for name in COLUMNS)
         print(f"| {row['length']} | {row['head_size']} | {row['system']} | {numbers} |", flush=True)
         rows.append(row)

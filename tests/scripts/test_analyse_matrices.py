@@ -109,6 +109,8 @@ def test_the_table_of_a_checkpoint(family: str, capsys: pytest.CaptureFixture[st
         (["--names", "external"], "--names external: has no attention matrix; choose among scores, softmax"),
         (["--source", "a b"], "--checkpoint and --source: give both or none"),
         (["--checkpoint", "missing.pt", "--source", "a b"], "missing.pt: there is no such file"),
+        (["--checkpoint", "x.pt", "--source", "a b", "--lengths", "8"], "--lengths: is for random weights; leave it"),
+        (["--sentencepiece-model", "x"], "--sentencepiece-model: is for --checkpoint; give that too"),
     ],
 )
 def test_refusals(flags: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
