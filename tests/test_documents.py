@@ -81,6 +81,20 @@ def test_the_page_of_flags_has_every_attention():
     assert [name for name in ATTENTIONS if not re.search(rf"[ |]{name}[, |]", row)] == []
 
 
+def test_the_page_of_attentions_has_every_attention():
+    page = (ROOT / "docs" / "attentions.md").read_text(encoding="utf-8")
+    table = page.partition("\n\n| name |")[2].partition("\n\n")[0]
+    assert [name for name in ATTENTIONS if not named(name, re.findall(r"^\| (.*?) \|", table, flags=re.M))] == []
+    paragraphs = re.findall(r"^\*\*(.*?)\*\*", page.partition("\n## The names\n")[2], flags=re.M)
+    assert [name for name in ATTENTIONS if not named(name, paragraphs)] == ["softmax"]
+
+
+def named(name, lists):
+    """Whether one of the lists has the name, or its start up to a hyphen."""
+    entries = {entry.rstrip(".") for listed in lists for entry in listed.split(", ")}
+    return name in entries or name.partition("-")[0] + "-" in entries
+
+
 def test_the_list_of_patches_has_every_patch():
     page = (ROOT / "docs" / "troubleshooting.md").read_text(encoding="utf-8")
     files = {path.stem for path in (ROOT / "fairseq_luna" / "compat").glob("*.py")} - {"__init__", "patch"}
