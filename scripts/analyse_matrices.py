@@ -118,8 +118,8 @@ def draw(target: Path, columns: Mapping[str, str], rows: list[Row]) -> None:
     for (name, label), axis in zip(columns.items(), axes.flat, strict=True):
         for number, system in enumerate(systems):
             points = [(row["length"], row[name]) for row in shown if row["system"] == system and name in row]
-            style = {"color": f"C{number % 10}", "marker": "osD^v"[number // 10], "linestyle": "-:"[number // 10 % 2]}
-            axis.plot(*zip(*points or [([], [])], strict=True), label=system if axis is axes.flat[0] else None, **style)
+            label_once = system if axis is axes.flat[0] else None
+            axis.plot(*zip(*points or [([], [])], strict=True), label=label_once, **picture.style(number))
         axis.set(xscale="log", yscale="linear" if name == "entropy" else "log", xlabel="N", ylabel=label)
         lengths = sorted({row["length"] for row in shown})
         axis.set_xticks(lengths, [str(length) for length in lengths])

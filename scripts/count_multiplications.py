@@ -1,7 +1,7 @@
 """Count the multiplications of one attention head, for full, block, Luna and Fastformer attention.
 
     python scripts/count_multiplications.py [--png counts.png]
-    python scripts/count_multiplications.py --layers      whole self-attentions of encoders, by name
+    python scripts/count_multiplications.py --layers [--png layers.png]      whole self-attentions of encoders, by name
 
 torch's flop counter counts while the code runs; the formulas are printed beside. Projections are left out because all
 attentions have them. A score is one input of a softmax: it costs D multiplications to compute and D to use. The counter
@@ -10,8 +10,9 @@ counts only matrix products, not Fastformer's 2 n D multiplications of elementwi
 
 import bisect
 import logging
+import math
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -31,7 +32,7 @@ from fairseq_luna.ops.softmax_attention import softmax_attention
 from fairseq_luna.usage_error import UsageError
 from shared import picture
 from shared.by_name import encoder_attention
-from shared.command import CommandError, Parser, command
+from shared.command import Parser, command
 
 SIZE, SLOTS = 64, 16
 EMBED_DIM = 512  # of --layers
@@ -107,14 +108,15 @@ def first_length_below_softmax(name: str) -> int | None:
     return 16 * candidates[found] if found < len(candidates) else None
 
 
-def share_of_feed_forward(name: str, n: int) -> str:
+def share_of_feed_forward(name: str, n: int) -> float:
     try:
-        return f"{counted_layer(name, n) / (8 * n * EMBED_DIM**2):.2f}"
+        return counted_layer(name, n) / (8 * n * EMBED_DIM**2)
     except UsageError:  # learned scores of so many pairs are refused
-        return "refused"
+        return math.nan
 
 
-def print_layers() -> None:
+def print_layers() -> dict[str, list[float]]:
+    """Returns the shares by name, at every second of LENGTHS."""
     d, r, lengths = EMBED_DIM, 4 * SIZE, LENGTHS[::2]
     print(
         "Multiplications of an encoder's self-attention with its projections, divided by the 8 n d^2 of a feed-\n"
@@ -126,20 +128,26 @@ def print_layers() -> None:
     )
     print(f"| attention | {' | '.join(f'n = {n}' for n in lengths)} | below softmax from n = |")
     print(f"| --- |{' --- |' * (len(lengths) + 1)}")
+    rows = {}
     for name, attention in BY_NAME.items():
         if "encoder" in attention.factories():
-            shares = " | ".join(share_of_feed_forward(name, n) for n in lengths)
+            rows[name] = [share_of_feed_forward(name, n) for n in lengths]
+            shares = " | ".join("refused" if math.isnan(share) else f"{share:.2f}" for share in rows[name])
             print(f"| {name} | {shares} | {first_length_below_softmax(name) or ''} |", flush=True)
+    return rows
 
 
-def draw(rows: dict[str, list[int]], target: Path) -> None:
-    figure, axes = picture.pyplot().subplots(figsize=(7, 4.5), layout="constrained")
-    for name, values in rows.items():
-        axes.plot(LENGTHS, values, marker="o", label=name)
-    axes.set(xscale="log", yscale="log", xlabel="length n", ylabel="multiplications of one head")
-    axes.set_xticks(LENGTHS, [str(n) for n in LENGTHS])
+def draw(rows: Mapping[str, Sequence[float]], lengths: Sequence[int], label: str, target: Path) -> None:
+    figure, axes = picture.pyplot().subplots(figsize=(9, 5), layout="constrained")
+    for number, (name, values) in enumerate(rows.items()):
+        axes.plot(lengths, values, label=name, **picture.style(number))
+    axes.set(xscale="log", yscale="log", xlabel="length n", ylabel=label)
+    axes.set_xticks(lengths, [str(n) for n in lengths])
+    axes.minorticks_off()
+    if max(map(max, rows.values())) < 100:  # powers of ten alone would be too few
+        axes.set_yticks([0.25, 0.5, 1, 2, 4], ["1/4", "1/2", "1", "2", "4"])
     axes.grid(True, which="major", alpha=0.3)
-    axes.legend()
+    figure.legend(loc="outside right upper")
     picture.save(figure, target)
 
 
@@ -149,13 +157,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--png", type=Path, help="also draw the curves into this file")
     parser.add_argument("--layers", action="store_true", help="count whole self-attentions of encoders, by name")
     args = parser.parse_args(arguments)
-    if args.layers and args.png:
-        raise CommandError("--layers --png: the curves are of one head; leave out one of them")
-    if args.layers:
-        print_layers()
-        return
     if args.png:
         picture.check_output(args.png, force=True, flag="--png")
+    if args.layers:
+        shares = print_layers()
+        if args.png:
+            draw(shares, LENGTHS[::2], "multiplications / feed-forward network's", args.png)
+        return
 
     print(f"One head, D = {SIZE}, L = {SLOTS}; block: the optimum number of blocks m = (n^2 / 2)^(1/3)\n")
     print("| n | m | attention | scores, formula | multiplications, formula | counted | counted / full |")
@@ -172,7 +180,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 f"| {2 * SIZE * scores:,.0f} | {count:,} | {share:.4f} |"
             )
     if args.png:
-        draw(rows, args.png)
+        draw(rows, LENGTHS, "multiplications of one head", args.png)
 
 
 if __name__ == "__main__":

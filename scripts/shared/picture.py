@@ -45,6 +45,12 @@ def pyplot() -> Any:
     return pyplot
 
 
+def style(number: int) -> dict[str, str]:
+    """Color, marker and line of the curve with this number, different for the first fifty."""
+    tens = number // 10
+    return {"color": f"C{number % 10}", "marker": "osD^v"[tens], "linestyle": "-:"[tens % 2]}
+
+
 def save(figure: Any, output: Path) -> None:
     """Write ``figure`` and close it."""
     try:

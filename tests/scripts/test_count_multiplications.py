@@ -1,5 +1,8 @@
 """Counts of multiplications equal the formulas that stand beside them."""
 
+import importlib.util
+from pathlib import Path
+
 import pytest
 import torch
 
@@ -7,6 +10,8 @@ import count_multiplications
 from count_multiplications import ATTENTIONS, EMBED_DIM, SIZE, counted, counted_layer, first_length_below_softmax
 from fairseq_luna.models.mixed.attentions import ATTENTIONS as BY_NAME
 from shared.by_name import encoder_attention
+
+needs_matplotlib = pytest.mark.skipif(importlib.util.find_spec("matplotlib") is None, reason="matplotlib draws")
 
 
 def test_heads_cost_what_the_formulas_say() -> None:
@@ -38,17 +43,17 @@ def test_performer_is_below_softmax_from_twice_its_features_on() -> None:
     assert first_length_below_softmax("softmax") is None
 
 
-def test_the_table_of_layers(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+@needs_matplotlib
+def test_the_table_and_the_picture_of_layers(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    target = tmp_path / "layers.png"
     names = ("softmax", "synthesizer-random")
     monkeypatch.setattr(count_multiplications, "BY_NAME", {name: BY_NAME[name] for name in names})
-    assert count_multiplications.main(["--layers"]) == 0
+    assert count_multiplications.main(["--layers", "--png", str(target)]) == 0
+    assert target.read_bytes().startswith(b"\x89PNG")
     table = capsys.readouterr().out.splitlines()[-2:]
     assert table == [
         "| softmax | 0.56 | 0.75 | 1.50 | 4.50 |  |",
         "| synthesizer-random | 0.28 | 0.38 | 0.75 | refused | 16 |",
     ]
-
-
-def test_curves_of_layers_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    assert count_multiplications.main(["--layers", "--png", "x.png"]) == 2
-    assert "--layers --png: the curves are of one head" in capsys.readouterr().err
