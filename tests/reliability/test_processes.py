@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from commands import APOLLO, FAMILIES, USER_DIR, run
+from commands import APOLLO, FAMILIES, SIZES, USER_DIR, run
 from fairseq import options, tasks
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from torch import Tensor
@@ -19,7 +19,12 @@ from reliability.refusal import refusal
 from shared.small_training import environment, logged
 from tiny_training import trained_weights
 
-# Each process draws its own dropout masks and blocks, so nothing random is used here.
+# Features are drawn anew after the second and the fourth update.
+PERFORMER = (
+    *("--arch=mixed_tiny", "--encoder-self-attention=performer", "--decoder-self-attention=performer"),
+    *("--redraw-features=2", *SIZES),
+)
+# Each process draws its own dropout masks and blocks, so nothing else random is used here.
 FIXED = (
     *("--dropout=0", "--attention-dropout=0", "--activation-dropout=0", "--clip-norm=1"),
     *("--batch-size=4", "--num-workers=0", "--cpu", "--no-epoch-checkpoints", "--disable-validation"),
@@ -33,7 +38,7 @@ LOSS_ATOL = 1.1e-3
 
 
 def arguments(data: str, save_dir: Path, family: str, *more: str) -> list[str]:
-    model = (flag for flag in FAMILIES[family] if flag != "--random-blocks")
+    model = (flag for flag in {**FAMILIES, "performer": PERFORMER}[family] if flag != "--random-blocks")
     flags = (*model, *APOLLO, *FIXED, *more)
     return [data, f"--user-dir={USER_DIR}", f"--save-dir={save_dir}", *flags]
 
@@ -64,7 +69,7 @@ def on_several(processes: int, given: list[str]) -> list[float]:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("family", "backend", "processes"),
-    [("luna", "c10d", 4), ("fastformer", "legacy_ddp", 2), ("block", "pytorch_ddp", 2)],
+    [("luna", "c10d", 4), ("fastformer", "legacy_ddp", 2), ("block", "pytorch_ddp", 2), ("performer", "c10d", 2)],
 )
 def test_processes_equal_one_with_update_freq(tiny_data, tmp_path, caplog, family, backend, processes):
     expected = on_one(caplog, arguments(tiny_data, tmp_path / "one", family, f"--update-freq={processes}"))
