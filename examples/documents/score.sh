@@ -25,6 +25,7 @@ target=$(cd "$DATA" && echo train.*-*.idx)
 target=${target#*-} target=${target%%.*}
 
 choose_checkpoint "$save_dir" "${LAST:-3}" --by-updates
-translate --remove-bpe sentencepiece --max-len-a 1.3 --max-len-b 20 "$@"
+choose_lengths 4096
+translate --remove-bpe sentencepiece "${lengths[@]}" --max-len-a 1.3 --max-len-b 20 "$@"
 "${PYTHON:-python}" "$root/scripts/score.py" "$generated" --reference "$folder/reference/test.$target" \
     --documents "$folder/reference/test.documents"

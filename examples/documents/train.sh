@@ -23,8 +23,19 @@ choose_system "$system" "$updates" $(((updates + 2) / 3))
 shift
 check_data scripts/prepare_documents.py
 length=$(basename "$(cd "$DATA/.." && pwd)")
-if [[ $length =~ ^pieces_([0-9]+)$ ]] && ((BASH_REMATCH[1] > positions || BASH_REMATCH[1] > tokens)); then
-    fail "DATA=$DATA has longer examples: set POSITIONS and MAX_TOKENS to at least ${BASH_REMATCH[1]}"
+# fairseq would leave longer examples out of the training, and stop at the first in a validation, after hours.
+longest=$("${PYTHON:-python}" -c '
+import sys
+from array import array
+from pathlib import Path
+sizes = array("i", [0])
+for path in Path(sys.argv[1]).glob("*.idx"):
+    with path.open("rb") as index:
+        index.seek(18) # the number of examples, then the tokens of each
+        sizes.fromfile(index, int.from_bytes(index.read(8), "little"))
+print(max(sizes))' "$DATA")
+if ((longest > positions || longest > tokens)); then
+    fail "DATA=$DATA has an example of $longest tokens: set POSITIONS and MAX_TOKENS to at least that"
 fi
 
 train "${SAVE_DIR:-checkpoints/documents/$length/$system}" \

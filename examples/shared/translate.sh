@@ -1,4 +1,4 @@
-# Sourced by score.sh of multi30k and documents, after systems.sh.
+# Sourced by score.sh of multi30k, documents and summarization, after systems.sh.
 
 # Sets checkpoint: CHECKPOINT, or the average of the LAST ones in SAVE_DIR.
 choose_checkpoint() { # SAVE_DIR LAST [flags of average_checkpoints.py]
@@ -9,6 +9,22 @@ choose_checkpoint() { # SAVE_DIR LAST [flags of average_checkpoints.py]
     checkpoint=${CHECKPOINT:-$save_dir/average_of_$last.pt}
     [ -n "${CHECKPOINT:-}" ] || "${PYTHON:-python}" "$root/scripts/average_checkpoints.py" --last "$last" "$save_dir" "$@" \
         --output "$checkpoint" --force
+    [ -f "$checkpoint" ] || fail "there is no checkpoint $checkpoint"
+}
+
+# Sets lengths, flags of fairseq-generate: those of checkpoint's training, which fairseq-generate does not read there.
+choose_lengths() { # MAX_TOKENS, at least
+    local tokens=$1 source target
+    target=$(PYTHONPATH="$root/scripts:$PYTHONPATH" "${PYTHON:-python}" -c '
+import sys
+from pathlib import Path
+from shared.checkpoints import load
+task = load(Path(sys.argv[1]))["cfg"]["task"]
+print(task["max_source_positions"], task["max_target_positions"])' "$checkpoint")
+    source=${target% *} target=${target#* }
+    ((tokens >= source)) || tokens=$source
+    ((tokens >= target)) || tokens=$target
+    lengths=(--max-source-positions "$source" --max-target-positions "$target" --max-tokens "$tokens")
 }
 
 # Translates the test with checkpoint, and sets generated, the file of the translations.

@@ -4,7 +4,6 @@
 #
 # DATA        the binarised data that it was trained on (required)
 # SAVE_DIR    where it was trained (checkpoints/summarization/NAME/SYSTEM); the average and the summaries go there too
-# POSITIONS   as in training (4096)
 # LAST        number of the last checkpoints to average, 1,000 updates apart (5)
 # CHECKPOINT  this file instead of an average
 # BEAM        (4)   LENPEN (2)
@@ -25,6 +24,7 @@ save_dir=${SAVE_DIR:-checkpoints/summarization/$(basename "$folder")/$system}
 export BEAM="${BEAM:-4}" LENPEN="${LENPEN:-2}"
 
 choose_checkpoint "$save_dir" "${LAST:-5}" --by-updates
-translate --remove-bpe sentencepiece --truncate-source --max-source-positions "${POSITIONS:-4096}" \
-    --max-tokens 16384 --max-len-b 140 --min-len 55 --no-repeat-ngram-size 3 "$@"
+choose_lengths 16384
+translate --remove-bpe sentencepiece --truncate-source "${lengths[@]}" --max-len-b 140 --min-len 55 \
+    --no-repeat-ngram-size 3 "$@"
 "${PYTHON:-python}" "$root/scripts/score.py" "$generated" --reference "$folder/reference/test.target" --rouge

@@ -19,7 +19,8 @@ updates=${UPDATES:-50000} tokens=${MAX_TOKENS:-16384} positions=${POSITIONS:-409
 for value in "UPDATES=$updates" "MAX_TOKENS=$tokens" "POSITIONS=$positions"; do
     [[ $value =~ =[1-9][0-9]{0,8}$ ]] || fail "$value: it must be a whole number above 0"
 done
-((positions <= tokens)) || fail "MAX_TOKENS=$tokens: it must be at least POSITIONS, which is $positions"
+longest=$((positions > 1024 ? positions : 1024)) # summaries have up to 1,024
+((longest <= tokens)) || fail "MAX_TOKENS=$tokens: it must be at least $longest, the longest document or summary"
 system=${1:-}
 choose_system "$system" "$updates" $(((updates + 9) / 10))
 shift

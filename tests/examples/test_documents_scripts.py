@@ -1,6 +1,8 @@
 """The scripts of documents: every system parses at every length; one is trained and scored."""
 
 import pytest
+import torch
+from fairseq.data import indexed_dataset
 
 from examples.wmt14_runs import REPOSITORY, SHORT, SMALL, english_german, refusal, shell
 from recipes.settings import command_settings, script_command
@@ -13,12 +15,18 @@ SYSTEMS = [("luna_untied",), ("luna_untied_softmax_source",), ("fastformer",), (
 
 @pytest.fixture
 def prepared(tiny_data, tmp_path):
-    """A small output of scripts/prepare_documents.py, whose test is the valid split of the tests' data."""
+    """A small output of scripts/prepare_documents.py, with 1,100 tokens in the last line of its test."""
     (tmp_path / "pieces_9" / "reference").mkdir(parents=True)
     (tmp_path / "pieces_9" / "bin").mkdir()
-    english_german(tiny_data, tmp_path / "pieces_9" / "bin")
-    (tmp_path / "pieces_9" / "reference" / "test.de").write_text(f"w1 {SEPARATOR} w2 w3\n" * 7)
-    (tmp_path / "pieces_9" / "reference" / "test.documents").write_text("a\t1\n" * 3 + "b\t1\n" * 4)
+    data = english_german(tiny_data, tmp_path / "pieces_9" / "bin")
+    for language in ("en", "de"):
+        test = f"{data}/test.en-de.{language}"
+        builder = indexed_dataset.make_builder(f"{test}.bin", "mmap", vocab_size=24)
+        builder.merge_file_(f"{data}/valid.en-de.{language}")
+        builder.add_item(torch.tensor([4] * 1099 + [2]))
+        builder.finalize(f"{test}.idx")
+    (tmp_path / "pieces_9" / "reference" / "test.de").write_text(f"w1 {SEPARATOR} w2 w3\n" * 8)
+    (tmp_path / "pieces_9" / "reference" / "test.documents").write_text("a\t1\n" * 3 + "b\t1\n" * 5)
     return tmp_path / "pieces_9"
 
 
@@ -53,11 +61,12 @@ def test_the_warm_up_is_a_third_of_the_updates(prepared):
         ("train.sh", [], {}, "SYSTEM is transformer, luna_tied"),
         ("train.sh", ["block"], {"UPDATES": "1e3"}, "UPDATES=1e3: it must be a whole number above 0"),
         ("train.sh", ["block"], {"DATA": ""}, "set DATA to the bin folder that scripts/prepare_documents.py made"),
-        ("train.sh", ["block"], {"POSITIONS": "8"}, "longer examples: set POSITIONS and MAX_TOKENS to at least 9"),
+        ("train.sh", ["block"], {"POSITIONS": "1099"}, "has an example of 1100 tokens: set POSITIONS and MAX_TOKENS"),
+        ("train.sh", ["block"], {"MAX_TOKENS": "1099"}, "has an example of 1100 tokens: set POSITIONS and MAX_TOKENS"),
         ("score.sh", ["block"], {"DATA": "/nowhere"}, "there is no dict.*.txt in DATA=/nowhere"),
         ("score.sh", ["block"], {"SAVE_DIR": "/nowhere"}, "there is no folder /nowhere: train block first"),
     ],
-    ids=["no system", "updates", "no data", "positions", "wrong data", "not trained"],
+    ids=["no system", "updates", "no data", "positions", "tokens", "wrong data", "not trained"],
 )
 def test_bad_values_end_in_one_line(prepared, script, arguments, environment, said):
     line = refusal(shell(DOCUMENTS / script, *arguments, **{"DATA": prepared / "bin", **environment}))
@@ -71,9 +80,7 @@ def test_from_training_to_scores(prepared, tmp_path):
     flags = (*SMALL, *SHORT, "--max-update=4", "--save-interval-updates=2")
     trained = shell(DOCUMENTS / "train.sh", "luna_untied", *flags, **place)
     assert trained.returncode == 0, trained.stderr
-    scored = shell(
-        DOCUMENTS / "score.sh", "luna_untied", "--cpu", "--gen-subset=valid", "--max-len-b=5", **place, LAST=2
-    )
+    scored = shell(DOCUMENTS / "score.sh", "luna_untied", "--cpu", "--max-len-a=0", "--max-len-b=5", **place, LAST=2)
     assert scored.returncode == 0, scored.stderr
     assert ": 2 documents\n" in scored.stdout
     assert "segment BLEU" in scored.stdout

@@ -53,12 +53,13 @@ def test_sizes_and_lengths(prepared):
             "train.sh",
             ["block"],
             {"MAX_TOKENS": "4000"},
-            "MAX_TOKENS=4000: it must be at least POSITIONS, which is 4096",
+            "MAX_TOKENS=4000: it must be at least 4096, the longest document or summary",
         ),
+        ("train.sh", ["block"], {"POSITIONS": "512", "MAX_TOKENS": "512"}, "it must be at least 1024, the longest"),
         ("train.sh", ["block"], {"DATA": ""}, "set DATA to the bin folder that scripts/prepare_text.py made"),
         ("score.sh", ["block"], {}, "train block first, or set SAVE_DIR"),
     ],
-    ids=["no system", "size", "tokens", "no data", "not trained"],
+    ids=["no system", "size", "tokens", "tokens of summaries", "no data", "not trained"],
 )
 def test_bad_values_end_in_one_line(prepared, script, arguments, environment, said):
     line = refusal(shell(SUMMARIZATION / script, *arguments, **{"DATA": prepared / "bin", **environment}))
@@ -69,9 +70,9 @@ def test_bad_values_end_in_one_line(prepared, script, arguments, environment, sa
 @pytest.mark.slow
 def test_from_training_to_scores(prepared, tmp_path):
     pytest.importorskip("rouge_score")
-    place = {"DATA": prepared / "bin", "SAVE_DIR": prepared / "run", "POSITIONS": 6, "folder": tmp_path}
+    place = {"DATA": prepared / "bin", "SAVE_DIR": prepared / "run", "folder": tmp_path}
     flags = (*SMALL, *SHORT, "--max-update=4", "--save-interval-updates=2")
-    trained = shell(SUMMARIZATION / "train.sh", "luna_untied", *flags, **place)
+    trained = shell(SUMMARIZATION / "train.sh", "luna_untied", *flags, **place, POSITIONS=6)
     assert trained.returncode == 0, trained.stderr
     lengths = ("--min-len=1", "--max-len-b=5")
     scored = shell(SUMMARIZATION / "score.sh", "luna_untied", "--cpu", "--gen-subset=valid", *lengths, **place, LAST=2)
