@@ -10,7 +10,8 @@ Several files after one flag are shards of one system. D- lines are scored: they
 before training needs --tokenised-by moses: its H- lines are then detokenised, for all scores.
 
 With --documents a score is of whole documents (d-BLEU), and a table has it by source. Beside it stands sacreBLEU by
-segment, of the lines where the translation has as many separators as the reference.
+segment, of the lines where the translation has as many separators as the reference. Where a source has a single
+document, such as captions, each line counts as one. --sources scores the documents of these sources only, together.
 
 With --rouge the text is summaries, and the scores are ROUGE-1, -2 and -L (pip install 'fairseq-luna[rouge]').
 """
@@ -22,7 +23,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from scoring import paired, pieces
-from scoring.documents import BySource, by_source, read_labels, whole
+from scoring.documents import BySource, by_source, lines_of, read_labels, whole
 from scoring.generated import read_both
 from scoring.measures import Scores, check_counts, score
 from scoring.paired import Compared, paired_bootstrap
@@ -56,6 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     add("--tokenize", choices=(_MOSES, _NONE), help="for tokenised BLEU; none: split at spaces")
     add("--tokenised-reference", type=Path, help="score the model's tokens against this file")
     add("--documents", type=Path, metavar="FILE", help="the document of each line, by scripts/prepare_documents.py")
+    add("--sources", nargs="+", metavar="NAME", help="score the documents of these sources only")
     add("--rouge", action="store_true", help="score summaries, with ROUGE only")
     add("--language", metavar="LANG", help="of Moses (default: the ending of --reference)")
     add("--lowercase", action="store_true", help="score lower-cased text")
@@ -75,6 +77,8 @@ def check(args: Namespace) -> None:
         raise CommandError("--tokenised-reference: is tokenised already; leave out --tokenize moses")
     if args.documents and (args.tokenised_reference or args.tokenised_by == _MOSES):
         raise CommandError("--documents: is for text of SentencePiece; leave out the flags of tokenised text")
+    if args.sources and not args.documents:
+        raise CommandError("--sources: needs --documents, which names the source of each line")
     if args.rouge and any((args.documents, args.baseline, args.tokenize, args.tokenised_reference, args.lowercase)):
         raise CommandError("--rouge: leave out --documents, --baseline, --lowercase and the flags of tokenised BLEU")
     inputs = [
@@ -96,23 +100,25 @@ def run(args: Namespace) -> None:
     language = args.language
     if language is None and (args.tokenised_by == _MOSES or not as_it_stands):
         language = language_of(args.reference)
-    groups = [args.baseline] if args.baseline else []
-    systems = [read(shards, args, language) for shards in (*groups, args.generated, *args.other)]
-    names = [system.name for system in systems]
-    if len(set(names)) < len(names):
-        raise CommandError(f"{max(names, key=names.count)} is given as two systems")
     reference_tokens = list(read_lines(args.tokenised_reference)) if args.tokenised_reference else references
+    systems = read_systems(args, language)
     for system in systems:
         check_against(system, references, args.reference)
         check_against(system, reference_tokens, args.tokenised_reference or args.reference)
     documents: dict[str, list[BySource]] = {}
     if args.documents:
         labels = read_labels(args.documents, len(references))
+        if args.sources:
+            places = lines_of(args.sources, labels)
+            labels, references = at(places, labels), at(places, references)
+            systems = [System(name, at(places, text), at(places, tokens)) for name, text, tokens in systems]
         for system in systems:
             documents[system.name] = by_source(system.text, references, labels, lowercase=args.lowercase)
         systems = [System(name, whole(text, labels), whole(tokens, labels)) for name, text, tokens in systems]
         references = reference_tokens = whole(references, labels)
-    unit = "documents" if args.documents else "summaries" if args.rouge else "sentences"
+    unit = unit_of(args)
+    if args.baseline and len(references) < 2:
+        raise CommandError(f"--baseline: the bootstrap draws from at least 2 {unit}, but there is {len(references)}")
     scores: dict[str, Scores | RougeScores] = {}
     for system in systems:
         if args.rouge:
@@ -138,6 +144,26 @@ def run(args: Namespace) -> None:
         print("\n".join(lines_of_comparison(compared)))
     if args.json:
         write_json(args.json, args.reference, scores, documents, compared)
+
+
+def unit_of(args: Namespace) -> str:
+    """What is scored as one text."""
+    of_sources = f" of {', '.join(args.sources)}" if args.sources else ""
+    return "summaries" if args.rouge else f"documents{of_sources}" if args.documents else "sentences"
+
+
+def at(places: Sequence[int], lines: Sequence[str]) -> list[str]:
+    return [lines[place] for place in places]
+
+
+def read_systems(args: Namespace, language: str | None) -> list[System]:
+    """All systems, the baseline first; CommandError if one is given twice."""
+    groups = [args.baseline] if args.baseline else []
+    systems = [read(shards, args, language) for shards in (*groups, args.generated, *args.other)]
+    names = [system.name for system in systems]
+    if len(set(names)) < len(names):
+        raise CommandError(f"{max(names, key=names.count)} is given as two systems")
+    return systems
 
 
 def read(shards: Sequence[Path], args: Namespace, language: str | None) -> System:

@@ -4,6 +4,7 @@ The reference's lines are consecutive parts of documents, with a separator betwe
 scripts/prepare_documents.py writes them; a file beside it says which document each line is of.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from itertools import groupby
 from pathlib import Path
@@ -37,6 +38,9 @@ class BySource(NamedTuple):
 def read_labels(file: Path, lines: int) -> list[str]:
     """The document of each line of the reference: its source, a tab, its number there.
 
+    If a source has a single document, such as captions, each of its lines is one: BLEU of the whole would not see
+    which caption was translated.
+
     Raises:
         CommandError: not such a file, or of another reference.
     """
@@ -46,7 +50,17 @@ def read_labels(file: Path, lines: int) -> list[str]:
     for number, label in enumerate(labels, 1):
         if label.count("\t") != 1:
             raise CommandError(f"--documents {file}, line {number}: must be a source, a tab and a document's number")
-    return labels
+    documents = Counter(map(_source, set(labels)))
+    return [f"{label}.{line}" if documents[_source(label)] == 1 else label for line, label in enumerate(labels, 1)]
+
+
+def lines_of(sources: Sequence[str], labels: Sequence[str]) -> list[int]:
+    """The places of these sources' lines; CommandError if there is no such source."""
+    present = dict.fromkeys(map(_source, labels))
+    for source in sources:
+        if source not in present:
+            raise CommandError(f"--sources {source}: the sources are {', '.join(present)}")
+    return [line for line, label in enumerate(labels) if _source(label) in sources]
 
 
 def whole(lines: Sequence[str], labels: Sequence[str]) -> list[str]:
@@ -63,7 +77,7 @@ def by_source(
     """Scores of the documents of each source, if there are several, and of all."""
     of_source: dict[str, list[int]] = {}
     for line, label in enumerate(labels):
-        of_source.setdefault(label.split("\t")[0], []).append(line)
+        of_source.setdefault(_source(label), []).append(line)
     groups: dict[str | None, Sequence[int]] = {**of_source} if len(of_source) > 1 else {}
     groups[None] = range(len(labels))
     bleu = BLEU(lowercase=lowercase, force=True)
@@ -88,6 +102,10 @@ def _scores(
         aligned=len(aligned),
         segment_bleu=bleu.corpus_score(ours, [theirs]).score if aligned else None,
     )
+
+
+def _source(label: str) -> str:
+    return label.split("\t")[0]
 
 
 def _segments(line: str) -> list[str]:

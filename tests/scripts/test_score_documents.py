@@ -8,7 +8,7 @@ from sacrebleu.metrics import BLEU
 
 import score
 from corpus_files import pairs
-from scoring.documents import whole
+from scoring.documents import read_labels, whole
 
 # Two documents of one source, the first on two lines, and one of another.
 LABELS = ["talks\t1", "talks\t1", "talks\t2", "news\t1"]
@@ -79,11 +79,28 @@ def test_documents_and_aligned_segments_by_source(
     assert row in shown and shown.splitlines()[-1].endswith("all")
 
 
-def test_systems_are_compared_by_document(files: dict[str, Path], capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(files, "--baseline", files["perfect"], "--paired-bs", 20) == 0
+def test_chosen_sources_are_compared_by_document(
+    files: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    compare = ["--baseline", files["perfect"], "--paired-bs", 20]
+    assert run(files, *compare, "--sources", "talks", "--json", tmp_path / "scores.json") == 0
     shown = capsys.readouterr().out
     assert shown.count("100.00  sacreBLEU") == 1
-    assert "paired bootstrap against " in shown
+    assert ": 2 documents of talks\n" in shown and "paired bootstrap against " in shown
+    kept = json.loads((tmp_path / "scores.json").read_text())
+    ours, theirs = ([text(side[0:2]), text(side[2:3])] for side in (TRANSLATION, REFERENCE))
+    assert kept["systems"][str(files["generated"])]["bleu"]["score"] == bleu(ours, theirs)
+    assert run(files, "--sources", "news", "talks") == 0
+    assert ": 3 documents of news, talks\n" in capsys.readouterr().out
+    assert run(files, *compare, "--sources", "news") == 2
+    assert "the bootstrap draws from at least 2 documents of news, but there is 1" in capsys.readouterr().err
+
+
+def test_each_line_of_a_single_document_is_one(tmp_path: Path) -> None:
+    """Else d-BLEU would not see which line was translated."""
+    file = tmp_path / "test.documents"
+    file.write_text("captions\t1\ncaptions\t1\ntalks\t1\ntalks\t1\ntalks\t2\n")
+    assert whole(list("abcde"), read_labels(file, 5)) == ["a", "b", "c d", "e"]
 
 
 def test_a_document_has_no_separators_and_no_empty_segments() -> None:
@@ -106,5 +123,8 @@ def test_wrong_documents_are_refused_in_one_line(files: dict[str, Path], capsys:
         shown = capsys.readouterr()
         assert (shown.out, shown.err.count("\n")) == ("", 1)
         assert said in shown.err
+    files["test.documents"].write_text("\n".join(LABELS) + "\n")
+    assert run(files, "--sources", "talks", "ted") == 2
+    assert capsys.readouterr().err.endswith("--sources ted: the sources are talks, news\n")
     assert run(files, "--tokenised-by", "moses") == 2
     assert "--documents: is for text of SentencePiece" in capsys.readouterr().err
