@@ -1,6 +1,9 @@
-"""Draw training loss, validation loss, perplexity and BLEU of several runs against updates.
+"""Draw training loss, validation loss, perplexity and BLEU of several runs against updates or hours.
 
     python scripts/plot_curves.py luna=luna/log.json fastformer=fastformer/log.json --output curves.png
+    python scripts/plot_curves.py luna=luna/log.json block=block/log.json --against hours --output hours.png
+
+Hours are of updates only, without validations; those that a resumed run repeats count once.
 
 A log is what fairseq-train writes with --log-format json --log-file FILE, or the same lines as it prints them.
 """
@@ -11,7 +14,7 @@ from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
 
-from plots.training_log import Series, read
+from plots.training_log import HOURS, Series, read
 from shared import picture
 from shared.command import CommandError, Parser, command
 
@@ -21,6 +24,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = Parser(__doc__)
     parser.add_argument("logs", nargs="+", metavar="[NAME=]LOG", help="a run's log, and its name in the legend")
     parser.add_argument("--subset", default="valid", help="of the validation; default: valid")
+    parser.add_argument(
+        "--against", choices=("updates", HOURS), default="updates", help="what the curves go along; default: updates"
+    )
     parser.add_argument(
         "--smooth",
         type=float,
@@ -48,12 +54,15 @@ def plot(args: Namespace) -> list[str]:
         if name in runs:
             raise CommandError(f"{given}: {name} is the name of two runs; give NAME={log}")
         runs[name] = read(log)
+        if args.against == HOURS and HOURS not in runs[name]:
+            raise CommandError(f"{log}: no train_wall for --against hours; fairseq-train logs it every --log-interval")
 
     from plots import curves_picture
 
     if not curves_picture.drawn_panels(runs, args.subset):
         raise CommandError(f"--subset {args.subset}: none of the logs has a loss, a perplexity or BLEU")
-    picture.save(curves_picture.draw(runs, subset=args.subset, smooth=args.smooth), args.output)
+    figure = curves_picture.draw(runs, subset=args.subset, smooth=args.smooth, hours=args.against == HOURS)
+    picture.save(figure, args.output)
     return [summary(name, run, args.subset) for name, run in runs.items()]
 
 

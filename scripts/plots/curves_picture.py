@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from plots.training_log import Series, smoothed
+from plots.training_log import Series, hours_at, smoothed
 from shared.picture import pyplot
 
 Run = Mapping[str, Series]
@@ -31,13 +31,14 @@ def drawn_panels(runs: Mapping[str, Run], subset: str) -> list[Panel]:
     return [panel for panel in panels(subset) if any(panel.name in run for run in runs.values())]
 
 
-def draw(runs: Mapping[str, Run], *, subset: str, smooth: float) -> Any:
+def draw(runs: Mapping[str, Run], *, subset: str, smooth: float, hours: bool = False) -> Any:
     """A figure of :func:`drawn_panels`.
 
     Args:
         runs: by their names in the legend.
         subset: the validation's.
         smooth: see :func:`plots.training_log.smoothed`; for the training loss only.
+        hours: draw against the hours of training, not against updates.
     """
     shown = drawn_panels(runs, subset)
     columns = min(len(shown), 2)
@@ -51,8 +52,9 @@ def draw(runs: Mapping[str, Run], *, subset: str, smooth: float) -> Any:
             if not panel.validated:
                 series = smoothed(series, smooth)
             marker = "." if len(series.updates) < 40 else None
-            axis.plot(series.updates, series.values, color=f"C{colour}", marker=marker, linewidth=1.2, label=name)
-        axis.set(xlabel="updates", ylabel=panel.label)
+            reached = hours_at(run, series.updates) if hours else series.updates
+            axis.plot(reached, series.values, color=f"C{colour}", marker=marker, linewidth=1.2, label=name)
+        axis.set(xlabel="hours of training" if hours else "updates", ylabel=panel.label)
         if panel.logarithmic:
             axis.set_yscale("log")
         axis.grid(True, alpha=0.3)

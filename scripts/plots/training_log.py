@@ -1,10 +1,16 @@
 """Reading the JSON log of fairseq-train: losses and BLEU at each logged update."""
 
 import json
+from collections.abc import Mapping, Sequence
+from itertools import accumulate
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
+
 from shared.command import CommandError
+
+HOURS = "hours"
 
 
 class Series(NamedTuple):
@@ -22,6 +28,8 @@ class _Line(NamedTuple):
 
 def read(log: Path) -> dict[str, Series]:
     """Every number of a log by its name: "loss" is the training's, "valid_loss" and "valid_bleu" are a validation's.
+
+    "hours" is the time of the updates up to there, without validations, if the log has it.
 
     Lines that are not JSON, such as the configuration or an incomplete last line, are skipped; repeated lines count
     once. A run that resumes from an older checkpoint repeats updates; its values replace everything that the stopped
@@ -48,7 +56,17 @@ def read(log: Path) -> dict[str, Series]:
     for parsed in lines:
         for name, value in parsed.values.items():
             found.setdefault(parsed.prefix + name, {})[parsed.update] = value
+    # Not from ``found``: in the line of an epoch, "train_wall" is the time since the process began.
+    wall = {line.update: line.values["train_wall"] for line in lines if not line.prefix and "train_wall" in line.values}
+    if wall:
+        found[HOURS] = dict(zip(wall, (seconds / 3600 for seconds in accumulate(wall.values())), strict=True))
     return {name: Series(list(points), list(points.values())) for name, points in found.items()}
+
+
+def hours_at(run: Mapping[str, Series], updates: Sequence[int]) -> list[float]:
+    """The hours that ``run``, which has them, had trained at each of ``updates``."""
+    hours = run[HOURS]
+    return [float(hour) for hour in np.interp(updates, [0, *hours.updates], [0.0, *hours.values])]
 
 
 def smoothed(series: Series, share: float) -> Series:

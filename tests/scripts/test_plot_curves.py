@@ -20,9 +20,10 @@ CONFIG = "{'_name': None, 'common': {'log_format': 'json', 'seed': 1}}"
 ODD = "$\\a$"  # invalid as mathematics
 
 
-def step(update: int, loss: float) -> str:
+def step(update: int, loss: float, **values: float) -> str:
     """A line of fairseq's, logged during an epoch."""
-    return json.dumps({"epoch": 1, "update": 0.5, "loss": str(loss), "num_updates": str(update), "lr": "0.1"})
+    named = {name: str(value) for name, value in {"loss": loss, "num_updates": update, **values}.items()}
+    return json.dumps({"epoch": 1, "update": 0.5, "lr": "0.1", **named})
 
 
 def validation(update: int, *, subset: str = "valid", **values: float) -> str:
@@ -146,6 +147,19 @@ def test_a_panel_for_each_value_and_a_line_for_each_run(tmp_path: Path) -> None:
     }
 
 
+def test_hours_are_those_of_the_updates_that_a_resumed_run_has_made(tmp_path: Path) -> None:
+    killed = [step(10, 9, train_wall=3600), validation(15, ppl=8), step(20, 7, train_wall=7200), validation(25, ppl=1)]
+    # "train_wall" of an epoch's line is not that of the others.
+    resumed = [step(20, 6, train_wall=1800), validation(20, subset="train", wall=9), step(30, 5, train_wall=3600)]
+    run = read(write(tmp_path, *killed, *resumed, validation(30, ppl=4)))
+    figure = curves_picture.draw({"a": run}, subset="valid", smooth=0, hours=True)
+    assert lines_of(figure) == {
+        "training loss (base 2)": {"a": ([1, 1.5, 2.5], [9, 6, 5])},
+        "valid perplexity": {"a": ([1.25, 2.5], [8, 4])},
+    }
+    assert {axis.get_xlabel() for axis in figure.axes} == {"hours of training"}
+
+
 def test_the_script_draws_several_runs(real_log: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     from matplotlib import image
 
@@ -176,6 +190,7 @@ def test_a_log_may_have_an_equals_sign_in_its_name(tmp_path: Path) -> None:
         (["simple.log"], "simple.log: no JSON lines of fairseq-train's; train with --log-format json --log-file FILE"),
         (["log.json", "log.json"], "is the name of two runs; give NAME=log.json"),
         (["log.json", "--smooth=1"], "--smooth 1.0: must be at least 0 and less than 1"),
+        (["log.json", "--against=hours"], "log.json: no train_wall for --against hours"),
         (["lr.json"], "--subset valid: none of the logs has a loss, a perplexity or BLEU"),
         (["log.json", "--output=curves.svg"], "--output curves.svg: the name must end in .png"),
         (["log.json", "--output=old.png"], "--output old.png: it exists; give another name, or --force"),
