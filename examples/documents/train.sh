@@ -1,14 +1,15 @@
 #!/usr/bin/env bash
 # Trains one system on whole documents:
 #     DATA=data/documents/pieces_1024/bin examples/documents/train.sh SYSTEM [further flags of fairseq-train]
-# SYSTEM is one of examples/shared/systems.sh.
+# SYSTEM is one of examples/shared/systems.sh. With --finetune-from-model CHECKPOINT it begins with the parameters of a
+# training on shorter examples (README.md).
 #
 # DATA        a bin folder of scripts/prepare_documents.py (required)
 # SAVE_DIR    checkpoints and log; a stopped run resumes there (checkpoints/documents/LENGTH/SYSTEM, such as
 #             checkpoints/documents/pieces_1024/block)
 # UPDATES     (2000)
 # MAX_TOKENS  of an update, with padding (4096)
-# POSITIONS   of every system, so that its size does not depend on the examples' length (2048)
+# POSITIONS   of every system, at least the longest example; equal at all lengths, so that sizes are too (2048)
 # DRY_RUN=1   print the command, run nothing
 set -euo pipefail
 root=$(cd "$(dirname "$0")/../.." && pwd)
