@@ -26,7 +26,7 @@ def prepared(tiny_data, tmp_path):
         builder.add_item(torch.tensor([4] * 1099 + [2]))
         builder.finalize(f"{test}.idx")
     (tmp_path / "pieces_9" / "reference" / "test.de").write_text(f"w1 {SEPARATOR} w2 w3\n" * 8)
-    (tmp_path / "pieces_9" / "reference" / "test.documents").write_text("a\t1\n" * 3 + "b\t1\n" * 5)
+    (tmp_path / "pieces_9" / "reference" / "test.documents").write_text("a\t1\n" * 3 + "a\t2\n" * 5)
     return tmp_path / "pieces_9"
 
 
