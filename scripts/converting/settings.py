@@ -80,7 +80,9 @@ def flags_of(arch: str, settings: Settings) -> Iterator[str]:
 
 def deciding(settings: Settings) -> Settings:
     """Those that another model with the same tensors may have otherwise."""
-    left_out = ("_name", *FOLLOWS)
+    left_out = ["_name", *FOLLOWS]
+    if settings["share_all_embeddings"]:
+        left_out.append("share_decoder_input_output_embed")  # fairseq shares them then
     return {name: value for name, value in settings.items() if name not in left_out and not TRAINING_ONLY.search(name)}
 
 
