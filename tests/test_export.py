@@ -121,14 +121,17 @@ def test_two_graphs_generate_as_the_model_does(flags):
 
 @pytest.mark.parametrize("name", [name for name in ATTENTIONS if name != "block"])
 def test_attentions_by_name(name):
-    model = small("mixed", **ATTENTIONS[name].fields(name))
+    """Past the end of a window and of several chunks, which a graph must not take for its own end."""
+    read = {field for factory in ATTENTIONS[name].factories().values() for field in factory.flags}
+    short = {field: size for field, size in {"attention_window": 3, "attention_chunk": 4}.items() if field in read}
+    model = small("mixed", **ATTENTIONS[name].fields(name), **short)
     encoder, step = EncoderForExport(model), DecoderStepForExport(model)
-    tokens, words = sentences(9, 4, 5), as_prefix(sentences(6, 6, 6, seed=2))
+    tokens, words = sentences(9, 4, 5), as_prefix(sentences(12, 12, 12, seed=2))
     encode = export(encoder, (tokens,), dynamic_shapes=({0: Dim("batch")},), strict=False).module()
     expected = step_by_step(model, words, model.encoder(tokens)).log_softmax(-1)
     source, later, state, log_probs = encode(tokens), step, {}, []
     assert_same_source(source, model.encoder(tokens))
-    for t in range(1, 7):
+    for t in range(1, 13):
         if t == 3:
             axes = ({0: Dim.AUTO, 1: Dim.AUTO}, open_axes(source), open_axes(state))
             graph = export(step, (words[:, :t].clone(), source, state), dynamic_shapes=axes, strict=False)

@@ -111,7 +111,8 @@ class GatedAttention(GatedProjections):
 class GatedCausalAttention(GenerationState, GatedProjections):
     """Causal self-attention for decoders. Arguments: :class:`GatedProjections`.
 
-    With S channels of keys, the state has t (2 S + 2 C) numbers in the first chunk, then c (S + 2 C) + 4 S C.
+    With S channels of keys, the state has t (2 S + 2 C) numbers in the first chunk, then c (S + 2 C) + 4 S C. In an
+    exported model it has t (2 S + 2 C) to the end.
     """
 
     causal = True

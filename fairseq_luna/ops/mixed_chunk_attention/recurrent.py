@@ -1,6 +1,7 @@
 """Generation: one step at a time, from the steps of the open chunk and the means of k' v^T.
 
 The means are larger than a short sentence. They are made when the first chunk is full; until then all keys are kept.
+A recorded graph has no such branch: there all are kept to the end.
 """
 
 from typing import NamedTuple
@@ -15,9 +16,9 @@ from ..prefix_attention import PrefixMean, advance, prefix_mean_of
 
 
 class ChunkState(NamedTuple):
-    """The latest N real steps, at most c; in a row with fewer, its last places have them. And what came before."""
+    """The latest N real steps; in a row with fewer, its last places have them. With means N = c."""
 
-    k: Tensor  # (B, H, N, S); after the first chunk these are the keys of the open one, before it k and k'
+    k: Tensor  # (B, H, N, S), the keys k; without means (B, H, N, 2 S), k and k'
     v: Tensor  # (B, H, N, E)
     steps: Tensor  # (B,), fp32 if the inputs are half precision: the number of real steps
     mean: Tensor | None = None  # (B, H, S, E), in that dtype: of k' v^T, over all of them
@@ -66,6 +67,8 @@ def mixed_chunk_attention_step(
             y = _near(q_t.to(dtype), bias.to(dtype), state, chunk_size, dropout_p)
             if state.complete is not None:
                 y = y + far_q_t.to(dtype) @ state.complete
+            elif torch.compiler.is_compiling():
+                y = y + _far(far_q_t.to(dtype), state, chunk_size)
         y = y if padded is None else y.masked_fill(padded[:, None, None, None], 0)
         outputs.append(y.to(v.dtype))
     return outputs[0] if len(outputs) == 1 else torch.cat(outputs, dim=2), state
@@ -75,28 +78,36 @@ def _near(q: Tensor, bias: Tensor, state: ChunkState, chunk_size: int, dropout_p
     """What the newest step, whose query is ``q (B, H, 1, S)``, reads in its chunk: ``(B, H, 1, E)``."""
     places = state.v.shape[2]
     age = torch.arange(places - 1, -1, -1, device=q.device)
-    scores = q @ state.k[..., : q.shape[-1]].to(q.dtype).mT / chunk_size + bias[:places].flip(0)
+    scores = q @ state.k[..., : q.shape[-1]].to(q.dtype).mT / chunk_size + bias[age.clamp(max=chunk_size - 1)]
     hidden = age > (state.steps[:, None] - 1) % chunk_size
     weights = scores.relu().square().masked_fill(hidden[:, None, None], 0)
     return drop(weights, dropout_p) @ state.v.to(q.dtype)
+
+
+def _far(q: Tensor, state: ChunkState, chunk_size: int) -> Tensor:
+    """What the newest step, whose query is ``q (B, H, 1, S)``, reads of complete chunks that are all kept."""
+    age = torch.arange(state.v.shape[2] - 1, -1, -1, device=q.device)
+    steps = state.steps[:, None]
+    of_chunk = (steps - 1) % chunk_size + 1
+    hidden = (age < of_chunk) | (age >= steps)
+    scores = q @ state.k[..., q.shape[-1] :].to(q.dtype).mT / (steps - of_chunk).clamp(min=1)[:, None, None]
+    return scores.masked_fill(hidden[:, None, None], 0) @ state.v.to(q.dtype)
 
 
 def _with_step(
     state: ChunkState, k: Tensor, far_k: Tensor, v: Tensor, padded: Tensor | None, chunk_size: int
 ) -> ChunkState:
     """The state after one more step; where it is ``padded (B,)``, nothing that is seen changes."""
-    if state.mean is None and state.v.shape[2] == chunk_size:
+    if state.mean is None and not torch.compiler.is_compiling() and state.v.shape[2] == chunk_size:
         state = _with_means(state, k.shape[-1])
     keys = torch.cat([k, far_k], dim=-1) if state.mean is None else k
     cache = with_step(Cache(state.k, state.v, None), keys, v, padded)
-    unseen = max(0, cache.v.shape[2] - chunk_size)
-    latest = cache.k[:, :, unseen:], cache.v[:, :, unseen:]
     if state.mean is None or state.complete is None:
-        return ChunkState(*latest, state.steps + (1 if padded is None else (~padded).to(state.steps.dtype)))
+        return ChunkState(cache.k, cache.v, state.steps + (1 if padded is None else (~padded).to(state.steps.dtype)))
     is_first = (state.steps % chunk_size == 0)[:, None, None, None]
     complete = torch.where(is_first, state.mean, state.complete)
     mean, steps = advance(far_k.to(state.mean.dtype), v, PrefixMean(state.mean, state.steps), padded=padded)
-    return ChunkState(*latest, steps, mean, complete)
+    return ChunkState(cache.k[:, :, 1:], cache.v[:, :, 1:], steps, mean, complete)
 
 
 def _with_means(state: ChunkState, size: int) -> ChunkState:

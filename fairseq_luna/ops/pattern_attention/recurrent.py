@@ -67,8 +67,7 @@ def pattern_attention_step(
         y = _read(q[:, :, now], cache, pattern, dropout_p)
         outputs.append(y if padded is None else y.masked_fill(padded[:, None, None, None], 0))
         if isinstance(pattern, Window):
-            unseen = max(0, cache.k.shape[2] - pattern.reach)
-            cache = cache._replace(k=cache.k[:, :, unseen:], v=cache.v[:, :, unseen:])
+            cache = cache._replace(k=_latest(cache.k, pattern.reach), v=_latest(cache.v, pattern.reach))
     return outputs[0] if len(outputs) == 1 else torch.cat(outputs, dim=2), cache
 
 
@@ -85,6 +84,14 @@ def with_step(cache: Cache, k: Tensor, v: Tensor, padded: Tensor | None) -> Cach
         return torch.where(at_front, torch.cat([new, old], dim=2), torch.cat([old, new], dim=2))
 
     return Cache(put(cache.k, k), put(cache.v, v), before + ~padded)
+
+
+def _latest(x: Tensor, count: int) -> Tensor:
+    """The last ``count`` places of ``x (B, H, N, D)``, or all if there are fewer."""
+    places = x.shape[2]
+    if torch.compiler.is_compiling():  # a slice would fix in a graph whether there are fewer
+        return x.index_select(2, torch.arange(places - torch.sym_min(count, places), places, device=x.device))
+    return x[:, :, max(0, places - count) :]
 
 
 def _summarised(cache: Cache, pattern: Strided) -> Cache:
