@@ -29,8 +29,8 @@ def topk(*, count: int = 8) -> TopK:
 
 
 def sparse(*, stride: int = 32) -> Strided:
-    """The own block of ``stride`` steps, and the last quarter of every block."""
-    return Strided(stride, summary=max(1, stride // 4))
+    """The own block of ``stride`` steps, and the last quarter of every block, 8 at most: O(N^1.5) at sqrt(N)."""
+    return Strided(stride, summary=max(1, min(8, stride // 4)))
 
 
 def longformer(*, window: int = 512, dilation: int = 1) -> Window:

@@ -17,11 +17,15 @@ from fairseq_luna.ops.pattern_attention import RandomBlocks, naive
 from numeric import mixed_padding, scattered_padding, sequences
 
 SIZE, HEADS, SOURCE_SIZE = 16, 4, 12
-PATTERNS = {"local": {"pattern": local, "window": 5}, "topk": {"pattern": topk, "count": 3}}
+PATTERNS = {
+    "local": {"pattern": local, "window": 5},
+    "topk": {"pattern": topk, "count": 3},
+    "sparse": {"pattern": sparse, "stride": 64},
+}
 NAMES = pytest.mark.parametrize("name", PATTERNS)
 KINDS = {"encoder": PatternAttention, "decoder": PatternCausalAttention, "source": TopKSourceAttention}
 PLACES = pytest.mark.parametrize(
-    ("name", "place"), [(name, place) for name in PATTERNS for place in KINDS if (name, place) != ("local", "source")]
+    ("name", "place"), [(name, place) for name in PATTERNS for place in KINDS if place != "source" or name == "topk"]
 )
 
 
@@ -47,7 +51,7 @@ def test_seeing_all_is_softmax_attention_with_the_same_parameters(name):
         embed_dim=SIZE,
         num_heads=HEADS,
         pattern=PATTERNS[name]["pattern"],
-        **{"local": {"window": 20}, "topk": {"count": 20}}[name],
+        **{"local": {"window": 20}, "topk": {"count": 20}, "sparse": {"stride": 20}}[name],
     ).double()
     module.load_state_dict(softmax.state_dict())
     mask = scattered_padding(2, 20)
@@ -93,13 +97,18 @@ def test_the_random_blocks_of_bigbird_are_those_of_its_checkpoint():
     torch.testing.assert_close(one(x), one.output(expected))
 
 
-def test_the_state_of_local_attention_stops_growing():
-    module, state, sizes = build("local", "decoder"), {}, []
-    for x in sequences((12, 3, SIZE))[0]:
+@pytest.mark.parametrize(
+    ("name", "kept"),
+    [("local", lambda t: min(t, 5)), ("sparse", lambda t: 8 * ((t - 1) // 64) + (t - 1) % 64 + 1)],
+    ids=["local", "sparse"],
+)
+def test_the_state_has_only_what_later_steps_see(name, kept):
+    """Of local attention it stops growing; of sparse attention it has 8 steps of a block, whatever its size."""
+    module, state, sizes = build(name, "decoder"), {}, []
+    for x in sequences((200, 3, SIZE))[0]:
         module(x[None], incremental_state=state)
         sizes.append(sum(tensor.numel() for tensor in module.load_state(state).values()))
-    per_sentence_and_head = [2 * min(t, 5) * SIZE // HEADS for t in range(1, 13)]
-    assert sizes == [3 * HEADS * size for size in per_sentence_and_head]
+    assert sizes == [3 * 2 * kept(t) * SIZE for t in range(1, 201)]
 
 
 @torch.no_grad()
