@@ -1,7 +1,7 @@
 """Feature maps of kernel attention as modules: what is learned, and what is drawn at random."""
 
-from collections.abc import Callable
-from functools import lru_cache, partial
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -19,7 +19,7 @@ from ..ops.random_directions import orthogonal_directions
 from ..usage_error import UsageError
 from .redrawn_directions import RedrawnDirections
 
-MATRICES = 500  # drawn beforehand for RFA's training
+MATRICES = 500  # of a layer of RFA, to pick from in training
 
 
 class FeatureMap(NamedTuple):
@@ -101,11 +101,11 @@ class PositiveFeatures(RedrawnDirections, FeatureMapModule):
         return orthogonal_directions(self.num_features, self.head_size, generator=generator)
 
 
-class FourierFeatures(FeatureMapModule):
+class FourierFeatures(RedrawnDirections, FeatureMapModule):
     """RFA (arXiv 2103.02143): random Fourier features with a learned deviation for each channel of a head.
 
-    500 matrices are drawn beforehand, always the same. In training each call picks one for each head at random, from
-    torch's generator, as dropout does. In evaluation the heads have the first of them, which are in the checkpoint.
+    A layer has 500 matrices, a function of its seed. Each update of training picks one for each head at random. In
+    evaluation the heads have the first of them, which are in the checkpoint.
 
     Args:
         num_heads, head_size: H, at most 500, and D.
@@ -120,32 +120,28 @@ class FourierFeatures(FeatureMapModule):
 
     def __init__(self, *, num_heads: int, head_size: int, num_features: int | None = None) -> None:
         super().__init__(num_heads=num_heads, head_size=head_size)
-        # Here and not as a decorator, which would import torch's compiler together with this package.
-        torch.compiler.assume_constant_result(normal_matrices.__wrapped__)
         self.num_features = number_of_features(num_features, default=64)
         self.sigma = nn.Parameter(torch.ones(num_heads, 1, head_size))
-        self.register_buffer("matrices", self.all_matrices(torch.device("cpu"))[:num_heads].clone())
+        self.register_directions(1, persistent=False)
+        self.register_buffer("matrices", self.numbered(range(num_heads)))
 
     def forward(self) -> FeatureMap:
-        features = partial(fourier_features, directions=self.sigma * self.picked())
+        picked = self.directions if self.training else self.matrices
+        features = partial(fourier_features, directions=self.sigma * picked)
         return FeatureMap(features, features)
 
-    def picked(self) -> Tensor:
-        """The matrices of this call: ``(H, R, D)``."""
-        if not self.training:
-            return self.matrices
-        choice = torch.randperm(MATRICES, device=self.matrices.device)[: self.num_heads]
-        return self.all_matrices(self.matrices.device)[choice].to(self.matrices.dtype)
+    def draw(self, generator: torch.Generator) -> Tensor:
+        """A matrix for each head: ``(H, R, D)``."""
+        return self.numbered(torch.randperm(MATRICES, generator=generator)[: self.num_heads].tolist())
 
-    def all_matrices(self, device: torch.device) -> Tensor:
-        """``(500, R, D)``."""
-        return normal_matrices(self.num_features, self.head_size, device)
+    def numbered(self, numbers: Iterable[int]) -> Tensor:
+        """The matrices with these of the 500 ``numbers``, ``(any number, R, D)``: made when needed, to save memory."""
+        size = self.num_features, self.head_size
+        return torch.stack([torch.randn(size, generator=self.generator(f"matrix {number}")) for number in numbers])
 
-
-@lru_cache(maxsize=8)
-def normal_matrices(count: int, size: int, device: torch.device) -> Tensor:
-    """RFA's matrices, ``(500, count, size)``, fp32: kept once for all layers, because there are many."""
-    return torch.randn(MATRICES, count, size, generator=torch.Generator().manual_seed(0)).to(device)
+    def upgrade_state_dict_named(self, state_dict: dict[str, Tensor], name: str) -> None:
+        """For checkpoints of when all layers had the same matrices, without a seed."""
+        state_dict.setdefault(f"{name}.seed", self.seed)
 
 
 def number_of_features(given: int | None, *, default: int) -> int:

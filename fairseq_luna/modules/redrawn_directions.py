@@ -13,16 +13,17 @@ class RedrawnDirections(nn.Module):
     """Random directions as a buffer, drawn anew after a number of updates, in training.
 
     They are a function of a seed, which torch's generator gives when the module is made, and of the number of the
-    redraw. So all processes have the same ones, and a resumed training too: both are in the checkpoint.
+    redraw. So all processes have the same ones, and a resumed training too: the seed is in the checkpoint.
     """
 
     directions: Tensor
     seed: Tensor
 
-    def register_directions(self, redraw_features: int) -> None:
+    def register_directions(self, redraw_features: int, *, persistent: bool = True) -> None:
         """Draw the first; the constructor of a subclass calls this when :meth:`draw` can be called.
 
-        ``redraw_features`` is the number of updates between two drawings; 0 = never.
+        ``redraw_features`` is the number of updates between two drawings; 0 = never. ``persistent``: the directions are
+        in the checkpoint too, for evaluation.
 
         Raises:
             UsageError: if it is negative.
@@ -32,7 +33,7 @@ class RedrawnDirections(nn.Module):
         self.redraw_features = redraw_features
         self.redraw: int | None = None  # that of the directions; not known of those in a checkpoint
         self.register_buffer("seed", torch.randint(2**62, ()))
-        self.register_buffer("directions", self.drawn(0))
+        self.register_buffer("directions", self.drawn(0), persistent=persistent)
         self.register_load_state_dict_post_hook(forget_redraw)
 
     def draw(self, generator: torch.Generator) -> Tensor:
@@ -48,8 +49,11 @@ class RedrawnDirections(nn.Module):
 
     def drawn(self, redraw: int) -> Tensor:
         """The directions of the ``redraw``-th drawing."""
-        seed = random.Random(f"{int(self.seed)} {redraw}").getrandbits(63)
-        return self.draw(torch.Generator().manual_seed(seed))
+        return self.draw(self.generator(redraw))
+
+    def generator(self, name: object) -> torch.Generator:
+        """The random numbers of this layer that have a ``name``."""
+        return torch.Generator().manual_seed(random.Random(f"{int(self.seed)} {name}").getrandbits(63))
 
 
 def forget_redraw(module: RedrawnDirections, _: Any) -> None:

@@ -4,7 +4,7 @@ import pytest
 import torch
 from fairseq.models import BaseFairseqModel
 
-from fairseq_luna.modules.feature_maps import MATRICES, FourierFeatures, PositiveFeatures, normal_matrices
+from fairseq_luna.modules.feature_maps import MATRICES, FourierFeatures, PositiveFeatures
 
 
 def performer(seed=0, **options):
@@ -12,8 +12,12 @@ def performer(seed=0, **options):
     return PositiveFeatures(**{"num_heads": 3, "head_size": 4, "redraw_features": 10, **options})
 
 
-def rfa(**options):
+def rfa(seed=0, **options):
+    torch.manual_seed(seed)
     return FourierFeatures(**{"num_heads": 3, "head_size": 4, "num_features": 5, **options})
+
+
+BOTH = pytest.mark.parametrize("build", [performer, rfa])
 
 
 def trained(module, updates):
@@ -53,10 +57,11 @@ def test_evaluation_redraws_nothing():
     assert module.directions.equal(first)
 
 
-def test_processes_with_the_same_seed_have_the_same_directions():
-    one, other = (trained(performer(), 30) for _ in range(2))
+@BOTH
+def test_processes_with_the_same_seed_have_the_same_directions(build):
+    one, other = (trained(build(), 30) for _ in range(2))
     assert all(map(torch.equal, one, other))
-    assert not performer(seed=1).directions.equal(one[0])
+    assert not build(seed=1).directions.equal(one[0])
 
 
 def test_layers_have_their_own_directions():
@@ -65,21 +70,24 @@ def test_layers_have_their_own_directions():
     assert not other.directions.equal(module.directions)
 
 
-def test_redrawing_leaves_the_random_numbers_of_others_alone():
-    module = performer()
+@BOTH
+def test_redrawing_leaves_the_random_numbers_of_others_alone(build):
+    module = build()
     expected = torch.get_rng_state()
     trained(module, 30)
     assert torch.get_rng_state().equal(expected)
 
 
-def test_a_resumed_training_has_the_same_directions():
-    whole = trained(performer(), 30)
-    interrupted, resumed = performer(), performer(seed=5)
+@BOTH
+def test_a_resumed_training_has_the_same_directions(build):
+    whole = trained(build(), 30)
+    interrupted, resumed = build(), build(seed=5)
     trained(interrupted, 20)
     resumed.set_num_updates(20)  # as fairseq does before it loads a checkpoint
     resumed.load_state_dict(interrupted.state_dict())
-    assert resumed.eval().directions.equal(whole[19])
-    resumed.train()
+    if build is performer:  # RFA evaluates with others
+        assert resumed.eval().directions.equal(whole[19])
+        resumed.train()
     for update in range(20, 30):
         resumed.set_num_updates(update)
         assert resumed.directions.equal(whole[update])
@@ -106,37 +114,38 @@ def test_fairseq_tells_the_number_of_updates():
     assert not alone.directions.equal(performer().directions)
 
 
-def test_rfa_picks_one_of_the_matrices_for_each_head_in_training():
+def test_rfa_picks_one_of_its_matrices_for_each_head_in_every_update():
     module = rfa()
-    pool = normal_matrices(5, 4, torch.device("cpu"))
-    assert pool.shape == (MATRICES, 5, 4)
-    choices = set()
-    for seed in range(20):
-        torch.manual_seed(seed)
-        picked = module.picked()
-        index = [int((pool == matrix).all((1, 2)).nonzero()) for matrix in picked]
+    pool, choices = module.numbered(range(MATRICES)), set()
+    for directions in trained(module, 20):
+        index = [int((pool == matrix).all((1, 2)).nonzero()) for matrix in directions]
         assert len(set(index)) == 3
-        torch.manual_seed(seed)
-        assert module.picked().equal(picked)
         choices.add(tuple(index))
     assert len(choices) == 20
 
 
 def test_rfa_evaluates_with_the_first_matrices_or_those_of_its_checkpoint():
-    module, other = rfa().eval(), rfa().eval()
-    assert module.picked().equal(normal_matrices(5, 4, torch.device("cpu"))[:3])
-    module.matrices.neg_()
-    assert not module.picked().equal(other.picked())
+    module, other = rfa(), rfa(seed=1)
+    x = torch.randn(1, 3, 6, 4, generator=torch.Generator().manual_seed(0))
+    assert module.matrices.equal(module.numbered(range(3))) and not module.matrices.equal(other.matrices)
+    before = module.eval()().of_keys(x)
+    module.train().set_num_updates(7)
+    assert not module().of_keys(x).equal(before) and module.eval()().of_keys(x).equal(before)
     other.load_state_dict(module.state_dict())
-    assert other.picked().equal(module.picked())
+    assert other.eval()().of_keys(x).equal(before)
 
 
-def test_all_layers_share_rfas_matrices():
-    rfa().picked()
-    before = normal_matrices.cache_info()
-    rfa().picked()
-    after = normal_matrices.cache_info()
-    assert (after.misses, after.currsize) == (before.misses, before.currsize)
+def test_rfas_checkpoints_without_a_seed_can_be_loaded():
+    class Model(BaseFairseqModel):
+        def __init__(self, seed):
+            super().__init__()
+            self.feature_map = rfa(seed)
+
+    old, model = Model(0), Model(1)
+    state = {name: tensor for name, tensor in old.state_dict().items() if name != "feature_map.seed"}
+    model.load_state_dict(state)
+    assert model.feature_map.matrices.equal(old.feature_map.matrices)
+    assert model.feature_map.seed.equal(rfa(1).seed)
 
 
 @pytest.mark.parametrize(

@@ -290,10 +290,14 @@ def test_dropout_is_only_for_training(name, place):
         assert seen[21:].abs().max() == 0
 
 
-def test_only_rfa_is_random_in_training():
+def test_only_rfa_differs_between_updates():
     for name in FEATURE_MAPS:
         module, args = build(name).train(), inputs()
-        assert call(module, *args).equal(call(module, *args)) == (name != "rfa")
+        before = call(module, *args)
+        assert call(module, *args).equal(before)
+        if hasattr(module.feature_map, "set_num_updates"):
+            module.feature_map.set_num_updates(7)
+        assert call(module, *args).equal(before) == (name != "rfa")
 
 
 @PLACES
@@ -304,7 +308,7 @@ def test_parameter_names(place):
         "linear": set(),
         "efficient": set(),
         "performer": {"feature_map.directions", "feature_map.seed"},
-        "rfa": {"feature_map.matrices", "feature_map.sigma"},
+        "rfa": {"feature_map.matrices", "feature_map.sigma", "feature_map.seed"},
     }.items():
         names = projections | own
         assert set(build(name, place).state_dict()) == (names - {"k_proj.bias"} if name == "efficient" else names)
