@@ -207,11 +207,12 @@ def factory_of(cfg: Any, place: str) -> Factory:
     """What builds the attention that the nested ``cfg`` names for ``place``.
 
     Raises:
-        UsageError: it cannot stand there; names those that can.
+        UsageError: it cannot stand there, or there is none; names those that can.
     """
     field = PLACES[place]
     name = str(getattr(cfg, field))
-    found = getattr(ATTENTIONS[name], place)
+    # fairseq's parser knows the names, a config made in Python does not.
+    found = getattr(ATTENTIONS[name], place) if name in ATTENTIONS else "there is no such attention"
     if isinstance(found, str):
         able = ", ".join(name for name, attention in ATTENTIONS.items() if place in attention.factories())
         raise UsageError(f"{flag(field)} {name}: {found}; choose one of: {able}")

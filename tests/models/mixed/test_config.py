@@ -9,7 +9,12 @@ from fairseq_luna.models.mixed.config import OPTIONS
 from fairseq_luna.models.transformer.checks import flag
 from support import build_model
 
-REFUSED = [(place, name) for place, name in product(PLACES, ATTENTIONS) if place not in ATTENTIONS[name].factories()]
+REFUSED = {
+    (place, name): getattr(ATTENTIONS[name], place)
+    for place, name in product(PLACES, ATTENTIONS)
+    if place not in ATTENTIONS[name].factories()
+}
+REFUSED |= {(place, "nope"): "there is no such attention" for place in PLACES}
 READERS = [
     (field, place, name)
     for name, attention in ATTENTIONS.items()
@@ -40,7 +45,7 @@ def another_value(field):
 @pytest.mark.parametrize(("place", "name"), REFUSED)
 def test_an_attention_where_it_cannot_stand_is_refused_with_those_that_can(place, name):
     message = refusal(**{PLACES[place]: name})
-    assert message.startswith(f"{flag(PLACES[place])} {name}: {getattr(ATTENTIONS[name], place)}; choose one of: ")
+    assert message.startswith(f"{flag(PLACES[place])} {name}: {REFUSED[place, name]}; choose one of: ")
     for able in message.partition("choose one of: ")[2].split(", "):
         build_model("mixed", **{PLACES[place]: able})
 
