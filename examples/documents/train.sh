@@ -20,7 +20,7 @@ for value in "UPDATES=$updates" "MAX_TOKENS=$tokens" "POSITIONS=$positions"; do
     [[ $value =~ =[1-9][0-9]{0,8}$ ]] || fail "$value: it must be a whole number above 0"
 done
 system=${1:-}
-choose_system "$system" "$updates" $(((updates + 2) / 3))
+choose_system "$system" "$updates" $(((updates + 4) / 5))
 shift
 check_data scripts/prepare_documents.py
 length=$(basename "$(cd "$DATA/.." && pwd)")
@@ -39,7 +39,11 @@ if ((longest > positions || longest > tokens)); then
     fail "DATA=$DATA has an example of $longest tokens: set POSITIONS and MAX_TOKENS to at least that"
 fi
 
-train "${SAVE_DIR:-checkpoints/documents/$length/$system}" \
+# Post-norm layers with the rate of Multi30k, 0.005, learn this text several times more slowly.
+rate=(--lr 0.003)
+[[ $system != *_apollo ]] || rate=()
+train "${SAVE_DIR:-checkpoints/documents/$length/$system}" "${rate[@]}" \
+    --encoder-normalize-before --decoder-normalize-before --clip-norm 1.0 \
     --max-source-positions "$positions" --max-target-positions "$positions" \
     --max-tokens "$tokens" --required-batch-size-multiple 1 --max-update "$updates" --dropout 0.1 \
     --no-epoch-checkpoints --validate-interval 1000 --save-interval-updates 200 --keep-interval-updates 3 "$@"

