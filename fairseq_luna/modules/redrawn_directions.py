@@ -1,4 +1,4 @@
-"""Random directions that training draws anew."""
+"""Random directions that training draws more than once."""
 
 import random
 from typing import Any
@@ -10,7 +10,7 @@ from ..usage_error import UsageError
 
 
 class RedrawnDirections(nn.Module):
-    """Random directions as a buffer, drawn anew after a number of updates, in training.
+    """Random directions as a buffer, drawn again after a number of updates, in training.
 
     They are a function of a seed, which torch's generator gives when the module is made, and of the number of the
     redraw. So all processes have the same ones, and a resumed training too: the seed is in the checkpoint.

@@ -20,7 +20,7 @@ class ReformerAttention(RedrawnDirections):
     """Self-attention to the steps with the same hash (arXiv 2001.04451), O(T log T).
 
     A key is its query divided by the query's norm: there is no projection of keys. All heads share the random
-    directions of the hashes, which stay as they are in evaluation. The authors draw them anew at every call.
+    directions of the hashes, which stay as they are in evaluation. The authors draw them again at every call.
 
     Args:
         embed_dim: channels of the sequence, C.

@@ -19,7 +19,7 @@ from reliability.refusal import refusal
 from shared.small_training import environment, logged
 from tiny_training import trained_weights
 
-# Features are drawn anew after the second and the fourth update.
+# Features are drawn again after the second and the fourth update.
 PERFORMER = (
     *("--arch=mixed_tiny", "--encoder-self-attention=performer", "--decoder-self-attention=performer"),
     *("--redraw-features=2", *SIZES),

@@ -10,7 +10,7 @@ from commands import APOLLO, FAMILIES, SIZES, train
 
 from shared.small_training import differing, outcome
 
-# The directions of performer are drawn anew at the stops and between them, and rfa picks its own at every update.
+# The directions of performer are drawn again at the stops and between them, and rfa picks its own at every update.
 RANDOM_FEATURES = ("--encoder-self-attention=rfa", "--decoder-self-attention=performer", "--redraw-features=4")
 RUNS = {
     **{family: FAMILIES[family] for family in ("luna", "fastformer", "block")},
