@@ -89,10 +89,20 @@ def as_text(lines: Iterable[bytes]) -> Iterator[str]:
 def translated(translator: Any, lines: Iterable[str], size: int, **options: Any) -> Iterator[str]:
     """A translation for each of ``lines``, of which ``size`` are read at once; blank ones are not translated."""
     lines = iter(lines)
-    while some := [line.strip() for line in islice(lines, size)]:
+    unreadable = None
+    while unreadable is None:
+        some: list[str] = []
+        try:
+            some.extend(line.strip() for line in islice(lines, size))
+        except UsageError as error:  # the lines before it are translated first
+            unreadable = error
+        if not some:
+            break
         texts = [line for line in some if line]
         try:
             found = iter(translator.translate(texts, **options) if texts else [])
         except UsageError:
             found = (translator.translate(text, **options) for text in texts)  # those before the one that it names
         yield from (next(found) if line else "" for line in some)
+    if unreadable is not None:
+        raise unreadable

@@ -105,7 +105,8 @@ def test_a_line_that_cannot_be_translated_takes_no_others_with_it(translator):
         found.extend(translated(translator, [*TEXTS[:2], "w1 " * 2000, TEXTS[0]], 100, **SIZES))
     assert found == expected
     with pytest.raises(UsageError, match=r"line 2: is not UTF-8 \(invalid start byte at byte 3\)"):
-        list(as_text([b"w1", b"w1\xff", b"w2"]))
+        found.extend(translated(translator, as_text([b"w4", b"w1\xff", b"w2"]), 100, **SIZES))
+    assert found == [*expected, expected[1]]
 
 
 def test_lines_are_translated_before_the_last_is_read(translator):
