@@ -5,7 +5,7 @@
 # DATA        the binarised data that it was trained on (required)
 # SAVE_DIR    where it was trained (checkpoints/documents/LENGTH/SYSTEM); the average and the translations go there too
 # LAST        number of the last checkpoints to average, 200 updates apart (3)
-# CHECKPOINT  this file instead of an average
+# CHECKPOINT  this file instead of an average; the translations go beside it
 # BEAM        (5)   LENPEN (1)
 set -euo pipefail
 root=$(cd "$(dirname "$0")/../.." && pwd)
@@ -18,11 +18,8 @@ shift
 check_data scripts/prepare_documents.py
 folder=$(cd "$DATA/.." && pwd)
 save_dir=${SAVE_DIR:-checkpoints/documents/$(basename "$folder")/$system}
-[ -d "$save_dir" ] || fail "there is no folder $save_dir: train $system first, or set SAVE_DIR to where it was trained"
 [ -f "$folder/reference/test.documents" ] || fail "there is no $folder/reference/test.documents beside DATA=$DATA"
-# The target language, from such a name as train.en-de.de.idx.
-target=$(cd "$DATA" && echo train.*-*.idx)
-target=${target#*-} target=${target%%.*}
+choose_target
 
 choose_checkpoint "$save_dir" "${LAST:-3}" --by-updates
 choose_lengths 4096

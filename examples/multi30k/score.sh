@@ -5,7 +5,7 @@
 # DATA        the binarised data that it was trained on (required)
 # SAVE_DIR    where it was trained (checkpoints/multi30k/SYSTEM); the average and the translations go there too
 # LAST        number of the last epochs' checkpoints to average (10)
-# CHECKPOINT  this file instead of an average
+# CHECKPOINT  this file instead of an average; the translations go beside it
 # BEAM        (5)   LENPEN (1)
 set -euo pipefail
 root=$(cd "$(dirname "$0")/../.." && pwd)
@@ -17,7 +17,6 @@ system=$1
 shift
 check_data scripts/prepare_multi30k.py
 save_dir=${SAVE_DIR:-checkpoints/multi30k/$system}
-[ -d "$save_dir" ] || fail "there is no folder $save_dir: train $system first, or set SAVE_DIR to where it was trained"
 reference=$(dirname "$DATA")/reference
 [ -f "$reference/test.de" ] || fail "there is no reference $reference/test.de beside DATA=$DATA"
 # Tokenised, lower-cased data: published scores are computed on these tokens.

@@ -7,9 +7,17 @@ choose_checkpoint() { # SAVE_DIR LAST [flags of average_checkpoints.py]
     # The scripts need the plugin, which may not be installed.
     export PYTHONPATH="$root${PYTHONPATH:+:$PYTHONPATH}" OMP_NUM_THREADS="${OMP_NUM_THREADS:-1}"
     checkpoint=${CHECKPOINT:-$save_dir/average_of_$last.pt}
+    [ -n "${CHECKPOINT:-}" ] || [ -d "$save_dir" ] ||
+        fail "there is no folder $save_dir: train $system first, or set SAVE_DIR to where it was trained"
     [ -n "${CHECKPOINT:-}" ] || "${PYTHON:-python}" "$root/scripts/average_checkpoints.py" --last "$last" "$save_dir" "$@" \
         --output "$checkpoint" --force
     [ -f "$checkpoint" ] || fail "there is no checkpoint $checkpoint"
+}
+
+# Sets target, the target language of DATA, from such a name as train.en-de.de.idx.
+choose_target() {
+    target=$(cd "$DATA" && echo train.*-*.idx)
+    target=${target#*-} target=${target%%.*}
 }
 
 # Sets lengths, flags of fairseq-generate: those of checkpoint's training, which fairseq-generate does not read there.

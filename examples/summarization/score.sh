@@ -5,7 +5,7 @@
 # DATA        the binarised data that it was trained on (required)
 # SAVE_DIR    where it was trained (checkpoints/summarization/NAME/SYSTEM); the average and the summaries go there too
 # LAST        number of the last checkpoints to average, 1,000 updates apart (5)
-# CHECKPOINT  this file instead of an average
+# CHECKPOINT  this file instead of an average; the summaries go beside it
 # BEAM        (4)   LENPEN (2)
 # Summaries have 55 to 140 pieces, as is usual for CNN/DailyMail; for PubMed add --min-len 100 --max-len-b 400.
 set -euo pipefail
@@ -19,12 +19,13 @@ shift
 check_data "scripts/prepare_text.py"
 folder=$(cd "$DATA/.." && pwd)
 save_dir=${SAVE_DIR:-checkpoints/summarization/$(basename "$folder")/$system}
-[ -d "$save_dir" ] || fail "there is no folder $save_dir: train $system first, or set SAVE_DIR to where it was trained"
-[ -f "$folder/reference/test.target" ] || fail "there is no $folder/reference/test.target beside DATA=$DATA"
+choose_target
+reference=$folder/reference/test.$target
+[ -f "$reference" ] || fail "there is no $reference beside DATA=$DATA"
 export BEAM="${BEAM:-4}" LENPEN="${LENPEN:-2}"
 
 choose_checkpoint "$save_dir" "${LAST:-5}" --by-updates
 choose_lengths 16384
 translate --remove-bpe sentencepiece --truncate-source "${lengths[@]}" --max-len-b 140 --min-len 55 \
     --no-repeat-ngram-size 3 "$@"
-"${PYTHON:-python}" "$root/scripts/score.py" "$generated" --reference "$folder/reference/test.target" --rouge
+"${PYTHON:-python}" "$root/scripts/score.py" "$generated" --reference "$reference" --rouge

@@ -9,7 +9,7 @@
 # SIZE        base, 6+6 layers of 512/2048 channels and 8 heads; or tiny, 4+4 of 128/256 and 4 (base)
 # POSITIONS   pieces of a document; the rest is left out (4096)
 # UPDATES     (50000)
-# MAX_TOKENS  of an update, with padding (16384)
+# MAX_TOKENS  of an update, with padding, on each GPU (16384)
 # DRY_RUN=1   print the command, run nothing
 set -euo pipefail
 root=$(cd "$(dirname "$0")/../.." && pwd)

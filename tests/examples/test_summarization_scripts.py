@@ -13,8 +13,8 @@ def prepared(tiny_data, tmp_path):
     """As scripts/prepare_text.py makes it, with the valid split of the tests' data as its test."""
     (tmp_path / "letters" / "reference").mkdir(parents=True)
     (tmp_path / "letters" / "bin").mkdir()
-    renamed(tiny_data, tmp_path / "letters" / "bin", "source", "target")
-    (tmp_path / "letters" / "reference" / "test.target").write_text("w1 w2. w3\n" * 7)
+    renamed(tiny_data, tmp_path / "letters" / "bin", "article", "abstract")
+    (tmp_path / "letters" / "reference" / "test.abstract").write_text("w1 w2. w3\n" * 7)
     return tmp_path / "letters"
 
 
@@ -70,12 +70,14 @@ def test_bad_values_end_in_one_line(prepared, script, arguments, environment, sa
 @pytest.mark.slow
 def test_from_training_to_scores(prepared, tmp_path):
     pytest.importorskip("rouge_score")
-    place = {"DATA": prepared / "bin", "SAVE_DIR": prepared / "run", "folder": tmp_path}
+    place = {"DATA": prepared / "bin", "folder": tmp_path}
     flags = (*SMALL, *SHORT, "--max-update=4", "--save-interval-updates=2")
-    trained = shell(SUMMARIZATION / "train.sh", "luna_untied", *flags, **place, POSITIONS=6)
+    trained = shell(SUMMARIZATION / "train.sh", "luna_untied", *flags, **place, SAVE_DIR=prepared / "run", POSITIONS=6)
     assert trained.returncode == 0, trained.stderr
     lengths = ("--min-len=1", "--max-len-b=5")
-    scored = shell(SUMMARIZATION / "score.sh", "luna_untied", "--cpu", "--gen-subset=valid", *lengths, **place, LAST=2)
+    checkpoint = prepared / "run" / "checkpoint_last.pt"
+    score = (SUMMARIZATION / "score.sh", "luna_untied", "--cpu", "--gen-subset=valid", *lengths)
+    scored = shell(*score, **place, CHECKPOINT=checkpoint)
     assert scored.returncode == 0, scored.stderr
     assert ": 7 summaries\n" in scored.stdout
     assert "ROUGE-L of sentences" in scored.stdout
