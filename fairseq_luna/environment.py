@@ -42,7 +42,7 @@ def fairseq_problem() -> str | None:
     except Exception as error:  # a broken installation can raise anything
         return (
             f"{fairseq_distribution()} cannot be imported from Python {platform.python_version()}"
-            f" ({type(error).__name__}): "
+            f" ({type(error).__name__}: {' '.join(str(error).split())}): "
             f"pip uninstall -y fairseq fairseq-fixed && pip install {_FITTING}"
         )
     return None

@@ -43,7 +43,8 @@ def load(
     folder = files[0].parent
     if data is None and any(folder.glob("dict.*.txt")):
         data = folder
-    overrides = {"eval_bleu": False, **overrides}  # it would need the training's tokenizer
+    # What the training read and the model has: its tokenizer, for BLEU, and embeddings.
+    overrides = {"eval_bleu": False, "encoder_embed_path": None, "decoder_embed_path": None, **overrides}
     if data is not None:
         overrides["data"] = str(data)
     try:
@@ -65,7 +66,12 @@ def load(
         raise UsageError(f"{path}: its model is not a translation model")
     if cfg.dataset.max_tokens is None and cfg.dataset.batch_size is None:
         cfg.dataset.max_tokens = BATCH
-    translator = Translator(cfg, task, loaded)
+    if pieces is not None:
+        cfg.bpe = None
+    try:
+        translator = Translator(cfg, task, loaded)
+    except OSError as error:
+        raise UsageError(f"{error}; pieces= (--pieces) names the subword model") from error
     if translator.bpe is None:
         binary = Path(str(cfg.task.data).split(os.pathsep)[0])
         beside = (folder, binary, binary.parent, binary.parent / "sentencepiece")

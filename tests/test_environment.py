@@ -75,3 +75,4 @@ def test_an_unfit_fairseq_is_named_in_one_line(with_unfit_fairseq):
     assert ended.returncode == 1 and ended.stdout == ""
     (line,) = ended.stderr.splitlines()
     assert line.startswith("fairseq 0.12.2") and "cannot be imported" in line and "pip install" in line
+    assert "(ValueError: mutable default)" in line

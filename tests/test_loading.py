@@ -149,6 +149,13 @@ def test_codes_of_subword_nmt_are_used(folder, tmp_path):
     codes = tmp_path / "codes"
     codes.write_text("#version: 0.2\nw a\n")
     assert load(folder, pieces=codes).apply_bpe("wab") == "wa@@ b"
+    # Also where the training had others, which may be gone.
+    state = torch.load(folder / "checkpoint_last.pt", weights_only=False)
+    state["cfg"]["bpe"] = {"_name": "subword_nmt", "bpe_codes": str(tmp_path / "gone"), "bpe_separator": "@@"}
+    torch.save(state, tmp_path / "model.pt")
+    assert load(tmp_path, data=folder, pieces=codes).apply_bpe("wab") == "wa@@ b"
+    with pytest.raises(UsageError, match=r"gone.*; pieces= \(--pieces\) names the subword model"):
+        load(tmp_path, data=folder)
 
 
 @pytest.mark.parametrize(
@@ -182,3 +189,14 @@ def test_a_sentence_that_is_too_long_is_refused(folder):
         short.translate(TEXTS)
     longer = load(folder, max_source_positions=2000)
     assert longer.translate("w5 " * 1500, beam=1, max_len_b=3)
+    of_short_batches = load(folder, max_tokens=3)
+    assert of_short_batches.translate(TEXTS, **SIZES) == load(folder).translate(TEXTS, **SIZES)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [({"beam": 0}, "beam 0: must be 1 or more"), ({"max_len_b": 0}, "max_len_a, max_len_b: min_len cannot be larger")],
+)
+def test_sizes_of_the_search_that_cannot_be_are_refused(translator, options, said):
+    with pytest.raises(UsageError, match=said):
+        translator.translate(TEXTS, **options)

@@ -8,10 +8,9 @@ from fairseq.models import register_model
 from torch import nn
 
 from ..modules import BlockAttention, BlockCausalAttention
-from ..usage_error import UsageError
 from .transformer.architectures import SIZES, register_architectures
 from .transformer.checkpoint import WIDTH
-from .transformer.checks import REFUSED_OUTSIDE_LUNA, check_positive
+from .transformer.checks import REFUSED_OUTSIDE_LUNA
 from .transformer.config import checked_config, flat_config, option
 from .transformer.layers import attention_options, flag_options
 from .transformer.model import SelfAttentionModel
@@ -53,11 +52,7 @@ class BlockModel(SelfAttentionModel):
 
     @classmethod
     def nested_config(cls, cfg: Any) -> Any:
-        nested = checked_config(BlockConfig, cfg, refused=REFUSED_OUTSIDE_LUNA)
-        if nested.num_blocks < 0:
-            raise UsageError(f"--num-blocks {nested.num_blocks}: must be 1 or more, or 0 for the optimum")
-        check_positive(nested, "decoder.block_size")
-        return nested
+        return checked_config(BlockConfig, cfg, refused=REFUSED_OUTSIDE_LUNA)
 
     @staticmethod
     def encoder_self_attention(cfg: Any) -> nn.Module:

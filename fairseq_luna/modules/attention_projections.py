@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from ..usage_error import UsageError
 from .dropout import dropout_probability
-from .heads import merge_heads, split_heads
+from .heads import check_heads, merge_heads, split_heads
 from .projection import Projections
 
 
@@ -65,12 +65,6 @@ class AttentionProjections(nn.Module):
     def output(self, y: Tensor, *, beams: int = 1) -> Tensor:
         """``(B / beams, H, T beams, D)`` to ``(T, B, C)``."""
         return self.out_proj(merge_heads(y, beams=beams))
-
-
-def check_heads(num_heads: int, embed_dim: int) -> None:
-    """Raise UsageError if ``num_heads`` does not divide ``embed_dim``."""
-    if num_heads < 1 or embed_dim % num_heads:
-        raise UsageError(f"--*-attention-heads {num_heads}: must be 1 or more and divide --*-embed-dim {embed_dim}")
 
 
 def check_slots(num_slots: int) -> None:

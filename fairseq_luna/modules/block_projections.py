@@ -13,7 +13,7 @@ from ..ops.block_partition import Blocks
 from ..ops.once_per_batch import once_per_batch
 from ..usage_error import UsageError
 from .dropout import dropout_probability
-from .heads import merge_heads, split_heads
+from .heads import check_heads, merge_heads, split_heads
 from .projection import Projections, affine_of, project_together
 from .short_convolution import convolution_of
 
@@ -42,7 +42,8 @@ class BlockProjections(nn.Module):
         q_noise, qn_block_size: fairseq's quantisation noise on the projections.
 
     Raises:
-        UsageError: if ``unordered`` is unknown, or ``kernel_size`` is even or negative.
+        UsageError: if ``unordered`` is unknown, ``num_heads`` does not divide ``embed_dim``, or ``kernel_size`` is even
+            or negative.
     """
 
     def __init__(
@@ -61,6 +62,7 @@ class BlockProjections(nn.Module):
         super().__init__()
         if unordered not in UNORDERED:
             raise UsageError(f"--unordered-blocks {unordered}: choose one of {', '.join(UNORDERED)}")
+        check_heads(num_heads, embed_dim)
         self.num_heads = num_heads
         self.share_levels = share_levels
         self.unordered = unordered

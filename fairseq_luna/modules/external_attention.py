@@ -13,10 +13,10 @@ from ..ops.external_attention import (
     external_causal_attention_step,
     initial_slot_means,
 )
-from .attention_projections import check_heads, check_slots
+from .attention_projections import check_slots
 from .dropout import dropout_probability
 from .generation_state import GenerationState, IncrementalState
-from .heads import merge_heads, split_heads
+from .heads import check_heads, merge_heads, split_heads
 from .projection import Projections
 
 

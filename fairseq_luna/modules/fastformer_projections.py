@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 from ..ops.fastformer_attention import FastformerMaps
 from ..usage_error import UsageError
-from .heads import merge_heads, split_heads
+from .heads import check_heads, merge_heads, split_heads
 from .projection import Projections
 from .short_convolution import convolution_of
 
@@ -56,8 +56,7 @@ class FastformerProjections(nn.Module):
         check_choice("combine", combine, COMBINE_CHOICES)
         check_choice("residual", residual, RESIDUAL_CHOICES)
         check_choice("share", share, SHARE_CHOICES)
-        if num_heads < 1 or embed_dim % num_heads:
-            raise UsageError(f"--*-attention-heads {num_heads}: must be 1 or more and divide --*-embed-dim {embed_dim}")
+        check_heads(num_heads, embed_dim)
         self.num_heads = num_heads
         self.combine = combine
         self.residual = residual

@@ -1,7 +1,15 @@
-"""Conversion from fairseq's time-first layout to the layout of the ops, and back."""
+"""Heads: their number, and conversion from fairseq's time-first layout to the layout of the ops, and back."""
 
 import torch
 from torch import Tensor
+
+from ..usage_error import UsageError
+
+
+def check_heads(num_heads: int, embed_dim: int) -> None:
+    """Raise UsageError if ``num_heads`` does not divide ``embed_dim``."""
+    if num_heads < 1 or embed_dim % num_heads:
+        raise UsageError(f"--*-attention-heads {num_heads}: must be 1 or more and divide --*-embed-dim {embed_dim}")
 
 
 def split_heads(x: Tensor, num_heads: int, *, beams: int = 1) -> Tensor:

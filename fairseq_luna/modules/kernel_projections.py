@@ -5,8 +5,9 @@ from typing import Any
 
 from torch import Tensor
 
-from .attention_projections import AttentionProjections, check_heads
+from .attention_projections import AttentionProjections
 from .feature_maps import FeatureMapModule
+from .heads import check_heads
 
 
 class KernelProjections(AttentionProjections):

@@ -10,7 +10,7 @@ from ..ops.real_steps import in_own_segment
 from ..ops.softmax_attention import softmax_attention
 from .dropout import dropout_probability
 from .generation_state import GenerationState, IncrementalState, ModuleState
-from .heads import beams_apart, merge_heads, split_heads
+from .heads import beams_apart, check_heads, merge_heads, split_heads
 from .projection import Projections, affine_of
 from .short_convolution import convolution_of
 
@@ -38,7 +38,7 @@ class LunaAttention(GenerationState):
         q_noise, qn_block_size: fairseq's quantisation noise on the projections.
 
     Raises:
-        UsageError: if ``kernel_size`` is even or negative.
+        UsageError: if a number of heads does not divide ``embed_dim``, or ``kernel_size`` is even or negative.
     """
 
     def __init__(
@@ -56,6 +56,8 @@ class LunaAttention(GenerationState):
         qn_block_size: int = 8,
     ) -> None:
         super().__init__()
+        check_heads(num_heads, embed_dim)
+        check_heads(num_packed_heads, embed_dim)
         self.num_heads = num_heads
         self.num_packed_heads = num_packed_heads
         self.tie_kv = tie_kv

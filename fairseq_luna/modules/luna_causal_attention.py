@@ -16,7 +16,7 @@ from ..ops.luna_causal_attention import (
 from ..ops.prefix_attention import PrefixMean
 from .dropout import dropout_probability
 from .generation_state import GenerationState, IncrementalState, ModuleState
-from .heads import beams_apart, joined_padding, merge_heads, split_heads
+from .heads import beams_apart, check_heads, joined_padding, merge_heads, split_heads
 from .projection import Projections, affine_of, project_together
 from .short_convolution import convolution_of, convolved
 
@@ -38,7 +38,7 @@ class LunaCausalAttention(GenerationState):
         q_noise, qn_block_size: fairseq's quantisation noise on the projections.
 
     Raises:
-        UsageError: if ``kernel_size`` is even or negative.
+        UsageError: if ``num_heads`` does not divide ``embed_dim``, or ``kernel_size`` is even or negative.
     """
 
     def __init__(
@@ -55,6 +55,7 @@ class LunaCausalAttention(GenerationState):
         qn_block_size: int = 8,
     ) -> None:
         super().__init__()
+        check_heads(num_heads, embed_dim)
         self.num_heads = num_heads
         self.activation = activation
         self.tie_kv = tie_kv

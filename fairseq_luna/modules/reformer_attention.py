@@ -6,9 +6,8 @@ from torch import Tensor
 
 from ..ops.reformer_attention import reformer_attention
 from ..usage_error import UsageError
-from .attention_projections import check_heads
 from .dropout import dropout_probability
-from .heads import merge_heads, split_heads
+from .heads import check_heads, merge_heads, split_heads
 from .projection import Projections
 from .redrawn_directions import RedrawnDirections
 

@@ -11,10 +11,10 @@ from ..ops.synthesizer_attention import (
     next_positions,
     synthesizer_attention_step,
 )
-from .attention_projections import check_heads, check_length
+from .attention_projections import check_length
 from .dropout import dropout_probability
 from .generation_state import GenerationState, IncrementalState
-from .heads import merge_heads, split_heads
+from .heads import check_heads, merge_heads, split_heads
 from .projection import Projections
 from .synthesizer_scores import ScoreMap
 

@@ -67,13 +67,16 @@ def convert(old: nn.Module, new: nn.Module) -> tuple[list[Part], list[Part]]:
     rules = rules_of(new)
     made: dict[int, Part] = {}
     taken = set()
-    for name, value in new.state_dict().items():
+    state = new.state_dict()
+    for name, value in state.items():
         if value.data_ptr() in made or NO_PARAMETER.search(name):
             continue
         stem = name if name in rules else name.rpartition(".")[0]
         rule = rules.get(stem, Rule())
         names = [_plain(other + name.removeprefix(stem)) for other in (stem, *rule.names)]
         found = [other for other in names if other in theirs and (theirs[other].shape == value.shape or rule.fit)]
+        if _seeds_other_shapes(name, state, theirs):
+            found = []
         if found:
             source = theirs[found[0]]
             taken.add(source.data_ptr())
@@ -90,6 +93,12 @@ def convert(old: nn.Module, new: nn.Module) -> tuple[list[Part], list[Part]]:
         if value.data_ptr() not in taken and not NO_PARAMETER.search(name)
     ]
     return list(made.values()), left
+
+
+def _seeds_other_shapes(name: str, new: Mapping[str, Tensor], old: Mapping[str, Tensor]) -> bool:
+    """Whether ``name`` is the seed of random numbers of which ``old`` has another shape."""
+    drawn = [name.removesuffix("seed") + part for part in ("directions", "matrices")] if name.endswith(".seed") else []
+    return any(_plain(part) in old and part in new and old[_plain(part)].shape != new[part].shape for part in drawn)
 
 
 def _plain(name: str) -> str:

@@ -50,7 +50,9 @@ def old_settings(path: Path, state: Mapping[str, Any]) -> Settings:
         raise CommandError(f"{path}: its --arch is {name}; give a checkpoint of a transformer or of this package")
     preset = Namespace(**settings)
     ARCH_CONFIG_REGISTRY.get(name, lambda _: None)(preset)  # what was no setting yet when the checkpoint was saved
-    return resolved({**vars(preset), **dict.fromkeys(DONE), "_name": name})
+    kept = {side: getattr(preset, f"{side}_layers_to_keep", None) for side in ("encoder", "decoder")}
+    layers = {f"{side}_layers": len(numbers.split(",")) for side, numbers in kept.items() if numbers}
+    return resolved({**vars(preset), **layers, **dict.fromkeys(DONE), "_name": name})
 
 
 def new_settings(arch: str, given: Mapping[str, Any], old: Settings, path: Path) -> Settings:

@@ -18,6 +18,7 @@ from fairseq.data import TokenBlockDataset, data_utils
 from fairseq.distributed import utils as distributed_utils
 from fairseq.file_io import PathManager
 from fairseq.models import distributed_fairseq_model
+from fairseq.models.ema import EMA
 from fairseq.tasks import FairseqTask
 from fairseq.trainer import Trainer
 
@@ -80,6 +81,7 @@ FIXED = {
     "last-batch": (data_utils, "batch_by_size", lambda indices, *_, **__: [indices]),
     "torchrun": (distributed_utils, "infer_init_method", _joins),
     "cpu-ddp": (distributed_fairseq_model, "DistributedFairseqModel", _wraps),
+    "ema": (EMA, "step", lambda *_: None),
     "bf16": (options, "parse_args_and_arch", lambda *_: Namespace(tpu=False)),
     "resume": (FairseqTask, "get_batch_iterator", _same_batches),
     "finished": (finished, "_fairseq_train", lambda: SimpleNamespace(train=lambda *_: ([None], True))),
@@ -95,7 +97,7 @@ def test_on_a_fixed_one(name, monkeypatch):
     assert not PATCHES[name].is_needed()
 
 
-@pytest.mark.parametrize("name", ["checkpoints", "mismatch", "last-batch", "numpy-long", "saving"])
+@pytest.mark.parametrize("name", ["checkpoints", "mismatch", "last-batch", "ema", "numpy-long", "saving"])
 def test_on_a_patched_one(name):
     compat.apply_patches()
     assert not PATCHES[name].is_needed()

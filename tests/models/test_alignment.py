@@ -9,7 +9,8 @@ from fairseq.criterions.label_smoothed_cross_entropy_with_alignment import (
 )
 from fairseq.models import MODEL_REGISTRY
 
-from support import PAD, TINY, as_prefix, sentences, translation_task
+from fairseq_luna.usage_error import UsageError
+from support import PAD, TINY, as_prefix, build_luna, sentences, translation_task
 
 TRAINED = {
     "luna": ("luna", {}),
@@ -90,14 +91,12 @@ def test_the_flags_choose_layer_and_heads(family):
         ({"source_attention": "rfa"}, "--load-alignments: with --source-attention rfa its weights may be negative"),
         ({"source_attention": "topk"}, "--load-alignments: with --source-attention topk most of its weights are 0"),
         ({"source_attention": "linformer"}, "--source-attention linformer its weights may be negative"),
-        ({"no_cross_attention": True}, "--load-alignments: with --no-cross-attention there is no"),
         ({"decoder_layerdrop": 0.2}, "--load-alignments: with --decoder-layerdrop 0.2 its layer may be left out"),
         ({"alignment_layer": 2}, "--alignment-layer 2: must be at least 0 and at most 1"),
         ({"alignment_layer": 1, "decoder_layers_to_keep": "1"}, "--alignment-layer 1: must be at least 0 and at most"),
         ({"alignment_layer": -1}, "--alignment-layer -1: must be"),
         ({"alignment_heads": 5}, "--alignment-heads 5: must be at least 1 and at most 4"),
         ({"alignment_heads": 0}, "--alignment-heads 0: must be"),
-        ({"no_cross_attention": True, "alignment_heads": 1}, "--alignment-heads 1: with --no-cross-attention there"),
     ],
 )
 def test_what_cannot_be_aligned_is_refused_in_one_line(flags, said):
@@ -105,3 +104,15 @@ def test_what_cannot_be_aligned_is_refused_in_one_line(flags, said):
         build("mixed", **flags)
     assert said in str(refused.value)
     assert "\n" not in str(refused.value)
+
+
+def test_without_attention_to_the_source_nothing_is_aligned():
+    flags = {"cross_self_attention": True, "no_cross_attention": True}
+    with pytest.raises(UsageError, match="--load-alignments: with --no-cross-attention there is no"):
+        build("luna", **flags)
+    with pytest.raises(UsageError, match="--alignment-heads 1: with --no-cross-attention there is no"):
+        build("luna", **flags, alignment_heads=1)
+    model = build_luna(**flags).eval()
+    model.make_generation_fast_(need_attn="hard")
+    with pytest.raises(UsageError, match="--print-alignment: this model has no attention to the source"):
+        model(sentences(5), None, as_prefix(sentences(5)))

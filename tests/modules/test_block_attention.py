@@ -15,9 +15,9 @@ CONVOLVED = pytest.mark.parametrize("kernel_size", [0, 5], ids=["plain", "convol
 SIZE = 16
 
 
-def build(dtype=torch.float64, seed=0, **options):
+def build(dtype=torch.float64, seed=0, num_heads=4, **options):
     torch.manual_seed(seed)
-    return BlockAttention(embed_dim=SIZE, num_heads=4, **options).to(dtype)
+    return BlockAttention(embed_dim=SIZE, num_heads=num_heads, **options).to(dtype)
 
 
 def inputs(steps=30, batch=3, dtype=torch.float64):
@@ -174,8 +174,9 @@ def test_half_precision_stays_near_fp32(unordered, dtype, bound):
     [
         ({"num_blocks": -1}, "--num-blocks -1: must be"),
         ({"unordered": "max"}, "--unordered-blocks max: choose one of none, mean, sum"),
+        ({"num_heads": 3}, r"--\*-attention-heads 3: must be 1 or more and divide --\*-embed-dim 16"),
     ],
-    ids=["num-blocks", "unordered-blocks"],
+    ids=["num-blocks", "unordered-blocks", "heads"],
 )
 def test_invalid_options_are_refused(options, message):
     with pytest.raises(ValueError, match=message):

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from fairseq_luna.modules import LunaAttention
 from fairseq_luna.modules.heads import merge_heads, split_heads
 from fairseq_luna.ops.softmax_attention.naive import softmax_attention
+from fairseq_luna.usage_error import UsageError
 from numeric import PADDED, sequences
 
 TIED = pytest.mark.parametrize("tie_kv", [True, False], ids=["tied", "untied"])
@@ -263,3 +264,9 @@ def test_a_projection_with_a_hook_is_called_at_any_length():
         module.get_submodule(name).register_forward_hook(lambda *_, name=name: calls.append(name))
     module(*args)
     assert sorted(calls) == ["pc_proj", "q_proj"]
+
+
+@pytest.mark.parametrize(("heads", "packed_heads", "said"), [(3, 4, 3), (4, 5, 5)])
+def test_heads_that_do_not_divide_the_channels_are_refused(heads, packed_heads, said):
+    with pytest.raises(UsageError, match=rf"-attention-heads {said}: must be 1 or more and divide --\*-embed-dim 16"):
+        LunaAttention(embed_dim=16, num_heads=heads, num_packed_heads=packed_heads)

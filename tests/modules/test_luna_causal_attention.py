@@ -4,6 +4,7 @@ import torch
 from fairseq_luna.modules import LunaCausalAttention
 from fairseq_luna.modules.heads import merge_heads
 from fairseq_luna.ops.luna_causal_attention import naive
+from fairseq_luna.usage_error import UsageError
 from numeric import PADDED, scattered_padding, sequences
 from support import golden
 
@@ -211,3 +212,8 @@ def test_every_parameter_gets_a_gradient(tie_kv, kernel_size):
     module = build(tie_kv=tie_kv, kernel_size=kernel_size)
     module(*inputs())[0].square().sum().backward()
     assert all(p.grad is not None and p.grad.abs().max() > 0 for p in module.parameters())
+
+
+def test_heads_that_do_not_divide_the_channels_are_refused():
+    with pytest.raises(UsageError, match=r"-attention-heads 3: must be 1 or more and divide --\*-embed-dim 16"):
+        LunaCausalAttention(embed_dim=16, num_heads=3)

@@ -92,6 +92,13 @@ def test_everything_but_attention_is_the_transformers_and_every_parameter_is_exp
     assert all("_attn." in part.name for part in left)
 
 
+def test_random_features_of_another_number_keep_their_own_seed() -> None:
+    old, new = (build_model("mixed", seed=n, decoder_self_attention="rfa", num_features=n) for n in (8, 12))
+    convert(old, new)
+    features = new.decoder.layers[0].self_attn.feature_map
+    assert features.matrices.equal(features.numbered(range(features.num_heads)))
+
+
 @pytest.fixture(scope="module")
 def transformer(tiny_data: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A checkpoint of fairseq's transformer after an update."""

@@ -242,7 +242,10 @@ def test_the_model_is_unchanged(family: str, pair: Pair) -> None:
     [
         ("luna", {}, "encoder", 2, "--layers 2: the encoder has 2, counted from 0"),
         ("luna", {}, "cross", -1, "--layers -1: the decoder has 2, counted from 0"),
-        ("block", {"no_cross_attention": True}, "cross", 0, "--attention cross: this model has none; leave it out"),
+        (
+            *("luna", {"cross_self_attention": True, "no_cross_attention": True}, "cross", 0),
+            "--attention cross: this model has none; leave it out",
+        ),
         ("block", {}, "encoder", 0, "--attention encoder: BlockAttention cannot be drawn, only"),
         ("transformer", {}, "decoder", 0, "--attention decoder: MultiheadAttention cannot be drawn, only"),
     ],

@@ -16,6 +16,7 @@ LUNA_FOLLOWS = {
     "decoder_projected_attention_heads": "decoder_attention_heads",
 }
 
+SOURCE_ATTENTIONS = ["packed", "softmax"]
 LUNA_OPTIONS = {
     "projection_length": option(int, 32, "length of the packed sequence"),
     "fix_projection_length": option(
@@ -30,7 +31,7 @@ LUNA_OPTIONS = {
         int, 0, "kernel size of a convolution before the self-attention, an odd number; 0: no convolution"
     ),
     "luna_source_attention": option(
-        ChoiceEnum(["packed", "softmax"]),
+        ChoiceEnum(SOURCE_ATTENTIONS),
         "packed",
         "how the decoder attends to the source: through the packed sequence, or with softmax attention to each word",
     ),
@@ -75,7 +76,11 @@ def check_packed_sequence(nested: Any) -> None:
 
 
 def check_source_attention(nested: Any) -> None:
-    """Refuse parameters that nothing would read: UsageError."""
+    """Refuse an unknown attention, and parameters that nothing would read: UsageError."""
+    if str(nested.luna_source_attention) not in SOURCE_ATTENTIONS:
+        raise UsageError(
+            f"--luna-source-attention {nested.luna_source_attention}: choose one of {', '.join(SOURCE_ATTENTIONS)}"
+        )
     heads, default = nested.decoder.projected_attention_heads, nested.decoder.attention_heads
     if str(nested.luna_source_attention) == "softmax" and heads != default:
         raise UsageError(

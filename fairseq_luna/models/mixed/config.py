@@ -64,10 +64,6 @@ def mixed_config(cfg: Any) -> Any:
     """
     nested = checked_config(MixedConfig, cfg, refused=REFUSED_OUTSIDE_LUNA)
     check_read(nested, OPTIONS, PLACES)
-    if nested.no_cross_attention and str(nested.source_attention) != "softmax":
-        raise UsageError(
-            f"--source-attention {nested.source_attention}: there is none with --no-cross-attention; leave it out"
-        )
     return nested
 
 

@@ -19,10 +19,15 @@ class ClassificationHead(RobertaClassificationHead):
         pooling: what it reads: "cls", the vector of the first token, as fairseq's; "mean", the mean of all vectors;
             "attention", their mean with learned weights (:class:`~fairseq_luna.modules.AttentionPooling`).
         options: of fairseq's head.
+
+    Raises:
+        UsageError: if ``pooling`` is unknown.
     """
 
     def __init__(self, *, pooling: str, **options: Any) -> None:
         super().__init__(**options)
+        if pooling not in POOLINGS:
+            raise UsageError(f"--pooling {pooling}: choose one of {', '.join(POOLINGS)}")
         self.reads = pooling
         self.pooling = AttentionPooling(embed_dim=options["input_dim"]) if pooling == "attention" else None
 

@@ -94,8 +94,6 @@ class FlatRobertaModel(KeepsLayers, RobertaModel):
         nested = cls.nested_config(cfg, task)
         dictionary = task.source_dictionary
         encoder = ReadingEncoder(nested, dictionary, build_sentence_encoder=cls.build_sentence_encoder)
-        # --encoder-layers-to-keep reduces the number of layers, which the checkpoint must state.
-        cfg.encoder_layers = nested.encoder.layers
         return cls(nested, encoder)
 
     @classmethod

@@ -64,14 +64,17 @@ class KeepsLayers(ExplainsMismatch):
         """As in fairseq, but with each of the two flags applied to its own side.
 
         fairseq drops all layers of a side without the flag, and fails for a model that was trained with the flag. See
-        :meth:`fairseq.models.BaseFairseqModel.load_state_dict` for the arguments.
+        :meth:`fairseq.models.BaseFairseqModel.load_state_dict` for the arguments; in ``model_cfg`` the number of layers
+        that are left replaces the flag.
         """
         for side in ("encoder", "decoder"):
             name = f"{side}_layers_to_keep"
             kept = getattr(model_cfg, name, None)
             if kept:
-                state_dict = keep_layers(state_dict, side, [int(layer) for layer in kept.split(",")])
+                layers = [int(layer) for layer in kept.split(",")]
+                state_dict = keep_layers(state_dict, side, layers)
                 setattr(model_cfg, name, None)  # as fairseq does: the other layers are already removed
+                setattr(model_cfg, f"{side}_layers", len(layers))
         return super().load_state_dict(state_dict, strict, model_cfg, args)
 
 

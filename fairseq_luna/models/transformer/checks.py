@@ -21,7 +21,11 @@ REFUSED: dict[str, tuple[Any, str]] = {
 }
 
 # The same for families whose self-attention cannot read the source too.
-REFUSED_OUTSIDE_LUNA = {**REFUSED, "cross_self_attention": (False, "only luna supports it; leave it out")}
+REFUSED_OUTSIDE_LUNA = {
+    **REFUSED,
+    "cross_self_attention": (False, "only luna supports it; leave it out"),
+    "no_cross_attention": (False, "nothing would read the source; leave it out"),
+}
 
 # Probabilities in fairseq's nested config.
 RATES = (

@@ -37,7 +37,7 @@ class CausalDecoder(TransformerDecoderBase):
         Arguments are those of ``extract_features``; --alignment-layer and --alignment-heads hold without them.
 
         Raises:
-            UsageError: for a full context.
+            UsageError: for a full context, or without attention to the source.
         """
         if full_context_alignment:
             raise UsageError("full_context_alignment: this decoder is causal by construction; leave it out")
@@ -45,6 +45,8 @@ class CausalDecoder(TransformerDecoderBase):
             return alignment_layer, alignment_heads
         if not self.need_attn:
             return NO_LAYER, None
+        if self.cfg.no_cross_attention:
+            raise UsageError("--print-alignment: this model has no attention to the source; leave it out")
         layer = self.cfg.alignment_layer
         return self.num_layers - 1 if layer is None else layer, alignment_heads or self.cfg.alignment_heads
 

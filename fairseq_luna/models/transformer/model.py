@@ -8,8 +8,9 @@ from fairseq.models import BaseFairseqModel
 from fairseq.models.transformer import TransformerModelBase
 from torch import Tensor, nn
 
+from ...usage_error import UsageError
 from .checkpoint import KeepsLayers
-from .checks import check_trained_alignment
+from .checks import check_trained_alignment, flag
 from .decoder import SelfAttentionDecoder
 from .encoder import SelfAttentionEncoder
 from .layers import BuildAttention
@@ -37,8 +38,6 @@ class FlatConfigModel(KeepsLayers, TransformerModelBase):
             check_trained_alignment(nested, cls.unfit_for_alignment(nested))
         model = super().build_model(nested, task)
         model.decoder.need_attn = trains_alignment
-        # --encoder-layers-to-keep reduces the number of layers, which the checkpoint must state.
-        cfg.encoder_layers, cfg.decoder_layers = nested.encoder.layers, nested.decoder.layers
         return model
 
     @classmethod
@@ -102,8 +101,16 @@ class SelfAttentionModel(FlatConfigModel):
 
     @classmethod
     def for_layers(cls, cfg: Any, build: BuildAttention) -> BuildAttention:
-        """``build``, or with the flag ``share_layers`` one that shares projections."""
-        return SharedChildren(build) if getattr(cfg, cls.share_layers) else build
+        """``build``, or with the flag ``share_layers`` one that shares projections.
+
+        Raises:
+            UsageError: with scalar quantisation, for which fairseq would replace the projections of one layer alone.
+        """
+        if not getattr(cfg, cls.share_layers):
+            return build
+        if cfg.quant_noise.scalar:
+            raise UsageError(f"--quant-noise-scalar {cfg.quant_noise.scalar}: cannot go with {flag(cls.share_layers)}")
+        return SharedChildren(build)
 
     @classmethod
     def build_encoder(cls, cfg: Any, src_dict: Any, embed_tokens: nn.Embedding) -> SelfAttentionEncoder:

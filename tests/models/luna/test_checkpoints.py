@@ -3,9 +3,8 @@ from argparse import Namespace
 import pytest
 import torch
 
-from fairseq_luna.models.luna import LunaModel
 from fairseq_luna.models.luna.checkpoint_names import translate
-from support import TINY, as_prefix, build_luna, golden, sentences, translation_task
+from support import as_prefix, build_luna, golden, sentences
 
 
 def test_the_authors_names_are_converted_one_to_one():
@@ -46,9 +45,3 @@ def test_layers_can_be_pruned_from_a_checkpoint(normalize_before):
     source, prefix = sentences(5, 3), as_prefix(sentences(4, 4, seed=2))
     expected, actual = (m(source, None, prefix)[0] for m in (whole, pruned))
     torch.testing.assert_close(actual, expected)
-
-
-def test_the_config_of_a_pruned_model_has_its_number_of_layers():
-    cfg = Namespace(**{**TINY, "encoder_layers": 4, "decoder_layers": 3, "encoder_layers_to_keep": "0,2"})
-    model = LunaModel.build_model(cfg, translation_task())
-    assert (cfg.encoder_layers, cfg.decoder_layers) == (len(model.encoder.layers), len(model.decoder.layers)) == (2, 3)

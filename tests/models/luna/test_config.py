@@ -18,6 +18,7 @@ BAD = {
         "decoder_projected_attention_heads": 2,
         "luna_source_attention": "softmax",
     },
+    "--luna-source-attention pakced": {"luna_source_attention": "pakced"},
     "--luna-segment-bias 4": {"luna_segment_bias": 4, "luna_source_attention": "softmax"},
     "--luna-segment-bias nan": {"luna_segment_bias": float("nan")},
     "--decoder-embed-dim 64": {"decoder_embed_dim": 64},

@@ -74,6 +74,7 @@ def test_a_flag_is_read_by_the_attentions_that_name_it(field, place, name):
     [
         ({"attention_kernel_size": 4}, "--attention-kernel-size 4: must be an odd number"),
         ({"cross_self_attention": True}, "--cross-self-attention: only luna supports it"),
+        ({"no_cross_attention": True}, "--no-cross-attention: nothing would read the source"),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
 )

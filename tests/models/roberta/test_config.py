@@ -54,7 +54,7 @@ def test_hydra_sets_the_flags(name, config):
     cfg.encoder_layers, cfg.encoder_embed_dim, cfg.max_positions, cfg.pooling = 3, 24, 40, "mean"
     cfg.encoder_layers_to_keep = "0,2"
     model = MODEL_REGISTRY[name].build_model(cfg, translation_task())
-    assert len(model.encoder.sentence_encoder.layers) == cfg.encoder_layers == 2
+    assert len(model.encoder.sentence_encoder.layers) == 2
     assert model.max_positions() == 40
     # fairseq's criterion reads the flags for pruning where a model has them.
     assert not hasattr(model.args, "mha_reg_scale_factor")
@@ -72,6 +72,7 @@ def test_hydra_sets_the_flags(name, config):
         ("luna", {"max_positions": 0}, "--max-positions 0: must be 1 or more"),
         ("luna", {"pooler_dropout": 1.0}, "--pooler-dropout 1.0: must be at least 0 and less than 1"),
         ("luna", {"dropout": -0.1}, "--dropout -0.1: must be"),
+        ("luna", {"pooling": "maen"}, "--pooling maen: choose one of cls, mean, attention"),
         ("luna", {"encoder_layers_to_keep": "0,0"}, "--encoder-layers-to-keep 0,0: must be layer numbers"),
         ("luna", {"quant_noise_pq_block_size": 0}, "--quant-noise-pq-block-size 0: must be 1 or more"),
         ("mixed-softmax", {"num_slots": 4}, r"--num-slots 4: is for linformer \(encoder"),
