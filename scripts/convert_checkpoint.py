@@ -16,7 +16,7 @@ from pathlib import Path
 
 from shared.command import Parser, command
 from shared.output import check_output, save
-from shared.steps import USER_DIR
+from shared.steps import USER_DIR, shown_path
 
 
 @command
@@ -41,7 +41,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     made = converted(args.checkpoint, args.arch, given, seed=args.seed)
     save(made.state, args.output)
     print("\n".join(made.table))
-    print("fairseq-train DATA", f"--user-dir={USER_DIR}", f"--finetune-from-model={args.output}", *made.flags)
+    plugin, start = shown_path(USER_DIR), shown_path(args.output)
+    print("fairseq-train DATA", f"--user-dir={plugin}", f"--finetune-from-model={start}", *made.flags)
 
 
 def _arch(arguments: Sequence[str] | None) -> str | None:

@@ -7,7 +7,6 @@ What the folder holds is reused, and an interrupted training resumes from its la
 about a point of BLEU between machines: sums are rounded differently, and a short training amplifies that.
 """
 
-import os
 import re
 import shlex
 import sys
@@ -22,7 +21,7 @@ from scoring import pieces
 from scoring.generated import read_both
 from scoring.measures import score
 from shared.command import CommandError, Parser, command, positive
-from shared.steps import USER_DIR, once
+from shared.steps import USER_DIR, once, shortest
 
 _EXAMPLES = 12
 
@@ -103,13 +102,6 @@ def interactive_command(data: Path, model: Path, checkpoint: Path) -> str:
     arguments += ["--bpe", "sentencepiece", "--sentencepiece-model", model]
     shown = shlex.join(shortest(part) if isinstance(part, Path) else part for part in arguments)
     return f"echo 'The old teacher calls me on Monday.' | {shown}"
-
-
-def shortest(path: Path) -> str:
-    """Relative to the current folder if the path is inside it."""
-    absolute = Path(os.path.abspath(path))
-    here = Path.cwd()
-    return str(absolute.relative_to(here) if absolute.is_relative_to(here) else absolute)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from shared.command import CommandError, Parser, command
-from shared.steps import once, remove
+from shared.steps import once, remove, shown_path
 
 CLOSE = 1e-4  # of log-probabilities in fp32
 ANOTHER_FORM = "an attention may have another form from some length on; use python -m fairseq_luna translate"
@@ -63,12 +63,13 @@ def run(args: Namespace) -> None:
                 raise CommandError(f"{args.checkpoint}: a graph cannot be run; {ANOTHER_FORM}") from error
             kind = "int8" if int8 else "fp32"
             print(f"{kind}: log-probabilities of the graphs and of the model differ by {worst:.1e} at most", flush=True)
-            if worst > CLOSE and not int8:
+            if not (worst <= CLOSE or int8):
                 raise CommandError(f"{args.checkpoint}: that is too much; {ANOTHER_FORM}")
 
     once("export", args.output, make)
     size = sum(file.stat().st_size for file in args.output.iterdir())
-    print(f"{args.output}: {size / 1e6:.1f} MB; translate with python -m fairseq_luna.deployed {args.output}")
+    translate = f"python -m fairseq_luna.deployed {shown_path(args.output)}"
+    print(f"{args.output}: {size / 1e6:.1f} MB; translate with {translate}")
 
 
 if __name__ == "__main__":

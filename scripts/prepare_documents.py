@@ -18,14 +18,14 @@ from functools import partial
 from pathlib import Path
 
 from corpora import settings
-from corpora.command_line import shown_path
+from corpora.command_line import check_languages
 from corpora.documents import LABELS, Source, find_sources, gather, read_documents
 from corpora.examples import PIECES, TEXT, Limit, join
 from corpora.parallel import available_cores
 from corpora.pieces import Cut, write_dictionary
 from corpora.pipeline import binarise, cut_splits, sentencepiece_model
 from shared.command import CommandError, Parser, command, positive
-from shared.steps import USER_DIR, once
+from shared.steps import USER_DIR, once, shown_path
 from shared.text_files import SEPARATOR, count_lines
 
 _SEGMENTS = "segments"
@@ -51,6 +51,7 @@ def run(args: Namespace) -> None:
     if not limits:
         raise CommandError("give --pieces N, --segments N or both: the longest examples")
     languages = (args.source_lang, args.target_lang)
+    check_languages(languages)
     sources = find_sources(args.from_dir, languages)
     files = [path for source in sources for pair in source.files.values() for path in pair]
     chosen = {

@@ -19,14 +19,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 from corpora import settings
-from corpora.command_line import shown_path
 from corpora.documents import written
 from corpora.labelled import LABEL, Column, binarise, find, write_symbols
 from corpora.parallel import available_cores
 from corpora.pieces import Cut, write_dictionary
 from corpora.pipeline import cut_splits, sentencepiece_model
 from shared.command import CommandError, Parser, command, positive
-from shared.steps import USER_DIR, once
+from shared.steps import USER_DIR, once, shown_path
 from shared.text_files import read_lines
 
 _SIZE = 8000

@@ -21,13 +21,12 @@ from pathlib import Path
 from fairseq.data import Dictionary, data_utils, indexed_dataset
 
 from corpora import settings
-from corpora.command_line import shown_path
 from corpora.labelled import HOLD_OUT, LABEL, TEXT, Column, binarise, check, find_all, gather, size, write_symbols
 from corpora.parallel import available_cores
 from corpora.pieces import Cut, write_dictionary
 from corpora.pipeline import cut_splits, sentencepiece_model
 from shared.command import Parser, command, positive
-from shared.steps import USER_DIR, once
+from shared.steps import USER_DIR, once, shown_path
 
 
 @command

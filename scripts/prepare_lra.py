@@ -23,14 +23,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 from corpora import labelled, settings
-from corpora.command_line import shown_path
 from corpora.documents import written
 from corpora.labelled import LABEL, Column, binarise, write_symbols
 from corpora.parallel import available_cores, shown
 from corpora.pipeline import SPLITS
 from lra import files, listops, pathfinder
 from shared.command import CommandError, Parser, command, positive
-from shared.steps import once
+from shared.steps import once, shown_path
 
 INPUTS = ("input0", "input1")
 

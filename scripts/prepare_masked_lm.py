@@ -19,13 +19,12 @@ from itertools import chain
 from pathlib import Path
 
 from corpora import settings
-from corpora.command_line import shown_path
 from corpora.labelled import TEXT, Column, binarise
 from corpora.parallel import available_cores, shown
 from corpora.pieces import LONGEST_LINE, Cut, write_dictionary
 from corpora.pipeline import cut_splits, sentencepiece_model
 from shared.command import CommandError, Parser, command, positive
-from shared.steps import USER_DIR, once
+from shared.steps import USER_DIR, once, shown_path
 from shared.text_files import read_lines
 
 _SPLITS = ("train", "valid")

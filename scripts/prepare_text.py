@@ -18,7 +18,7 @@ from pathlib import Path
 from corpora import settings
 from corpora.catalogue import Split
 from corpora.cleaning import Rules
-from corpora.command_line import add_common, choices, finish, has_text, sizes_of
+from corpora.command_line import add_common, check_languages, choices, finish, has_text, sizes_of
 from corpora.gathering import gather
 from corpora.pipeline import SENTENCEPIECE, SPLITS, SUBWORD_NMT, Recipe
 from shared.command import CommandError, Parser, command, positive
@@ -79,8 +79,7 @@ def run(args: Namespace) -> None:
 
 def check(args: Namespace, languages: tuple[str, str], texts: dict[str, list[tuple[Path, ...]]]) -> None:
     """Refuse flags that do not go together, and files that are not there."""
-    if languages[0] == languages[1]:
-        raise CommandError(f"-s {languages[0]} -t {languages[1]}: give two names, such as en and de")
+    check_languages(languages)
     if not args.ratio >= 1:
         raise CommandError(f"--ratio {args.ratio}: must be 1 or more")
     if (args.tokenised or args.lower) and args.bpe != SUBWORD_NMT:

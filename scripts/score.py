@@ -29,7 +29,7 @@ from scoring.measures import Scores, check_counts, score
 from scoring.paired import Compared, paired_bootstrap
 from scoring.report import lines_of_comparison, lines_of_documents, lines_of_scores, write_json
 from scoring.rouge import RougeScores, rouge
-from scoring.tokens import detokenise, language_of
+from scoring.tokens import detokenise, ending, language_of
 from shared.command import CommandError, Parser, command, positive
 from shared.text_files import read_lines
 
@@ -59,7 +59,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     add("--documents", type=Path, metavar="FILE", help="the document of each line, by scripts/prepare_documents.py")
     add("--sources", nargs="+", metavar="NAME", help="score the documents of these sources only")
     add("--rouge", action="store_true", help="score summaries, with ROUGE only")
-    add("--language", metavar="LANG", help="of Moses (default: the ending of --reference)")
+    add("--language", metavar="LANG", help="of Moses and sacreBLEU (default: the ending of --reference)")
     add("--lowercase", action="store_true", help="score lower-cased text")
     add("--paired-bs", type=positive, metavar="N", help=f"tests of the bootstrap (default: {paired.SAMPLES})")
     add("--seed", type=positive, help=f"of the bootstrap (default: {paired.SEED})")
@@ -105,6 +105,7 @@ def run(args: Namespace) -> None:
     for system in systems:
         check_against(system, references, args.reference)
         check_against(system, reference_tokens, args.tokenised_reference or args.reference)
+    target = sacrebleu_language(args)
     documents: dict[str, list[BySource]] = {}
     if args.documents:
         labels = read_labels(args.documents, len(references))
@@ -113,7 +114,7 @@ def run(args: Namespace) -> None:
             labels, references = at(places, labels), at(places, references)
             systems = [System(name, at(places, text), at(places, tokens)) for name, text, tokens in systems]
         for system in systems:
-            documents[system.name] = by_source(system.text, references, labels, lowercase=args.lowercase)
+            documents[system.name] = by_source(system.text, references, labels, target=target, lowercase=args.lowercase)
         systems = [System(name, whole(text, labels), whole(tokens, labels)) for name, text, tokens in systems]
         references = reference_tokens = whole(references, labels)
     unit = unit_of(args)
@@ -126,7 +127,7 @@ def run(args: Namespace) -> None:
         else:
             tokens = (system.tokens, reference_tokens) if as_it_stands else None
             scores[system.name] = score(
-                system.text, references, language=language, tokens=tokens, lowercase=args.lowercase
+                *(system.text, references), target=target, language=language, tokens=tokens, lowercase=args.lowercase
             )
         lines = lines_of_scores(system.name, scores[system.name], unit)
         if args.documents:
@@ -139,11 +140,17 @@ def run(args: Namespace) -> None:
             references,
             samples=args.paired_bs or paired.SAMPLES,
             seed=args.seed or paired.SEED,
+            target=target,
             lowercase=args.lowercase,
         )
         print("\n".join(lines_of_comparison(compared)))
     if args.json:
         write_json(args.json, args.reference, scores, documents, compared)
+
+
+def sacrebleu_language(args: Namespace) -> str | None:
+    """The language of --language or of the reference's ending, if sacreBLEU has a tokenizer for it."""
+    return next((name for name in (args.language, ending(args.reference)) if name in ("zh", "ja", "ko")), None)
 
 
 def unit_of(args: Namespace) -> str:

@@ -1,6 +1,7 @@
 """Exported models translate as the trained ones do, without torch and fairseq."""
 
 import json
+import math
 import shutil
 import subprocess
 import sys
@@ -158,10 +159,12 @@ def test_what_cannot_be_exported_is_refused(export, tiny_data, tmp_path, capsys)
     assert "is fairseq's own" in capsys.readouterr().err
 
 
-def test_another_models_graphs_are_found_to_differ(export):
+def test_another_models_graphs_are_found_to_differ(export, monkeypatch):
     translator = fairseq_luna.load(export("block")[0])
     assert comparison.difference(translator, export("block")[1]) < 1e-5
     assert comparison.difference(translator, export("luna")[1]) > 1e-2
+    monkeypatch.setattr(comparison, "distance", lambda *_: float("nan"))
+    assert math.isnan(comparison.difference(translator, export("block")[1]))
 
 
 def test_a_model_with_other_subwords_is_refused(export, tmp_path):
@@ -171,7 +174,9 @@ def test_a_model_with_other_subwords_is_refused(export, tmp_path):
         write_folder(translator, tmp_path, int8=False)
 
 
-@pytest.mark.parametrize("found", [1e-3, RuntimeError("another number of steps")], ids=["differs", "cannot be run"])
+@pytest.mark.parametrize(
+    "found", [1e-3, float("nan"), RuntimeError("another number of steps")], ids=["differs", "nan", "cannot be run"]
+)
 def test_a_graph_that_is_not_the_model_is_refused(found, export, tmp_path, monkeypatch, capsys):
     def difference(*_):
         if isinstance(found, Exception):

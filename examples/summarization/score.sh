@@ -26,6 +26,7 @@ export BEAM="${BEAM:-4}" LENPEN="${LENPEN:-2}"
 
 choose_checkpoint "$save_dir" "${LAST:-5}" --by-updates
 choose_lengths 16384
-translate --remove-bpe sentencepiece --truncate-source "${lengths[@]}" --max-len-b 140 --min-len 55 \
-    --no-repeat-ngram-size 3 "$@"
+# A summary of the test may be longer than those of the training.
+translate --remove-bpe sentencepiece --truncate-source "${lengths[@]}" --max-target-positions 16384 \
+    --model-overrides "{'max_target_positions': 16384}" --max-len-b 140 --min-len 55 --no-repeat-ngram-size 3 "$@"
 "${PYTHON:-python}" "$root/scripts/score.py" "$generated" --reference "$reference" --rouge

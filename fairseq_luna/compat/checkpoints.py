@@ -24,9 +24,11 @@ from fairseq_luna.compat.patch import Patch
 from fairseq_luna.usage_error import UsageError
 
 _reconstruct: Any = numpy.zeros(1).__reduce__()[0]
+_scalar: Any = numpy.float64(0).__reduce__()[0]
 
-# Namespace: the arguments of models registered without a dataclass. The rest: integer and float arrays, which
-# the meters of --eval-bleu contain. numpy 2 moved _reconstruct, so its name depends on the numpy that wrote the file.
+# Namespace: the arguments of models registered without a dataclass. The rest: integer and float arrays, which the
+# meters of --eval-bleu contain, and numbers such as acc_and_f1 of sentence_prediction, the best of which is kept. numpy
+# 2 moved the two functions, so that their names depend on the numpy that wrote the file.
 _SAFE: list[Callable | tuple[Callable, str]] = [
     argparse.Namespace,
     numpy.ndarray,
@@ -35,13 +37,17 @@ _SAFE: list[Callable | tuple[Callable, str]] = [
     type(numpy.dtype("float64")),
     (_reconstruct, "numpy.core.multiarray._reconstruct"),
     (_reconstruct, "numpy._core.multiarray._reconstruct"),
+    (_scalar, "numpy.core.multiarray.scalar"),
+    (_scalar, "numpy._core.multiarray.scalar"),
 ]
+# What torch says of a class that was not declared safe.
+_REFUSED = re.compile(r"GLOBAL (\S+)|but got <class '([^']+)'>")
 
 
 def is_needed() -> bool:
     """Whether torch refuses what fairseq's checkpoints contain."""
     file = io.BytesIO()
-    torch.save([argparse.Namespace(), numpy.zeros(1), numpy.zeros(1, dtype="int64")], file)
+    torch.save([argparse.Namespace(), numpy.zeros(1), numpy.zeros(1, dtype="int64"), numpy.float64(0)], file)
     file.seek(0)
     try:
         torch.load(file)
@@ -59,9 +65,10 @@ def apply() -> None:
         try:
             return original_load(path, *args, **kwargs)
         except Exception as error:
-            refused = re.search(r"GLOBAL (\S+)", str(error)) if isinstance(error, pickle.UnpicklingError) else None
-            if refused is not None:
-                message = f"{path} was refused: it holds {refused[1]}, and loading that could execute code"
+            refused = isinstance(error, pickle.UnpicklingError) and _REFUSED.search(str(error))
+            if refused:
+                name = refused[1] or refused[2]
+                message = f"{path} was refused: it holds {name}, and loading that could execute code"
                 raise UsageError(message) from error
             if not _shows_damage(error, path):
                 raise

@@ -34,9 +34,13 @@ _SETTINGS = " ".join(
 def is_needed() -> bool:
     """Whether fairseq does not join torchrun's processes over gloo on a machine without GPUs."""
     cfg = DistributedTrainingConfig(distributed_world_size=1)
+    cfg.tpu = False  # in a training it is --tpu's value
     env = {"MASTER_ADDR": "localhost", "MASTER_PORT": "1", "WORLD_SIZE": "2", "RANK": "0"}
     with patch.dict(os.environ, env):
-        distributed_utils.infer_init_method(cfg)
+        try:
+            distributed_utils.infer_init_method(cfg)
+        except ZeroDivisionError:  # by the number of GPUs
+            return True
     return cfg.distributed_init_method is None or cfg.distributed_backend != "gloo"
 
 
@@ -72,10 +76,16 @@ def apply() -> None:
     def __init__(self: Trainer, cfg: Any, *args: Any, **kwargs: Any) -> None:
         # fairseq-hydra-train imports a user directory only after call_main, too late to join.
         if under_torchrun() and not torch.distributed.is_initialized() and not cfg.common.tpu:
+            world = os.environ["WORLD_SIZE"]
+            on_cpus = f"--nproc_per_node {world} --no-python bash -c 'exec fairseq-hydra-train ARGS common.cpu=true"
+            or_else = (
+                "add distributed_training.distributed_world_size=$WORLD_SIZE"
+                if torch.cuda.is_available() and not cfg.common.cpu
+                else f"torchrun {on_cpus} {_SETTINGS}'"
+            )
             raise SystemExit(
-                f"torchrun started {os.environ['WORLD_SIZE']} processes, and each would train an independent "
-                f"copy; use fairseq-train, or: torchrun --nproc_per_node {os.environ['WORLD_SIZE']} "
-                f"--no-python bash -c 'exec fairseq-hydra-train ARGS common.cpu=true {_SETTINGS}'"
+                f"torchrun started {world} processes, and each would train an independent copy; use fairseq-train, or:"
+                f" {or_else}"
             )
         original_init(self, cfg, *args, **kwargs)
 

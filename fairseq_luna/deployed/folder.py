@@ -40,4 +40,6 @@ def words_of(file: Path) -> list[str]:
         lines = file.read_text(encoding="utf-8").removesuffix("\n").split("\n")  # a word may have other line breaks
     except OSError as error:
         raise UsageError(f"{file}: {error.strerror}; export the model again") from error
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{file}: is damaged; export the model again") from error
     return BEFORE + [line.rpartition(" ")[0] for line in lines]

@@ -13,7 +13,8 @@ Result = TypeVar("Result")
 def once_per_batch(make: Callable[..., Result]) -> Callable[..., Result]:
     """``make``, which returns the last result again if it is called with the same positional arguments.
 
-    A tensor is the same argument if it is the same object and was not changed since. The last arguments and the last
+    A tensor is the same argument if it is the same object and was not changed since, which cannot be told of one that
+    was made in inference mode: then nothing is remembered. The last arguments and the last
     result are kept in memory: use it for what is small beside a layer's activations, and has no gradient.
     """
     last: tuple[Sequence[Any], Sequence[Any], Result] | None = None
@@ -21,8 +22,8 @@ def once_per_batch(make: Callable[..., Result]) -> Callable[..., Result]:
     @wraps(make)
     def remembered(*arguments: Any) -> Result:
         nonlocal last
-        if _is_recording():  # the recorded graph must contain what it reads
-            return make(*arguments)
+        if _is_recording() or any(isinstance(x, Tensor) and x.is_inference() for x in arguments):
+            return make(*arguments)  # a recorded graph must contain what it reads
         state = _state(arguments)
         found = last  # another thread may replace it
         if found is not None and found[1] == state and all(map(_same, found[0], arguments)):
@@ -40,8 +41,7 @@ def _same(one: Any, other: Any) -> bool:
 
 def _state(arguments: Sequence[Any]) -> list[Any]:
     """What changes with every write to a tensor, and with inference mode, whose tensors cannot be used outside it."""
-    tensors = [x for x in arguments if isinstance(x, Tensor)]
-    versions = [None if x.is_inference() else x._version for x in tensors]
+    versions = [x._version for x in arguments if isinstance(x, Tensor)]
     return [torch.is_inference_mode_enabled(), *versions]
 
 

@@ -81,7 +81,7 @@ class Apollo(torch.optim.Optimizer):
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Add a group, with the same checks of its options as in the constructor."""
-        _check_options({**self.defaults, **param_group})
+        check_options({**self.defaults, **param_group})
         super().add_param_group(param_group)
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
@@ -179,7 +179,7 @@ def _chunks(params: list[Tensor], numel: int) -> Iterator[list[Tensor]]:
     yield params[start:]
 
 
-def _check_options(options: dict[str, Any]) -> None:
+def check_options(options: dict[str, Any]) -> None:
     ranges = {
         "lr": (lambda x: 0 <= x < math.inf, "a finite number of at least 0, such as 0.1"),
         "beta": (lambda x: 0 <= x < 1, "in [0, 1), such as 0.9"),

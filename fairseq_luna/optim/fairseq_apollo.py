@@ -13,7 +13,7 @@ from fairseq.optim import FairseqOptimizer, register_optimizer
 from omegaconf import II, DictConfig, OmegaConf
 from torch import Tensor
 
-from fairseq_luna.optim.apollo import Apollo
+from fairseq_luna.optim.apollo import Apollo, check_options
 from fairseq_luna.optim.apollo_update import spread
 from fairseq_luna.usage_error import UsageError
 
@@ -107,6 +107,10 @@ class FairseqApollo(FairseqOptimizer):
         self.clips_each = cfg.apollo_clip_mode == ClipMode.each
         if self.clips_each and not cfg.clip_norm > 0:
             raise UsageError(f"--apollo-clip-mode each with --clip-norm {cfg.clip_norm}: give a norm, such as 0.1")
+        if self.clips_each and isinstance(cfg, DictConfig) and _is_composite(cfg._get_root()):
+            raise UsageError(
+                "--apollo-clip-mode each: fairseq's composite optimizer clips the total norm; leave it out"
+            )
         try:
             self._optimizer = _ApolloInFairseq(params, **self.optimizer_config)
         except ValueError as error:
@@ -134,8 +138,14 @@ class FairseqApollo(FairseqOptimizer):
         return False
 
     def load_state_dict(self, state_dict: dict[str, Any], optimizer_overrides: dict[str, Any] | None = None) -> None:
+        options = self._optimizer.defaults
+        unknown = ", ".join(name for name in optimizer_overrides or {} if name not in options)
+        if unknown:
+            raise UsageError(f"--optimizer-overrides {unknown}: Apollo has {', '.join(options)}")
         try:
             super().load_state_dict(state_dict, optimizer_overrides)
+            for group in self._optimizer.param_groups:
+                check_options(group)
         except ValueError as error:
             raise UsageError(f"--optimizer apollo: {error}") from error
 
@@ -174,6 +184,10 @@ def refuse_unsupported(root: DictConfig) -> None:
     for place, (value, reason) in REFUSED.items():
         if OmegaConf.select(root, place) == value:
             raise UsageError(f"--optimizer apollo does not go with {reason}")
+
+
+def _is_composite(root: DictConfig) -> bool:
+    return getattr(OmegaConf.select(root, "optimizer"), "_name", None) == "composite"
 
 
 def _warn_of_short_warmup(root: DictConfig) -> None:

@@ -26,6 +26,7 @@ def add_common(
     rounds: int,
     png: bool = True,
     device: bool = True,
+    timed: bool = True,
 ) -> None:
     """Add the common flags.
 
@@ -33,6 +34,7 @@ def add_common(
         variants: systems that are measured only if they are named.
         png: whether there is a --png.
         device: whether there are flags for the device, the dtype, threads and memory.
+        timed: whether there are rounds, and memory is measured.
     """
     usual = list(systems)
     names = [*usual, *variants]
@@ -46,15 +48,17 @@ def add_common(
         metavar="NAME",
         help=f"the others' times are divided by its time within each round (default: {reference})",
     )
-    add("--rounds", type=positive, default=rounds, help=f"each system once a round (default: {rounds})")
-    add("--warm-up", type=not_negative, default=1, help="unmeasured rounds before those (default: 1)")
-    add("--quick", action="store_true", help="fewer rounds or shorter lengths, unless they are given")
+    if timed:
+        add("--rounds", type=positive, default=rounds, help=f"each system once a round (default: {rounds})")
+        add("--warm-up", type=not_negative, default=1, help="unmeasured rounds before those (default: 1)")
+        add("--quick", action="store_true", help="fewer rounds or shorter lengths, unless they are given")
     add("--json", type=Path, metavar="FILE", help="also write everything to this file")
-    parser.set_defaults(png=None, device="cpu", dtype="float32", threads=1, no_peak=True)
+    parser.set_defaults(png=None, device="cpu", dtype="float32", threads=1, no_peak=True, quick=False)
     if device:
         add("--device", choices=("cpu", "cuda"), default="cpu")
         add("--dtype", choices=tuple(DTYPES), default="float32")
         add("--threads", type=positive, default=1, help="of the CPU (default: 1)")
+    if device and timed:
         add("--no-peak", action="store_true", default=False, help="do not measure peak memory")
     if png:
         add("--png", type=Path, metavar="FILE", help="also draw time and memory against length")

@@ -65,7 +65,7 @@ def counted(step: Callable[[], object]) -> Count:
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    add_common(parser, systems=SYSTEMS, variants=VARIANTS, reference="transformer", rounds=1, png=False)
+    add_common(parser, systems=SYSTEMS, variants=VARIANTS, reference="transformer", rounds=1, png=False, timed=False)
     parser.set_defaults(dtype="bfloat16")
     parser.add_argument("--length", type=positive, default=25, help="tokens of every sentence (default: 25)")
     add_size_arguments(parser)

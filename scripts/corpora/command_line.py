@@ -1,8 +1,7 @@
 """The flags, sources, steps and summary of every prepare_* command."""
 
 import json
-import os
-import shlex
+import re
 from argparse import Namespace
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -15,7 +14,7 @@ from corpora.parallel import available_cores
 from corpora.pipeline import DROPPED, SENTENCEPIECE, SUBWORD_NMT, Recipe, prepare
 from corpora.sources import Text, fetch, find, missing_remotes, unpack
 from shared.command import CommandError, Parser, positive
-from shared.steps import USER_DIR, remove
+from shared.steps import USER_DIR, remove, shown_path
 from shared.text_files import count_lines
 
 
@@ -150,8 +149,10 @@ def has_text(out: Path) -> bool:
 
 
 def sizes_of(files: Iterable[Path]) -> dict[str, int]:
-    """Names and sizes, by which the files are recognised in any folder."""
-    return {path.name: path.stat().st_size for path in sorted(set(files))}
+    """Names and sizes, by which the files are recognised in any folder; whole paths where two have one name."""
+    distinct = sorted(set(files))
+    names = [path.name for path in distinct]
+    return {path.name if names.count(path.name) == 1 else str(path): path.stat().st_size for path in distinct}
 
 
 def _show_plan(args: Namespace, splits: Sequence[Split]) -> None:
@@ -180,7 +181,10 @@ def _summarise(out: Path, language: str) -> None:
     print(f"{out / 'work'} can be deleted")
 
 
-def shown_path(path: Path) -> str:
-    """Quoted for a shell, and relative if it is inside the current folder."""
-    absolute, here = Path(os.path.abspath(path)), Path.cwd()
-    return shlex.quote(str(absolute.relative_to(here) if absolute.is_relative_to(here) else absolute))
+def check_languages(languages: tuple[str, str]) -> None:
+    """Raises CommandError for names that fairseq cannot read in those of its files, such as train.en-de.de.idx."""
+    for flag, name in zip(("--source-lang", "--target-lang"), languages, strict=True):
+        if not re.fullmatch(r"\w+", name):
+            raise CommandError(f"{flag} {name}: must be letters, digits or _, such as en or pt_br")
+    if languages[0] == languages[1]:
+        raise CommandError(f"-s {languages[0]} -t {languages[1]}: give two names, such as en and de")

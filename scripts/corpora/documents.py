@@ -5,6 +5,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import NamedTuple, TextIO
 
+from corpora.sources import existing
 from shared.command import CommandError
 from shared.text_files import SEPARATOR, read_pairs
 
@@ -44,10 +45,9 @@ def find_sources(folder: Path, languages: Sequence[str]) -> list[Source]:
 
 def _find(folder: Path, split: str, languages: Sequence[str]) -> tuple[Path, Path] | None:
     for stem in STEMS[split]:
-        for ending in ("", ".gz"):
-            first, second = (folder / f"{stem}.{language}{ending}" for language in languages)
-            if first.is_file() and second.is_file():
-                return first, second
+        first, second = (existing(folder, f"{stem}.{language}") for language in languages)
+        if first and second:
+            return first, second
     return None
 
 

@@ -59,7 +59,8 @@ class Merge:
         bpe = _load(self.codes)
         if len(bpe.cache) > _WORDS_REMEMBERED:
             bpe.cache.clear()
-        return [bpe.segment(line) for line in lines]
+        # A carriage return inside a line would end it for fairseq-preprocess.
+        return [bpe.segment(" ".join(line.split())) for line in lines]
 
 
 @lru_cache

@@ -96,15 +96,16 @@ def sentencepiece_model(
 ) -> Path:
     """Make ``out/joint.model`` and ``joint.vocab``; see :func:`~corpora.pieces.learn_pieces`."""
     learned, model = out / "work" / "sentencepiece", out / "joint.model"
+    if model.exists():
+        return model
     once(
         f"SentencePiece model of {size} pieces",
         learned,
         lambda target: learn_pieces(training, target, vocabulary=size, coverage=coverage, symbols=symbols),
     )
-    if not model.exists():
-        shutil.copyfile(learned / "joint.vocab", out / "joint.vocab")
-        with complete(model) as copied:
-            shutil.copyfile(learned / "joint.model", copied)
+    shutil.copyfile(learned / "joint.vocab", out / "joint.vocab")
+    with complete(model) as copied:
+        shutil.copyfile(learned / "joint.model", copied)
     return model
 
 

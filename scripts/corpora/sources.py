@@ -31,7 +31,7 @@ def find(split: Split, folder: Path) -> tuple[list[Text], list[str]]:
     published file or as its extracted members.
     """
     for stem in split.stems:
-        whole = [_existing(folder, f"{stem}.{language}") for language in LANGUAGES]
+        whole = [existing(folder, f"{stem}.{language}") for language in LANGUAGES]
         if all(whole):
             return [Text(*(File(path) for path in whole if path))], []
     found = [(part, _find_part(part, folder)) for part in split.parts]
@@ -41,22 +41,21 @@ def find(split: Split, folder: Path) -> tuple[list[Text], list[str]]:
 
 def _find_part(part: Part, folder: Path) -> Text | None:
     for source in part.sources:
-        files = []
-        for place in source:
-            remote = folder / place.remote.name
-            if place.member is not None:
-                unpacked = [place.member, PurePosixPath(place.member).name]
-                plain = next(filter(None, (_existing(folder, name) for name in unpacked)), None)
-                packed = File(remote, place.member) if remote.exists() else None
-                files.append(File(plain) if plain else packed)
-            else:
-                files.append(File(remote) if remote.exists() else None)
-        if all(files):
-            return Text(*(file for file in files if file))
+        published = [(folder / place.remote.name, place.member) for place in source]
+        extracted = [_extracted(folder, member) for _, member in published]
+        if all(extracted):
+            return Text(*(File(path) for path in extracted if path))
+        if all(path.exists() for path, _ in published):
+            return Text(*(File(path, member) for path, member in published))
     return None
 
 
-def _existing(folder: Path, name: str) -> Path | None:
+def _extracted(folder: Path, member: str | None) -> Path | None:
+    names = [] if member is None else [member, PurePosixPath(member).name]
+    return next(filter(None, (existing(folder, name) for name in names)), None)
+
+
+def existing(folder: Path, name: str) -> Path | None:
     return next((path for path in (folder / name, folder / f"{name}.gz") if path.is_file()), None)
 
 

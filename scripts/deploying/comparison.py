@@ -32,7 +32,7 @@ def difference(translator: Translator, folder: Path) -> float:
             row[:length] = draw.integers(EOS + 1, len(translator.src_dict), len(row[:length]))
             row[:length][-1] = EOS
         sizes = len(translator.tgt_dict), min(steps, longest_target)
-        worst = max(worst, *differences(model, graphs, source, *sizes, draw))
+        worst = float(np.max([worst, *differences(model, graphs, source, *sizes, draw)]))  # NaN stays NaN
     return worst
 
 

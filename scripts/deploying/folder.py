@@ -53,7 +53,7 @@ def write_folder(translator: Translator, folder: Path, *, int8: bool) -> None:
     translator.tgt_dict.save(str(folder / TARGET_WORDS))
     if pieces:
         (folder / PIECES).write_bytes(translator.bpe.sp.serialized_model_proto())
-    settings = {"format": FORMAT, "starts": starts, "longest_target": longest_target, "pieces": pieces, "int8": int8}
+    settings = {"format": FORMAT, "starts": starts, "longest_target": longest_target, "pieces": pieces}
     (folder / SETTINGS).write_text(json.dumps(settings, indent=2), encoding="utf-8")
 
 

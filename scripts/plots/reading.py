@@ -31,6 +31,8 @@ def load(checkpoint: Path, data: Path | None) -> tuple[Any, Any]:
         raise CommandError(f"{checkpoint}: there is no such file")
     overrides: dict[str, Any] = {"eval_bleu": False}  # it would need the training's tokenizer
     if data is not None:
+        if not any(data.glob("dict.*.txt")):
+            raise CommandError(f"--data {data}: has no dict.*.txt; --data names the folder with the dictionaries")
         overrides["data"] = str(data)
     try:
         models, _, task = checkpoint_utils.load_model_ensemble_and_task([str(checkpoint)], arg_overrides=overrides)

@@ -29,7 +29,8 @@ class _Line(NamedTuple):
 def read(log: Path) -> dict[str, Series]:
     """Every number of a log by its name: "loss" is the training's, "valid_loss" and "valid_bleu" are a validation's.
 
-    "hours" is the time of the updates up to there, without validations, if the log has it.
+    "hours" is the time of the updates up to there, without validations, if the log has it: a sum of what fairseq rounds
+    to seconds, so that its lines should be many seconds apart.
 
     Lines that are not JSON, such as the configuration or an incomplete last line, are skipped; repeated lines count
     once. A run that resumes from an older checkpoint repeats updates; its values replace everything that the stopped

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from sacrebleu.metrics import BLEU
 
+from scoring.measures import sacrebleu
 from shared.command import CommandError
 from shared.text_files import SEPARATOR, read_lines
 
@@ -72,7 +73,12 @@ def whole(lines: Sequence[str], labels: Sequence[str]) -> list[str]:
 
 
 def by_source(
-    hypotheses: Sequence[str], references: Sequence[str], labels: Sequence[str], *, lowercase: bool = False
+    hypotheses: Sequence[str],
+    references: Sequence[str],
+    labels: Sequence[str],
+    *,
+    target: str | None = None,
+    lowercase: bool = False,
 ) -> list[BySource]:
     """Scores of the documents of each source, if there are several, and of all."""
     of_source: dict[str, list[int]] = {}
@@ -80,7 +86,7 @@ def by_source(
         of_source.setdefault(_source(label), []).append(line)
     groups: dict[str | None, Sequence[int]] = {**of_source} if len(of_source) > 1 else {}
     groups[None] = range(len(labels))
-    bleu = BLEU(lowercase=lowercase, force=True)
+    bleu = sacrebleu(target, lowercase=lowercase)
     return [
         _scores(bleu, source, *([side[line] for line in lines] for side in (hypotheses, references, labels)))
         for source, lines in groups.items()

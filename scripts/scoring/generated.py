@@ -40,7 +40,7 @@ def read_both(shards: Sequence[Path], remove_bpe: str = pieces.AUTO) -> Generate
         CommandError: no hypotheses, a sentence that is missing or repeated, an incomplete line.
         OSError: a file cannot be read.
     """
-    hypotheses, detokenised = by_number(shards, "H"), by_number(shards, "D")
+    hypotheses, detokenised = by_number(shards)
     named = ", ".join(map(str, shards))
     if not hypotheses and not detokenised:
         raise CommandError(f"{named}: no H- or D- lines; give the output of fairseq-generate, run without --quiet")
@@ -54,24 +54,24 @@ def read_both(shards: Sequence[Path], remove_bpe: str = pieces.AUTO) -> Generate
     return Generated(tokens, text)
 
 
-def by_number(shards: Sequence[Path], kind: str) -> dict[int, str]:
-    """The unchanged lines of one ``kind``, ``H`` or ``D``, by their sentences' numbers."""
-    found: dict[int, str] = {}
+def by_number(shards: Sequence[Path]) -> tuple[dict[int, str], dict[int, str]]:
+    """The unchanged H- lines and D- lines, by their sentences' numbers."""
+    kinds: dict[str, dict[int, str]] = {"H": {}, "D": {}}
     for shard in shards:
         for place, line in enumerate(read_lines(shard), 1):
             mark = _HYPOTHESIS.match(line)
-            if not mark or mark[1] != kind:
+            if not mark:
                 continue
-            number, fields = int(mark[2]), line.split("\t", 2)
+            found, number, fields = kinds[mark[1]], int(mark[2]), line.split("\t", 2)
             if len(fields) < 3:
                 raise CommandError(f"{shard}, line {place}: '{line}' is cut off; translate again")
             if number in found:
                 raise CommandError(
-                    f"{shard}, line {place}: {kind}-{number} is repeated; "
+                    f"{shard}, line {place}: {mark[1]}-{number} is repeated; "
                     "give each shard once, of one system, made with --nbest 1"
                 )
             found[number] = fields[2]
-    return found
+    return kinds["H"], kinds["D"]
 
 
 def _in_order(found: dict[int, str], named: str) -> list[str]:

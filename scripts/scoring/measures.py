@@ -47,10 +47,23 @@ class Scores:
         return (self.bleu, self.chrf, self.tokenised_bleu, self.compound_split_bleu)
 
 
+def sacrebleu(language: str | None, *, lowercase: bool = False) -> BLEU:
+    """BLEU with sacreBLEU's tokenizer for ``language``: 13a, but others for Chinese, Japanese and Korean.
+
+    Raises:
+        CommandError: the tokenizer needs a library that is not installed.
+    """
+    try:
+        return BLEU(lowercase=lowercase, force=True, trg_lang=language or "")
+    except (ImportError, RuntimeError) as error:
+        raise CommandError(" ".join(str(error).split())) from error
+
+
 def score(
     hypotheses: Sequence[str],
     references: Sequence[str],
     *,
+    target: str | None = None,
     language: str | None = None,
     tokens: tuple[Sequence[str], Sequence[str]] | None = None,
     lowercase: bool = False,
@@ -62,6 +75,7 @@ def score(
     Args:
         hypotheses: one for each reference, in its order.
         references: untouched.
+        target: the language, for :func:`sacrebleu`.
         language: of Moses, which tokenises both sides unless ``tokens`` are given; None: text split at spaces.
         tokens: of the hypotheses and the references.
         lowercase: score lower-cased text.
@@ -79,7 +93,7 @@ def score(
     result = chrf.corpus_score(hypotheses, [references])
     return Scores(
         sentences=len(references),
-        bleu=_bleu("sacreBLEU", BLEU(lowercase=lowercase, force=True), hypotheses, references),
+        bleu=_bleu("sacreBLEU", sacrebleu(target, lowercase=lowercase), hypotheses, references),
         chrf=Measure(result.name, result.score, str(chrf.get_signature())),
         tokenised_bleu=_bleu(f"tokenised BLEU ({made})", _multi_bleu(lowercase), ours, theirs),
         compound_split_bleu=_bleu(

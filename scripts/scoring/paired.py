@@ -5,8 +5,10 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 from unittest.mock import patch
 
-from sacrebleu.metrics import BLEU, CHRF
+from sacrebleu.metrics import CHRF
 from sacrebleu.significance import PairedTest
+
+from scoring.measures import sacrebleu
 
 SAMPLES = 1000
 SEED = 12345  # sacreBLEU's own
@@ -40,6 +42,7 @@ def paired_bootstrap(
     *,
     samples: int = SAMPLES,
     seed: int = SEED,
+    target: str | None = None,
     lowercase: bool = False,
 ) -> list[Compared]:
     """Compare every system with the first by BLEU and chrF2.
@@ -49,11 +52,12 @@ def paired_bootstrap(
         references: untouched, one for each hypothesis.
         samples: number of resampled tests.
         seed: above 0; sacreBLEU reads 0 as no seed.
+        target: the language, for :func:`.measures.sacrebleu`.
         lowercase: score lower-cased text.
     """
     # sacreBLEU has no argument for the seed.
     with patch.dict(os.environ, SACREBLEU_SEED=str(seed)):
-        metrics = {"BLEU": BLEU(lowercase=lowercase, force=True), "chrF": CHRF(lowercase=lowercase)}
+        metrics = {"BLEU": sacrebleu(target, lowercase=lowercase), "chrF": CHRF(lowercase=lowercase)}
         test = PairedTest(list(systems.items()), metrics, [references], test_type="bs", n_samples=samples)
         signatures, results = test()
     return [

@@ -58,11 +58,17 @@ def language_of(reference: Path) -> str:
     Raises:
         CommandError: Moses has no rules for that language.
     """
-    ending = reference.with_suffix("").suffix if reference.suffix == ".gz" else reference.suffix
-    language = ending.removeprefix(".")
+    language = ending(reference)
     if MosesTokenizer is not None and language not in _languages():
-        raise CommandError(f"{reference} does not end in a language, such as .de: give --language, or --tokenize none")
+        raise CommandError(
+            f"{reference}: Moses has no rules for '{language}'; give --language, such as en, or --tokenize none"
+        )
     return language
+
+
+def ending(reference: Path) -> str:
+    """``de`` of ``test.de`` or ``test.de.gz``."""
+    return (reference.with_suffix("") if reference.suffix == ".gz" else reference).suffix.removeprefix(".")
 
 
 def _check(language: str) -> None:

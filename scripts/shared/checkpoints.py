@@ -34,7 +34,7 @@ def load(path: Path) -> dict[str, Any]:
         state = checkpoint_utils.load_checkpoint_to_cpu(str(path))
     except UsageError as error:
         raise CommandError(str(error)) from error
-    except (LookupError, TypeError) as error:  # fairseq reads the content without checking it
+    except (LookupError, RuntimeError, TypeError) as error:  # fairseq reads the content without checking it
         raise CommandError(f"{path}: has no model; give a checkpoint that fairseq-train saved") from error
     state.pop("last_optimizer_state", None)
     model = state.get("model")

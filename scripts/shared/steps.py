@@ -2,6 +2,7 @@
 
 import errno
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -13,6 +14,17 @@ from shared.command import CommandError
 
 USER_DIR = Path(__file__).resolve().parents[2] / "fairseq_luna"
 _LOG_TAIL = 15
+
+
+def shortest(path: Path) -> str:
+    """Relative to the current folder if the path is inside it."""
+    absolute, here = Path(os.path.abspath(path)), Path.cwd()
+    return str(absolute.relative_to(here) if absolute.is_relative_to(here) else absolute)
+
+
+def shown_path(path: Path) -> str:
+    """:func:`shortest`, quoted for a shell."""
+    return shlex.quote(shortest(path))
 
 
 def once(what: str, target: Path, make: Callable[[Path], None]) -> None:

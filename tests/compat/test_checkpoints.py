@@ -34,7 +34,9 @@ def test_a_checkpoint_with_namespace_and_bleu_meters_loads(tiny_data, tmp_path):
     assert len(models) == 1
 
 
-@pytest.mark.parametrize("array", [numpy.arange(3), numpy.arange(3.0)], ids=["int64", "float64"])
+@pytest.mark.parametrize(
+    "array", [numpy.arange(3), numpy.arange(3.0), numpy.float64(3)], ids=["int64", "float64", "number"]
+)
 @pytest.mark.parametrize("module", ["numpy.core.multiarray", "numpy._core.multiarray"])
 def test_arrays_of_either_numpy_load(array, module, tmp_path):
     file = tmp_path / "array.pt"
@@ -61,6 +63,7 @@ def test_a_payload_is_refused_and_never_run(tmp_path):
 
 def test_the_refusal_names_the_class(tmp_path):
     file = tmp_path / "stranger.pt"
+    assert "was refused: it holds numpy.dtype" in refusal_of(numpy.zeros(1, dtype="float32"), file)
     line = refusal_of(Stranger(), file)
     assert line == (f"{file} was refused: it holds {__name__}.Stranger, and loading that could execute code")
 

@@ -51,6 +51,8 @@ class _Iterator:
 
 
 def _joins(cfg, force_distributed=False):
+    if cfg.distributed_init_method is not None or cfg.tpu:
+        return
     cfg.distributed_init_method, cfg.distributed_backend = "env://", "gloo"
 
 

@@ -12,7 +12,7 @@ from omegaconf import OmegaConf
 
 from fairseq_luna.optim import fairseq_apollo
 from fairseq_luna.optim.apollo import Apollo
-from fairseq_luna.optim.fairseq_apollo import FairseqApollo
+from fairseq_luna.optim.fairseq_apollo import ClipMode, FairseqApollo, FairseqApolloConfig
 from fairseq_luna.optim.milestone_lr import MilestoneLRSchedule
 from fairseq_luna.usage_error import UsageError
 from optim.fairseq_apollo_runs import config, spy_on_steps
@@ -47,6 +47,31 @@ def test_another_optimizers_state_is_refused_in_one_line():
     apollo = optim.build_optimizer(config().optimizer, [p])
     with pytest.raises(UsageError, match=r"--optimizer apollo: Apollo: .*another optimizer wrote it"):
         apollo.load_state_dict(other.state_dict())
+
+
+@pytest.mark.parametrize(
+    ("overrides", "said"),
+    [
+        ({"apollo_eps": 1e-6}, "--optimizer-overrides apollo_eps: Apollo has lr, beta, eps, rebound, weight_decay"),
+        ({"weight_decay_type": "l2"}, "weight_decay_type='l2' must be one of"),
+        ({"beta": 1.0}, "beta=1.0 must be in"),
+    ],
+    ids=["name", "choice", "range"],
+)
+def test_overrides_are_checked(overrides, said):
+    apollo, resumed = (optim.build_optimizer(config().optimizer, [nn.Parameter(torch.ones(2))]) for _ in range(2))
+    resumed.load_state_dict(apollo.state_dict(), {"eps": 1e-6})
+    assert resumed.param_groups[0]["eps"] == 1e-6
+    with pytest.raises(UsageError, match=said):
+        resumed.load_state_dict(apollo.state_dict(), overrides)
+
+
+def test_clipping_each_is_refused_in_a_composite_optimizer():
+    apollo = OmegaConf.structured(FairseqApolloConfig(apollo_clip_mode=ClipMode("each")))
+    composite = {"_name": "composite", "groups": {"default": {"optimizer": apollo}}}
+    cfg = OmegaConf.create({"optimization": {"lr": [0.1], "clip_norm": 0.1}, "optimizer": composite})
+    with pytest.raises(UsageError, match="--apollo-clip-mode each: fairseq's composite optimizer clips the total norm"):
+        FairseqApollo(cfg.optimizer.groups.default.optimizer, [nn.Parameter(torch.ones(2))])
 
 
 def test_command_line_defaults_are_the_optimizers():

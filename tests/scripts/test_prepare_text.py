@@ -82,6 +82,7 @@ def test_merges_of_tokens_with_rules(
         ("--train {a} nowhere --hold-out 2", "nowhere: there is no such file"),
         ("--train {a} {short} --hold-out 2", "they are not a parallel text"),
         ("--train {a} {b} --hold-out 2 -t xx", "-s xx -t xx: give two names"),
+        ("--train {a} {b} --hold-out 2 -t pt-br", "--target-lang pt-br: must be letters, digits or _"),
         ("--train {a} {b} --hold-out 2 --lower", "--tokenised and --lower: only with --bpe subword-nmt"),
         ("--train {a} {b} --hold-out 2 --ratio 0", "--ratio 0.0: must be 1 or more"),
         ("--train {a} {b} --hold-out 40", "--hold-out 40: the training text has only 40 pairs"),

@@ -118,6 +118,13 @@ def test_scores_are_those_of_the_sacrebleu_command(lowercase: bool, tmp_path: Pa
     assert result.tokenised_bleu.reference_length == sum(len(line.split()) for line in theirs)
 
 
+def test_chinese_is_scored_by_characters(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lines, changed = ["我们今天去看电影。"] * 2, ["我们今天去看比赛。"] * 2
+    generated, reference = write_generated(tmp_path / "out", changed), write_lines(tmp_path / "test.zh", lines)
+    assert "tok:zh" in run(capsys, generated, "--reference", reference, "--tokenize", "none")
+    assert measures.score(changed, lines, target="zh").bleu.score > 50
+
+
 def test_compounds_are_split_at_hyphens() -> None:
     assert tokens.split_compounds("rich-text format") == "rich ##AT##-##AT## text format"
     assert (
@@ -149,6 +156,9 @@ def test_shards_are_one_system_in_the_order_of_the_sentences(tmp_path: Path) -> 
         write_generated(tmp_path / str(shard), HYPOTHESES[shard::2], numbers=range(shard, 40, 2)) for shard in (0, 1)
     ]
     assert read_generated(*shards) == HYPOTHESES
+    os.mkfifo(tmp_path / "pipe")  # which can be read once
+    with subprocess.Popen(["cp", str(shards[0]), str(tmp_path / "pipe")]):
+        assert read_generated(tmp_path / "pipe", shards[1]) == HYPOTHESES
     with pytest.raises(CommandError, match=r"sentence 0 and 19 more of 40 missing"):
         read_generated(shards[1])
     with pytest.raises(CommandError, match=r"1, line \d+: D-\d+ is repeated"):
@@ -208,7 +218,7 @@ def test_tokens_are_scored_unchanged(generated: Path, tmp_path: Path, capsys: py
     expected = measures.score(HYPOTHESES, REFERENCES)
     assert f"{expected.tokenised_bleu.score:6.2f}  tokenised BLEU (as it stands)" in shown
     line = refusal(capsys, generated, "--reference", reference)
-    assert line == f"{reference} does not end in a language, such as .de: give --language, or --tokenize none"
+    assert line == f"{reference}: Moses has no rules for 'txt'; give --language, such as en, or --tokenize none"
     assert "'xx'" not in run(capsys, generated, "--reference", reference, "--language", "de")
     assert "--language xx: Moses has no rules" in refusal(
         capsys, generated, "--reference", reference, "--language", "xx"

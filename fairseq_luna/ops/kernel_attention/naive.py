@@ -25,7 +25,8 @@ def kernel_attention(
 
     where q and k are features of :mod:`..feature_maps`, which one depends on the attention: linear (arXiv 2006.16236)
     and Performer (arXiv 2009.14794) are "sum", RFA (arXiv 2103.02143) is "bounded", efficient attention
-    (arXiv 1812.01243) is "each feature". A denominator of 0 counts as 1. d is 1, or with dropout 0 or 1/(1 - p).
+    (arXiv 1812.01243) is "each feature". A denominator of 0 counts as 1; the other forms
+    take one below 1e-30 a step for 0. d is 1, or with dropout 0 or 1/(1 - p).
 
     Args:
         q: ``(B, H, T, R)`` features of the queries.

@@ -22,8 +22,8 @@ def softplus(scores: Tensor) -> Tensor:
 
 
 def elu(scores: Tensor) -> Tensor:
-    """``elu(s) + 1``: exp(s) below 0, s + 1 above."""
-    return F.elu(scores) + 1
+    """``elu(s) + 1``: exp(s) below 0, s + 1 above. torch's elu and 1 lose digits from -1 on."""
+    return scores.clamp(max=0).exp() + scores.relu()
 
 
 PACK_ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"softplus": softplus, "elu": elu}

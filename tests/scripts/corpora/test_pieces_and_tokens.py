@@ -68,6 +68,7 @@ def test_joined_pieces_are_the_words(texts: list[Path], tmp_path: Path) -> None:
     cut = merge(lines)
     assert "@@ " in cut[0]
     assert [line.replace("@@ ", "") for line in cut] == lines
+    assert "\r" not in merge(["The old\rLehrer reads"])[0]
 
 
 def test_fewer_merges_than_requested_are_reported(

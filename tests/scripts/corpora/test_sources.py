@@ -49,6 +49,13 @@ def test_archives_and_extracted_members_are_found_by_name(tmp_path: Path) -> Non
     ]
 
 
+def test_an_archive_is_read_where_one_member_alone_is_extracted(tmp_path: Path) -> None:
+    (tmp_path / "de-en.tgz").touch()
+    (tmp_path / "europarl-v7.de-en.en").touch()
+    texts, _ = find(TRAIN, tmp_path)
+    assert [file.member for file in texts[0]] == ["europarl-v7.de-en.en", "europarl-v7.de-en.de"]
+
+
 def test_every_part_that_is_missing_is_named(tmp_path: Path) -> None:
     (tmp_path / "de-en.tgz").touch()
     _, lacking = find(TRAIN, tmp_path)
