@@ -96,10 +96,12 @@ def sentencepiece_model(
 ) -> Path:
     """Make ``out/joint.model`` and ``joint.vocab``; see :func:`~corpora.pieces.learn_pieces`."""
     learned, model = out / "work" / "sentencepiece", out / "joint.model"
+    what = f"SentencePiece model of {size} pieces"
     if model.exists():
+        print(f"{what}: reusing {model}", flush=True)
         return model
     once(
-        f"SentencePiece model of {size} pieces",
+        what,
         learned,
         lambda target: learn_pieces(training, target, vocabulary=size, coverage=coverage, symbols=symbols),
     )

@@ -87,8 +87,6 @@ def explained(cfg: DictConfig) -> list[str]:
         patterns += [r"encoder\.layers\.", r"encoder\.sentence_encoder\.(layers|.*packed)"]
     if getattr(cfg.model, "decoder_layerdrop", 0) > 0:  # without decoder layers the encoder is unused
         patterns += [r"decoder\.layers\.", r"encoder\."]
-    if getattr(cfg.model, "no_cross_attention", False):
-        patterns.append(r"encoder\.")
     return patterns
 
 
