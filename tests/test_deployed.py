@@ -120,6 +120,7 @@ def test_int8_is_smaller_and_translates(export, tmp_path):
         ("settings.json", "{", "settings.json: is damaged"),
         ("settings.json", '{"format": 99}', "has format 99"),
         ("target.txt", None, "target.txt: No such file"),
+        ("target.txt", "ÿþ", "target.txt: is damaged"),
         ("step.onnx", "no graph", "step.onnx: cannot be loaded"),
         ("weights.bin", None, "cannot be loaded"),
     ],
@@ -128,7 +129,7 @@ def test_a_damaged_folder_is_refused(exported, file, content, message):
     if content is None:
         (exported / file).unlink()
     else:
-        (exported / file).write_text(content)
+        (exported / file).write_text(content, encoding="latin-1")
     with pytest.raises(UsageError, match=message):
         deployed.Translator(exported).translate(TEXTS[0])
 

@@ -1,4 +1,4 @@
-# Sourced by the scripts of multi30k, documents and summarization, which set root, the checkout: the systems that they train.
+# Sourced by the scripts of multi30k, documents and summarization, which set root, the checkout: their systems.
 
 source "$root/examples/shared/run.sh"
 

@@ -62,6 +62,12 @@ def test_unjoined_processes_are_refused_in_one_line(under_torchrun):
     assert "\n" not in str(refusal.value)
 
 
+def test_on_gpus_the_refusal_does_not_send_them_to_the_cpu(under_torchrun, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    with pytest.raises(SystemExit, match=r"or: add distributed_training.distributed_world_size=\$WORLD_SIZE$"):
+        Trainer(config(), None, None, None)
+
+
 @pytest.mark.slow
 def test_two_processes_equal_one_of_double_batches_also_after_a_resume(tiny_data, tmp_path):
     def train_on_two(updates: int) -> None:

@@ -206,3 +206,11 @@ def test_softplus_known_values():
     weights = pack_activation("softplus")(torch.tensor([-1.0, 0.0, 1.0, 3.0], dtype=torch.float64))
     expected = torch.tensor([1.5, 2.0, 3.0, 9.0], dtype=torch.float64).log2()
     torch.testing.assert_close(weights, expected)
+
+
+def test_elu_keeps_its_digits_in_half_precision():
+    scores = torch.arange(-12.0, 3.0, dtype=torch.bfloat16)
+    exact = torch.where(scores < 0, scores.float().exp(), scores.float() + 1)
+    weights = pack_activation("elu")(scores)
+    assert weights.dtype == torch.bfloat16
+    torch.testing.assert_close(weights.float(), exact, rtol=2**-8, atol=0)

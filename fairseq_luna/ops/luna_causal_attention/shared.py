@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from ..feature_maps import elu_features
 from ..softmax_attention import additive_mask
 
 LN_2 = math.log(2.0)
@@ -22,8 +23,8 @@ def softplus(scores: Tensor) -> Tensor:
 
 
 def elu(scores: Tensor) -> Tensor:
-    """``elu(s) + 1``: exp(s) below 0, s + 1 above. torch's elu and 1 lose digits from -1 on."""
-    return scores.clamp(max=0).exp() + scores.relu()
+    """``elu(s) + 1``: exp(s) below 0, s + 1 above."""
+    return elu_features(scores).to(scores.dtype)
 
 
 PACK_ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"softplus": softplus, "elu": elu}
