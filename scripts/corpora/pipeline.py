@@ -10,12 +10,16 @@ from pathlib import Path
 
 from corpora.catalogue import LANGUAGES
 from corpora.cleaning import Rules, kept
-from corpora.merges import Merge, learn_merges
-from corpora.moses import Tokenise
 from corpora.parallel import shown, transform
 from corpora.pieces import Cut, learn_pieces
 from shared.steps import complete, once, run_fairseq
 from shared.text_files import count_lines, read_pairs
+
+try:
+    from corpora.merges import Merge, learn_merges
+    from corpora.moses import Tokenise
+except ModuleNotFoundError as error:
+    raise SystemExit(f"{error}: pip install -c constraints.txt --no-build-isolation -e '.[data]'") from error
 
 SPLITS = ("train", "valid", "test")
 SUBWORD_NMT = "subword-nmt"

@@ -25,7 +25,7 @@ def real_of(x, mask):
 
 @PADDED
 @EVERY_DTYPE
-@pytest.mark.parametrize(("steps", "landmarks"), [(1, 4), (40, 1), (40, 7), (40, 100)])
+@pytest.mark.parametrize(("steps", "landmarks"), [(1, 4), (40, 1), (40, 7), (40, 100), (130, 7)])
 def test_fused_equals_naive(steps, landmarks, dtype, padded):
     args = inputs(steps, dtype)
     mask = mixed_padding(steps) if padded and steps > 1 else None

@@ -2,6 +2,9 @@
 
 import gzip
 import json
+import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -106,3 +109,12 @@ def test_pieces_of_long_lines_too(tmp_path: Path) -> None:
     learn_pieces([tmp_path / "long"], tmp_path, vocabulary=80, coverage=1.0)
     learned = (tmp_path / "joint.vocab").read_text(encoding="utf-8")
     assert "▁quartz\t" in learned
+
+
+@pytest.mark.parametrize("package", ["sacremoses", "subword_nmt"])
+def test_the_extra_data_is_named(package: str) -> None:
+    code = f"import sys; sys.modules[{package!r}] = None; import prepare_text"
+    scripts = Path(prepare_text.__file__).parent
+    done = subprocess.run([sys.executable, "-c", code], cwd=scripts, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert re.fullmatch(rf".*{package}.*: pip install .*\n", done.stderr)

@@ -25,7 +25,7 @@ def mixed_chunk_attention(
 ) -> Tensor:
     """Mixed chunk attention, linear in T; specified by :func:`.naive.mixed_chunk_attention`.
 
-    It takes O(T c + T S E / c) memory if causal, otherwise O(T c + S E).
+    It takes O(T c + T S E / c) memory if causal, otherwise O(T c + S E). Up to c steps, all pairs are multiplied.
 
     Args:
         q, k, far_q, far_k: ``(B, H, T, S)``.
@@ -51,15 +51,26 @@ def mixed_chunk_attention(
         scores = torch.baddbmm(biases, cut(q), cut(k).mT, alpha=1 / chunk_size)
         if causal:
             scores = scores.tril()
-        y = torch.bmm(drop(scores.relu().square(), dropout_p), values)
+        weights = drop(scores.relu().square(), dropout_p)
+        together = shape[0] == 1 and not causal  # less than the S x E mean for as few steps
+        if together:
+            weights = torch.baddbmm(weights, cut(far_q.to(dtype) / _step_count(v, padding_mask)), cut(far_k).mT)
+        y = torch.bmm(weights, values)
         if causal and shape[0] > 1:
             y = y + _earlier_chunks(cut(far_q), cut(far_k), values, shape)
         y = _joined(y, v)
         if padding_mask is not None:
             y = read_steps(y, positions(padding_mask))
-        if not causal:
+        if not causal and not together:
             y = y + far_q.to(dtype) @ prefix_mean_of(far_k, v, padding_mask=padding_mask).mean
     return (y if padding_mask is None else y.masked_fill(padding_mask[:, None, :, None], 0)).to(v.dtype)
+
+
+def _step_count(v: Tensor, padding_mask: Tensor | None) -> Tensor | int:
+    """The number of real steps of ``v (B, H, T, E)``, at least 1: ``(B, 1, 1, 1)`` if there is padding."""
+    if padding_mask is None:
+        return v.shape[2]
+    return (~padding_mask).sum(1).clamp(min=1)[:, None, None, None]
 
 
 def _bias_of_pairs(bias: Tensor, steps: int, chunk_size: int, causal: bool) -> Tensor:

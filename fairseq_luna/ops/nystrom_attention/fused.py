@@ -12,6 +12,9 @@ from ..real_steps import pack_left, positions, read_steps
 from ..softmax_attention import softmax_attention
 from .shared import pseudo_inverse
 
+# A product with a T x T matrix is faster than torch's convolution of so few steps. A recorded graph is for any number.
+MOST_STEPS_AS_A_MATRIX = 128
+
 
 def nystrom_attention(
     q: Tensor,
@@ -68,5 +71,17 @@ def landmark_weights(q_means: Tensor, k_means: Tensor, unused: Tensor) -> Tensor
 def convolution_of_real_steps(v: Tensor, kernel: Tensor, padding_mask: Tensor | None) -> Tensor:
     """``v (B, H, T, D)``, convolved over its real steps with the ``kernel (H, K)`` of each head."""
     packed = pack_left(v, padding_mask)
-    convolved = F.conv2d(packed, kernel[:, None, :, None], padding=(kernel.shape[1] // 2, 0), groups=len(kernel))
+    if not torch.compiler.is_compiling() and v.shape[2] <= MOST_STEPS_AS_A_MATRIX:
+        convolved = torch.einsum("hts,bhsd->bhtd", _matrix_of_distances(kernel, v.shape[2]), packed)
+    else:
+        convolved = F.conv2d(packed, kernel[:, None, :, None], padding=(kernel.shape[1] // 2, 0), groups=len(kernel))
     return convolved if padding_mask is None else read_steps(convolved, positions(padding_mask))
+
+
+def _matrix_of_distances(kernel: Tensor, steps: int) -> Tensor:
+    """The weight of step s for step t by their distance, ``(H, T, T)``, for ``kernel (H, K)``."""
+    reach = kernel.shape[1] // 2
+    step = torch.arange(steps, device=kernel.device)
+    distance = step - step[:, None]
+    weights = kernel.index_select(1, (distance.clamp(-reach, reach) + reach).flatten()).view(-1, steps, steps)
+    return weights.masked_fill(distance.abs() > reach, 0)
