@@ -77,8 +77,11 @@ def run(args: Namespace) -> None:
     if args.task not in GENERATED:
         if not args.from_dir.is_dir():
             raise CommandError(f"--from-dir {args.from_dir}: no such folder")
-        given = sorted(path for path in args.from_dir.iterdir() if path.name.endswith((".tsv", ".tsv.gz", ".bin")))
-        chosen["files"] = {path.name: path.stat().st_size for path in given}
+        if args.task == "text":
+            given = labelled.find_all(args.from_dir, args.hold_out).values()
+        else:
+            given = sorted(path for path in args.from_dir.iterdir() if path.suffix in (".tsv", ".bin"))
+        chosen["files"] = {path.name: labelled.size(path) for path in given}
     settings.check(args.out, chosen)
     data = TASKS[args.task](args)  # bad input is refused before anything is written
     settings.keep(args.out, chosen)

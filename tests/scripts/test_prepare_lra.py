@@ -5,7 +5,7 @@ import random
 import shutil
 from collections import Counter, deque
 from contextlib import nullcontext
-from itertools import islice
+from itertools import islice, product
 from pathlib import Path
 from statistics import mean
 from unittest.mock import patch
@@ -243,3 +243,17 @@ def test_another_seed_needs_another_folder(tmp_path, capsys):
     assert prepare("listops", tmp_path, *SHORT) == 0
     assert prepare("listops", tmp_path, *SHORT, "--seed", "2") == 2
     assert "was made with seed 1, not 2: use another --out" in capsys.readouterr().err
+
+
+def test_changed_reviews_need_another_folder(tmp_path, capsys):
+    """Reviews in a file each, as published."""
+    for number, (split, kind) in enumerate(product(("train", "test"), ("pos", "neg"))):
+        folder = tmp_path / "aclImdb" / split / kind
+        folder.mkdir(parents=True)
+        for name in ("0_9", "1_9"):
+            (folder / f"{name}.txt").write_text(f"Review {number}.")
+    flags = ("--from-dir", tmp_path / "aclImdb", "--hold-out", 1)
+    assert [prepare("text", tmp_path / "out", *flags) for _ in range(2)] == [0, 0]
+    (folder / "0_9.txt").write_text("Another review.")
+    assert prepare("text", tmp_path / "out", *flags) == 2
+    assert "was made with files" in capsys.readouterr().err
