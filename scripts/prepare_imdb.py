@@ -8,7 +8,9 @@ pos, 0 neg). Without a valid.tsv, the last --hold-out texts of train become it.
 
 --out then has bin/input0 (text) and bin/label, joint.model (SentencePiece), and with --training N bin_N, whose training
 text is the first N texts; valid, test, pieces and dictionary are the same. bin/input0 is also data for masked_lm. Texts
-are whole: fairseq-train shortens them with --shorten-method truncate --max-positions N.
+are whole: fairseq-train shortens them with --shorten-method truncate --max-positions N. Training texts are sorted by
+length: with --no-shuffle an update has texts of similar length, so that little is padding, and only the order of the
+updates is random.
 """
 
 import shutil
@@ -18,6 +20,7 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 from fairseq.data import Dictionary, data_utils, indexed_dataset
 
 from corpora import settings
@@ -62,8 +65,8 @@ def run(args: Namespace) -> None:
 
 def prepare(args: Namespace, files: dict[str, Path], hold_out: int, labels: Sequence[str]) -> None:
     """Make the pieces and every data-bin."""
-    work, data = args.out / "work", args.out / "bin"
-    raw, pieces = work / "raw", work / "pieces"
+    work = args.out / "work"
+    raw, pieces, unsorted = work / "raw", work / "pieces", work / "bin"
     once("plain text", raw, partial(gather, files, hold_out))
     model = sentencepiece_model(args.out, [raw / f"train.{TEXT}"], args.vocabulary_size)
     once("pieces", pieces, lambda target: cut_splits(raw, target, Cut(model), args.workers, [TEXT]))
@@ -73,20 +76,24 @@ def prepare(args: Namespace, files: dict[str, Path], hold_out: int, labels: Sequ
         "input0": Column(pieces, TEXT, work / "dict.txt"),
         "label": Column(raw, LABEL, work / "labels.txt"),
     }
-    once("data", data, partial(binarise, columns, args.workers, work / "preprocess.output"))
+    once("data in the files' order", unsorted, partial(binarise, columns, args.workers, work / "preprocess.output"))
+    once("data", args.out / "bin", partial(take_first, unsorted, None))
     for first in args.training:
-        once(f"data of {first} texts", args.out / f"bin_{first}", partial(take_first, data, first))
+        once(f"data of {first} texts", args.out / f"bin_{first}", partial(take_first, unsorted, first))
 
 
-def take_first(data: Path, count: int, target: Path) -> None:
-    """Write ``data`` with only the first ``count`` training texts."""
+def take_first(data: Path, count: int | None, target: Path) -> None:
+    """Write ``data`` with only the first ``count`` training texts, or all, sorted by length."""
     shutil.copytree(data, target, ignore=shutil.ignore_patterns("train.*", "preprocess.log"))
+    order = None
     for place in ("input0", "label"):
         dictionary = Dictionary.load(str(data / place / "dict.txt"))
         texts = data_utils.load_indexed_dataset(str(data / place / "train"), dictionary)
+        if order is None:
+            order = np.argsort(texts.sizes[:count], kind="stable")
         training = target / place / "train"
         builder = indexed_dataset.make_builder(f"{training}.bin", "mmap", vocab_size=len(dictionary))
-        for index in range(count):
+        for index in order:
             builder.add_item(texts[index])
         builder.finalize(f"{training}.idx")
 

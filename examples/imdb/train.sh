@@ -39,7 +39,7 @@ case "$task" in
     classify)
         data=$DATA name=$system
         setting=(--task sentence_prediction --criterion sentence_prediction --num-classes "$(count_labels)" --init-token 0
-            --max-positions "$length" --shorten-method truncate "${pooling[@]}" --dropout 0.2 --lr 0.0005
+            --no-shuffle --max-positions "$length" --shorten-method truncate "${pooling[@]}" --dropout 0.2 --lr 0.0005
             --max-tokens 16384 --best-checkpoint-metric accuracy --maximize-best-checkpoint-metric
             --patience "${PATIENCE:-3}") ;;
     masked_lm)

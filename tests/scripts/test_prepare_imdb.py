@@ -5,6 +5,7 @@ import itertools
 from pathlib import Path
 
 import pytest
+from fairseq.data import data_utils
 
 import prepare_imdb
 from corpora import labelled
@@ -45,7 +46,9 @@ def test_every_review_with_its_label(folder, capsys):
     assert prepare(folder, "--hold-out", "10", "--training", "7") == 0
     out = folder.parent / "out"
     for name, first in (("bin", 50), ("bin_7", 7)):
-        assert read_back(out / name, "train") == TRAIN[:first]
+        assert sorted(read_back(out / name, "train")) == sorted(TRAIN[:first])
+        texts = data_utils.load_indexed_dataset(str(out / name / "input0" / "train"))
+        assert list(texts.sizes) == sorted(texts.sizes)
         assert read_back(out / name, "valid") == TRAIN[50:]
         assert read_back(out / name, "test") == TEST
         for part in ("input0", "label"):
