@@ -8,9 +8,8 @@ pos, 0 neg). Without a valid.tsv, the last --hold-out texts of train become it.
 
 --out then has bin/input0 (text) and bin/label, joint.model (SentencePiece), and with --training N bin_N, whose training
 text is the first N texts; valid, test, pieces and dictionary are the same. bin/input0 is also data for masked_lm. Texts
-are whole: fairseq-train shortens them with --shorten-method truncate --max-positions N. Training texts are sorted by
-length: with --no-shuffle an update has texts of similar length, so that little is padding, and only the order of the
-updates is random.
+are whole: fairseq-train shortens them with --shorten-method truncate --max-positions N. They are sorted by length: with
+--no-shuffle an update has texts of similar length, so that little is padding, and only the order of updates is random.
 """
 
 import shutil
@@ -27,7 +26,7 @@ from corpora import settings
 from corpora.labelled import HOLD_OUT, LABEL, TEXT, Column, binarise, check, find_all, gather, size, write_symbols
 from corpora.parallel import available_cores
 from corpora.pieces import Cut, write_dictionary
-from corpora.pipeline import cut_splits, sentencepiece_model
+from corpora.pipeline import SPLITS, cut_splits, sentencepiece_model
 from shared.command import Parser, command, positive
 from shared.steps import USER_DIR, once, shown_path
 
@@ -77,25 +76,27 @@ def prepare(args: Namespace, files: dict[str, Path], hold_out: int, labels: Sequ
         "label": Column(raw, LABEL, work / "labels.txt"),
     }
     once("data in the files' order", unsorted, partial(binarise, columns, args.workers, work / "preprocess.output"))
-    once("data", args.out / "bin", partial(take_first, unsorted, None))
+    once("data", args.out / "bin", partial(sort_by_length, unsorted, None))
     for first in args.training:
-        once(f"data of {first} texts", args.out / f"bin_{first}", partial(take_first, unsorted, first))
+        once(f"data of {first} texts", args.out / f"bin_{first}", partial(sort_by_length, unsorted, first))
 
 
-def take_first(data: Path, count: int | None, target: Path) -> None:
-    """Write ``data`` with only the first ``count`` training texts, or all, sorted by length."""
-    shutil.copytree(data, target, ignore=shutil.ignore_patterns("train.*", "preprocess.log"))
-    order = None
+def sort_by_length(data: Path, count: int | None, target: Path) -> None:
+    """Write ``data`` with the shortest texts first, and only the first ``count`` training texts, if it is not None."""
+    orders: dict[str, np.ndarray] = {}
     for place in ("input0", "label"):
+        (target / place).mkdir(parents=True)
+        shutil.copyfile(data / place / "dict.txt", target / place / "dict.txt")
         dictionary = Dictionary.load(str(data / place / "dict.txt"))
-        texts = data_utils.load_indexed_dataset(str(data / place / "train"), dictionary)
-        if order is None:
-            order = np.argsort(texts.sizes[:count], kind="stable")
-        training = target / place / "train"
-        builder = indexed_dataset.make_builder(f"{training}.bin", "mmap", vocab_size=len(dictionary))
-        for index in order:
-            builder.add_item(texts[index])
-        builder.finalize(f"{training}.idx")
+        for split in SPLITS:
+            texts = data_utils.load_indexed_dataset(str(data / place / split), dictionary)
+            if split not in orders:
+                orders[split] = np.argsort(texts.sizes[: count if split == "train" else None], kind="stable")
+            written = target / place / split
+            builder = indexed_dataset.make_builder(f"{written}.bin", "mmap", vocab_size=len(dictionary))
+            for index in orders[split]:
+                builder.add_item(texts[index])
+            builder.finalize(f"{written}.idx")
 
 
 if __name__ == "__main__":

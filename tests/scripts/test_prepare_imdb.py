@@ -46,11 +46,10 @@ def test_every_review_with_its_label(folder, capsys):
     assert prepare(folder, "--hold-out", "10", "--training", "7") == 0
     out = folder.parent / "out"
     for name, first in (("bin", 50), ("bin_7", 7)):
-        assert sorted(read_back(out / name, "train")) == sorted(TRAIN[:first])
-        texts = data_utils.load_indexed_dataset(str(out / name / "input0" / "train"))
-        assert list(texts.sizes) == sorted(texts.sizes)
-        assert read_back(out / name, "valid") == TRAIN[50:]
-        assert read_back(out / name, "test") == TEST
+        for split, given in (("train", TRAIN[:first]), ("valid", TRAIN[50:]), ("test", TEST)):
+            assert sorted(read_back(out / name, split)) == sorted(given)
+            texts = data_utils.load_indexed_dataset(str(out / name / "input0" / split))
+            assert list(texts.sizes) == sorted(texts.sizes)
         for part in ("input0", "label"):
             assert (out / name / part / "dict.txt").read_bytes() == (out / "bin" / part / "dict.txt").read_bytes()
     assert (out / "bin" / "label" / "dict.txt").read_text().startswith("0 1\n1 1\n")
