@@ -53,8 +53,8 @@ case "$task" in
 esac
 [ -z "${START:-}" ] || setting+=(--finetune-from-model "$START")
 
-# On a CPU, torch's softmax attention takes three times as long if it drops weights.
 save_dir=${SAVE_DIR:-checkpoints/imdb/${name}_${length}_${SEED:-1}}
+# On a CPU, torch's softmax attention takes three times as long if it drops weights.
 run "$save_dir" "${PYTHON:-python}" -m fairseq_cli.train "$data" --user-dir "$root/fairseq_luna" --save-dir "$save_dir" \
     "${model[@]}" "${setting[@]}" --attention-dropout 0 \
     --optimizer adam --adam-betas '(0.9,0.98)' --lr-scheduler inverse_sqrt --warmup-updates 500 \
