@@ -12,21 +12,29 @@ are whole: fairseq-train shortens them with --shorten-method truncate --max-posi
 --no-shuffle an update has texts of similar length, so that little is padding, and only the order of updates is random.
 """
 
-import shutil
 import sys
 from argparse import Namespace
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-import numpy as np
-from fairseq.data import Dictionary, data_utils, indexed_dataset
-
 from corpora import settings
-from corpora.labelled import HOLD_OUT, LABEL, TEXT, Column, binarise, check, find_all, gather, size, write_symbols
+from corpora.labelled import (
+    HOLD_OUT,
+    LABEL,
+    TEXT,
+    Column,
+    binarise,
+    check,
+    find_all,
+    gather,
+    size,
+    sort_by_length,
+    write_symbols,
+)
 from corpora.parallel import available_cores
 from corpora.pieces import Cut, write_dictionary
-from corpora.pipeline import SPLITS, cut_splits, sentencepiece_model
+from corpora.pipeline import cut_splits, sentencepiece_model
 from shared.command import Parser, command, positive
 from shared.steps import USER_DIR, once, shown_path
 
@@ -79,24 +87,6 @@ def prepare(args: Namespace, files: dict[str, Path], hold_out: int, labels: Sequ
     once("data", args.out / "bin", partial(sort_by_length, unsorted, None))
     for first in args.training:
         once(f"data of {first} texts", args.out / f"bin_{first}", partial(sort_by_length, unsorted, first))
-
-
-def sort_by_length(data: Path, count: int | None, target: Path) -> None:
-    """Write ``data`` with the shortest texts first, and only the first ``count`` training texts, if it is not None."""
-    orders: dict[str, np.ndarray] = {}
-    for place in ("input0", "label"):
-        (target / place).mkdir(parents=True)
-        shutil.copyfile(data / place / "dict.txt", target / place / "dict.txt")
-        dictionary = Dictionary.load(str(data / place / "dict.txt"))
-        for split in SPLITS:
-            texts = data_utils.load_indexed_dataset(str(data / place / split), dictionary)
-            if split not in orders:
-                orders[split] = np.argsort(texts.sizes[: count if split == "train" else None], kind="stable")
-            written = target / place / split
-            builder = indexed_dataset.make_builder(f"{written}.bin", "mmap", vocab_size=len(dictionary))
-            for index in orders[split]:
-                builder.add_item(texts[index])
-            builder.finalize(f"{written}.idx")
 
 
 if __name__ == "__main__":

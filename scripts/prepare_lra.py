@@ -8,8 +8,8 @@
 
 listops and pathfinder are generated: the same examples for the same --seed. The others are read from --from-dir:
 text, as scripts/prepare_imdb.py; retrieval, the published new_aan_pairs.{train,eval,test}.tsv; image,
-the binary version of CIFAR-10. --out then has bin/input0, bin/label and, for retrieval, bin/input1. TASK --help has
-the flags of a task.
+the binary version of CIFAR-10. --out then has bin/input0, bin/label and, for retrieval, bin/input1, sorted by length as
+scripts/prepare_imdb.py has them. TASK --help has the flags of a task.
 """
 
 import sys
@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 from corpora import labelled, settings
 from corpora.documents import written
-from corpora.labelled import LABEL, Column, binarise, write_symbols
+from corpora.labelled import LABEL, Column, binarise, sort_by_length, write_symbols
 from corpora.parallel import available_cores, shown
 from corpora.pipeline import SPLITS
 from lra import files, listops, pathfinder
@@ -110,7 +110,9 @@ def make_bin(args: Namespace, data: Data, target: Path) -> None:
     columns = {LABEL: Column(work / "examples", LABEL, work / "labels.txt")}
     for name in data.inputs:
         columns[name] = Column(work / "examples", name, work / "symbols.txt")
-    binarise(columns, args.workers, work / "preprocess.output", target)
+    unsorted = work / "bin"
+    once("data in the given order", unsorted, partial(binarise, columns, args.workers, work / "preprocess.output"))
+    sort_by_length(unsorted, None, target)
 
 
 def write(data: Data, target: Path) -> None:

@@ -4,9 +4,13 @@ They are read from files of ``LABEL<TAB>TEXT``, or from the folders of the Large
 """
 
 import random
+import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
+
+import numpy as np
+from fairseq.data import Dictionary, data_utils, indexed_dataset
 
 from corpora.parallel import shown
 from corpora.pipeline import SPLITS
@@ -168,3 +172,28 @@ def binarise(
         for split in splits:
             arguments += [f"--{split}pref", str(folder / f"{split}.{name}")]
         run_fairseq("preprocess", arguments, log)
+
+
+def sort_by_length(data: Path, count: int | None, target: Path) -> None:
+    """Write the data-bin ``data`` with the shortest texts first.
+
+    Args:
+        count: only so many training texts, the first of ``data``; None = all.
+    """
+    dictionaries = {path.parent.name: Dictionary.load(str(path)) for path in sorted(data.glob("*/dict.txt"))}
+    for place in dictionaries:
+        (target / place).mkdir(parents=True)
+        shutil.copyfile(data / place / "dict.txt", target / place / "dict.txt")
+    for split in SPLITS:
+        columns = {
+            place: data_utils.load_indexed_dataset(str(data / place / split), dictionary)
+            for place, dictionary in dictionaries.items()
+        }
+        sizes = np.sum([column.sizes for column in columns.values()], axis=0)
+        order = np.argsort(sizes[: count if split == "train" else None], kind="stable")
+        for place, column in columns.items():
+            written = target / place / split
+            builder = indexed_dataset.make_builder(f"{written}.bin", "mmap", vocab_size=len(dictionaries[place]))
+            for index in order:
+                builder.add_item(column[index])
+            builder.finalize(f"{written}.idx")

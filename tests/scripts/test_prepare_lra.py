@@ -24,8 +24,8 @@ SHORT = ("--length", "10", "40", "--examples", "60", "10", "20")
 
 def prepare(task: str, out: Path, *flags: object, binarised: bool = False) -> int:
     # fairseq-preprocess takes seconds to start: only one test runs it.
-    instead = nullcontext() if binarised else patch.object(prepare_lra, "binarise", lambda *given: given[-1].mkdir())
-    with instead:
+    steps = dict.fromkeys(("binarise", "sort_by_length"), lambda *given: given[-1].mkdir())
+    with nullcontext() if binarised else patch.multiple(prepare_lra, **steps):
         return prepare_lra.main([task, "--out", str(out), "--workers", "1", *map(str, flags)])
 
 
@@ -175,13 +175,13 @@ def papers(folder: Path, line: str = "") -> Path:
     return folder
 
 
-def test_retrieval_has_both_texts(tmp_path):
+def test_retrieval_has_both_texts_sorted_by_length(tmp_path):
     flags = ("--from-dir", papers(tmp_path / "aan"), "--length", 10)
     assert prepare("retrieval", tmp_path / "out", *flags, binarised=True) == 0
     found = read_data(tmp_path / "out" / "bin", "valid", ("label", "input0", "input1"))
     assert [(label, *map(text_of, texts)) for label, *texts in found] == [
-        ("1", "first eval", "second"),
         ("0", '"third', "fourth"),
+        ("1", "first eval", "second"),
     ]
 
 
