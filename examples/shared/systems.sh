@@ -2,45 +2,36 @@
 
 source "$root/examples/shared/run.sh"
 
-# Milestones after six and nine tenths of the updates, as in the papers.
-apollo() {
-    local updates=$1
-    echo --optimizer apollo --apollo-beta 0.9 --apollo-eps 1e-4 --apollo-rebound constant --lr 0.1 \
-        --weight-decay 1e-8 --weight-decay-type L2 --clip-norm 1.0 \
-        --lr-scheduler milestone --warmup-updates $((updates / 5)) --warmup-init-lr 1e-5 \
-        --milestones $((updates * 6 / 10)),$((updates * 9 / 10)) --lr-decay-rate 0.1
-}
-
 # Sets model, the flags of SYSTEM and its optimizer. All have 4+4 layers, 128/256 channels and 4 heads.
 choose_system() { # SYSTEM UPDATES WARMUP
-    local system=$1 updates=$2
-    local adam=(--optimizer adam --adam-betas '(0.9,0.98)' --lr 0.005 --lr-scheduler inverse_sqrt --warmup-updates "$3")
-    case "$system" in
+    local updates=$2 optimizer=(--optimizer adam --adam-betas '(0.9,0.98)' --lr 0.005 --warmup-updates "$3")
+    # Apollo needs pre-norm layers and, for a batch of some thousand tokens, a high rate: docs/apollo.md.
+    [[ $1 != *_apollo ]] || optimizer=(--optimizer apollo --lr 0.2 --warmup-updates $(((updates + 5) / 6)) --clip-norm 1.0
+        --encoder-normalize-before --decoder-normalize-before)
+    optimizer+=(--lr-scheduler inverse_sqrt)
+    case "${1%_apollo}" in
         # fairseq's transformer in the sizes of the others: its transformer_tiny is half as wide.
         transformer)
             model=(--arch transformer --encoder-layers 4 --decoder-layers 4 --encoder-attention-heads 4
                 --decoder-attention-heads 4 --encoder-embed-dim 128 --decoder-embed-dim 128
-                --encoder-ffn-embed-dim 256 --decoder-ffn-embed-dim 256 "${adam[@]}") ;;
-        luna_tied) model=(--arch luna_tiny "${adam[@]}") ;;
-        luna_untied) model=(--arch luna_tiny --untie-luna-kv "${adam[@]}") ;;
+                --encoder-ffn-embed-dim 256 --decoder-ffn-embed-dim 256) ;;
+        luna_tied) model=(--arch luna_tiny) ;;
+        luna_untied) model=(--arch luna_tiny --untie-luna-kv) ;;
         luna_untied_softmax_source)
-            model=(--arch luna_tiny --untie-luna-kv --luna-source-attention softmax "${adam[@]}") ;;
+            model=(--arch luna_tiny --untie-luna-kv --luna-source-attention softmax) ;;
         luna_convolution)
-            model=(--arch luna_tiny --untie-luna-kv --luna-source-attention softmax --luna-kernel-size 5 "${adam[@]}") ;;
-        # shellcheck disable=SC2207 # Words without spaces or stars.
-        luna_tied_apollo) model=(--arch luna_tiny $(apollo "$updates")) ;;
-        # shellcheck disable=SC2207
-        luna_untied_apollo) model=(--arch luna_tiny --untie-luna-kv $(apollo "$updates")) ;;
-        fastformer) model=(--arch fastformer_tiny "${adam[@]}") ;;
-        fastformer_convolution) model=(--arch fastformer_tiny --fastformer-kernel-size 5 "${adam[@]}") ;;
-        block) model=(--arch block_tiny "${adam[@]}") ;;
-        block_convolution) model=(--arch block_tiny --block-kernel-size 5 "${adam[@]}") ;;
+            model=(--arch luna_tiny --untie-luna-kv --luna-source-attention softmax --luna-kernel-size 5) ;;
+        fastformer) model=(--arch fastformer_tiny) ;;
+        fastformer_convolution) model=(--arch fastformer_tiny --fastformer-kernel-size 5) ;;
+        block) model=(--arch block_tiny) ;;
+        block_convolution) model=(--arch block_tiny --block-kernel-size 5) ;;
         # Attentions by name: --encoder-self-attention NAME --decoder-self-attention NAME follow.
-        mixed_convolution) model=(--arch mixed_tiny --attention-kernel-size 5 "${adam[@]}") ;;
+        mixed_convolution) model=(--arch mixed_tiny --attention-kernel-size 5) ;;
         *) fail "SYSTEM is transformer, luna_tied, luna_untied, luna_untied_softmax_source, luna_convolution,\
- luna_tied_apollo, luna_untied_apollo, fastformer, fastformer_convolution, block,\
- block_convolution or mixed_convolution, not '$system'" ;;
+ fastformer, fastformer_convolution, block, block_convolution or mixed_convolution, each also with _apollo,\
+ not '$1'" ;;
     esac
+    model+=("${optimizer[@]}")
 }
 
 check_data() { # SCRIPT, which makes such data

@@ -26,10 +26,10 @@ choose_system "$system" "$updates" $(((updates + 9) / 10))
 shift
 case "${SIZE:-base}" in
     tiny) size=() ;;
-    # Adam's rate is that of fairseq's transformer of this size.
+    # Adam's rate is that of fairseq's transformer of this size, Apollo's its authors'.
     base)
         size=(--lr 0.0007)
-        [[ $system != *_apollo ]] || size=()
+        [[ $system != *_apollo ]] || size=(--lr 0.1)
         for side in encoder decoder; do
             size+=("--$side-layers" 6 "--$side-embed-dim" 512 "--$side-ffn-embed-dim" 2048 "--$side-attention-heads" 8)
         done ;;

@@ -13,7 +13,7 @@ SYSTEMS = (
     "luna_untied_softmax_source",
     "luna_convolution",
     "luna_tied_apollo",
-    "luna_untied_apollo",
+    "transformer_apollo",
     "fastformer",
     "fastformer_convolution",
     "block",
@@ -47,10 +47,11 @@ def test_every_system_gets_the_same_training(system, prepared):
         assert getattr(ours.model, size) == getattr(transformer.model, size), size
 
 
-@pytest.mark.parametrize("system", ["luna_tied_apollo", "luna_untied_apollo"])
-def test_apollo_decays_after_six_and_nine_tenths(system, prepared):
-    schedule = settings(system, prepared).lr_scheduler
-    assert (schedule.warmup_updates, list(schedule.milestones)) == (600, [1800, 2700])
+def test_apollos_recipe_is_for_every_system(prepared):
+    ours = settings("block_convolution_apollo", prepared)
+    assert (ours.optimizer._name, ours.optimization.lr, ours.lr_scheduler.warmup_updates) == ("apollo", [0.2], 500)
+    assert ours.model.block_kernel_size == 5
+    assert ours.model.encoder_normalize_before and ours.model.decoder_normalize_before
 
 
 def test_the_published_setting(prepared):
