@@ -32,7 +32,7 @@ FLAGS = {
 WITH_A_STATE = {
     "luna": {"family": "luna"},
     "luna-softmax-source": {"family": "luna", "luna_source_attention": "softmax"},
-    "luna-convolution": {"family": "luna", "luna_kernel_size": 5},
+    "luna-convolution": {"family": "luna", "luna_kernel_size": 5, "luna_segment_bias": 4.0},
     "fastformer": {"family": "fastformer"},
     "fastformer-convolution": {"family": "fastformer", "fastformer_kernel_size": 5},
     "block": {"family": "block", "decoder_block_size": 3},
