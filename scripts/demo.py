@@ -16,7 +16,7 @@ from pathlib import Path
 
 from demo_corpus import corpus
 from demo_training import steps
-from demo_training.recipes import RECIPES, Recipe
+from demo_training.recipes import MAX_UPDATE, RECIPES
 from scoring import pieces
 from scoring.generated import read_both
 from scoring.measures import score
@@ -36,17 +36,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
         help="of mixed_tiny, in encoder and decoder where it can stand there; default: softmax",
     )
     parser.add_argument("--folder", type=Path, default=Path("demo"), help="where everything is kept; default: demo")
-    parser.add_argument("--max-update", type=positive, help="default: the recipe's")
+    parser.add_argument("--max-update", type=positive, default=MAX_UPDATE, help=f"default: {MAX_UPDATE}")
     parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args(arguments)
-    name, recipe = args.arch, RECIPES[args.arch]
+    name, flags = args.arch, RECIPES[args.arch]
     if args.attention is not None:
-        name, recipe = f"{name}-{args.attention}", with_attention(recipe, args)
-    run(args.folder, name, recipe._replace(max_update=args.max_update or recipe.max_update), args.seed)
+        name, flags = f"{name}-{args.attention}", (*flags, *attention_flags(args))
+    run(args.folder, name, flags, args.max_update, args.seed)
 
 
-def with_attention(recipe: Recipe, args: Namespace) -> Recipe:
-    """The recipe with the attention that --attention names."""
+def attention_flags(args: Namespace) -> Sequence[str]:
     if args.arch != "mixed_tiny":
         raise CommandError(f"--attention {args.attention}: is for --arch mixed_tiny")
     # fairseq takes seconds to import.
@@ -54,17 +53,17 @@ def with_attention(recipe: Recipe, args: Namespace) -> Recipe:
 
     if args.attention not in by_name.ATTENTIONS:
         raise CommandError(f"--attention {args.attention}: choose one of {', '.join(by_name.ATTENTIONS)}")
-    return recipe._replace(flags=(*recipe.flags, *by_name.flags_for(args.attention)))
+    return by_name.flags_for(args.attention)
 
 
-def run(folder: Path, name: str, recipe: Recipe, seed: int) -> None:
+def run(folder: Path, name: str, flags: Sequence[str], max_update: int, seed: int) -> None:
     texts, model, data = folder / "corpus", folder / "sentencepiece", folder / "data-bin"
     # Another seed or length is another training, with its own checkpoint.
-    trained = folder / f"{name}-{recipe.max_update}-updates-seed-{seed}"
+    trained = folder / f"{name}-{max_update}-updates-seed-{seed}"
     checkpoint = trained / "checkpoint_last.pt"
 
     def train(finished: Path) -> None:
-        steps.train(data, trained, recipe, seed)
+        steps.train(data, trained, flags, max_update, seed)
         finished.touch()
 
     once("corpus", texts, corpus.write)

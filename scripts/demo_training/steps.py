@@ -2,13 +2,13 @@
 
 import json
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import sentencepiece
 
 from corpora.pieces import write_dictionary
 from demo_corpus import corpus
-from demo_training.recipes import Recipe
 from shared.steps import USER_DIR, run_fairseq
 
 VOCABULARY = 1600
@@ -70,13 +70,14 @@ class Progress:
             print(f"  held-out perplexity {json.loads('{' + record)['valid_ppl']}", flush=True)
 
 
-def train(data: Path, folder: Path, recipe: Recipe, seed: int) -> None:
+def train(data: Path, folder: Path, flags: Sequence[str], max_update: int, seed: int) -> None:
     """Train, or resume from the last checkpoint in ``folder``."""
-    progress = Progress(recipe.max_update)
+    progress = Progress(max_update)
     if (folder / "checkpoint_last.pt").exists():
         print("  resuming from its last checkpoint", flush=True)
-    arguments = [str(data), "--user-dir", str(USER_DIR), "--save-dir", str(folder), *recipe.flags]
-    arguments += ["--max-update", str(recipe.max_update), "--seed", str(seed), "--no-epoch-checkpoints"]
+    arguments = [str(data), "--user-dir", str(USER_DIR), "--save-dir", str(folder), *flags]
+    arguments += ["--max-update", str(max_update), "--total-num-update", str(max_update)]
+    arguments += ["--seed", str(seed), "--no-epoch-checkpoints"]
     arguments += ["--validate-interval", "3", "--log-format", "json", "--log-interval", "100"]
     start = time.monotonic()
     run_fairseq("train", arguments, folder / "train.output", progress)

@@ -2,9 +2,10 @@
 
 from torch import Tensor
 
+from ..real_steps import positions, read_steps, real_first
 from .blocks import block_sparse_attention
 from .fused import topk_attention
-from .shared import Pattern, RandomBlocks, Strided, TopK, Window, real_first, reordered
+from .shared import Pattern, RandomBlocks, Strided, TopK, Window
 from .strides import strided_attention
 from .windows import window_attention
 
@@ -36,11 +37,11 @@ def pattern_attention(
             q, k, v, count=pattern.count, padding_mask=padding_mask, causal=causal, dropout_p=dropout_p
         )
         return y if padding_mask is None else y.masked_fill(padding_mask[:, None, :, None], 0)
-    order = None if padding_mask is None else real_first(padding_mask)
     lengths = None
-    if order is not None:
-        lengths = order.lengths
-        q, k, v = (reordered(x, order.steps) for x in (q, k, v))
+    if padding_mask is not None:
+        lengths = (~padding_mask).sum(1)
+        steps = real_first(padding_mask)
+        q, k, v = (read_steps(x, steps) for x in (q, k, v))
     if isinstance(pattern, RandomBlocks):
         assert not causal, "a block sees later ones"
         y = block_sparse_attention(q, k, v, pattern, lengths=lengths, dropout_p=dropout_p)
@@ -49,6 +50,6 @@ def pattern_attention(
     else:
         assert isinstance(pattern, Window)
         y = window_attention(q, k, v, pattern, lengths=lengths, causal=causal, dropout_p=dropout_p)
-    if order is None or padding_mask is None:
+    if padding_mask is None:
         return y
-    return reordered(y, order.places).masked_fill(padding_mask[:, None, :, None], 0)
+    return read_steps(y, positions(padding_mask)).masked_fill(padding_mask[:, None, :, None], 0)

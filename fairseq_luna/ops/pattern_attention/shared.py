@@ -1,12 +1,10 @@
 """Patterns: which steps a step may see. Positions are counted among the real steps."""
 
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 import torch
 from torch import Tensor
-
-from ..once_per_batch import once_per_batch
 
 
 class Pattern(Protocol):
@@ -128,23 +126,3 @@ def hashed(x: Tensor) -> Tensor:
     for _ in range(2):
         x = (((x >> 16) ^ x) * 0x45D9F3B) & 0xFFFFFFFF
     return (x >> 16) ^ x
-
-
-class RealFirst(NamedTuple):
-    """The order in which the real steps of a sentence come first, so that a place is a position."""
-
-    steps: Tensor  # (B, T) int64, the step at each place
-    places: Tensor  # (B, T) int64, the place of each step
-    lengths: Tensor  # (B,) int64, the number of real steps
-
-
-@once_per_batch
-def real_first(padding_mask: Tensor) -> RealFirst:
-    """The order for ``padding_mask (B, T)``, True = padding; the same object for all layers with the same mask."""
-    steps = padding_mask.to(torch.uint8).argsort(dim=1, stable=True)
-    return RealFirst(steps, steps.argsort(dim=1), (~padding_mask).sum(1))
-
-
-def reordered(x: Tensor, order: Tensor) -> Tensor:
-    """``x (B, H, T, D)`` with step ``order[b, t]`` of sentence b at t."""
-    return x.gather(2, order[:, None, :, None].expand_as(x))
