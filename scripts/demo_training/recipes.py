@@ -4,7 +4,7 @@ import shlex
 
 MAX_UPDATE = 2000
 
-# What learns most in a few minutes: small batches, pre-norm, a rate that ends at 0. Twelve thousand sentences of a
+# What learned most of what was measured: small batches, pre-norm, a rate that ends at 0. Twelve thousand sentences of a
 # grammar need no dropout.
 _COMMON = (
     "--share-all-embeddings --encoder-normalize-before --decoder-normalize-before --dropout 0 "
