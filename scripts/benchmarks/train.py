@@ -23,6 +23,7 @@ from .timing import Step, compared, in_turn, stopwatch, time_columns, warm_up
 
 OPTIMIZERS = ("none", "adam", "apollo")
 MEMORY_LENGTHS = [1024, 4096, 16384, 65536]
+QUICK_LENGTHS = MEMORY_LENGTHS[:3]
 MEMORY_SYSTEMS = ("luna", "fastformer")
 
 
@@ -73,6 +74,8 @@ def check(args: Namespace) -> None:
         args.reference = args.systems[0]
         if args.no_peak:
             raise CommandError("--memory --no-peak: measures nothing; leave out one of them")
+    elif args.lengths not in (MEMORY_LENGTHS, QUICK_LENGTHS):
+        raise CommandError(f"--lengths {' '.join(map(str, args.lengths))}: is for --memory; give --shapes instead")
     check_common(args)
     if args.optimizer != "none" and args.dtype != "float32":
         raise CommandError(f"--optimizer {args.optimizer}: needs --dtype float32")
@@ -208,5 +211,5 @@ COMMAND = Command(
     rows=rows,
     columns=columns,
     panels=(Panel("us_per_token", "microseconds per target token"), Panel("peak_mib", "peak MiB")),
-    quick={"rounds": 2, "shapes": SHAPES[1:-1], "lengths": [1024, 4096, 16384]},
+    quick={"rounds": 2, "shapes": SHAPES[1:-1], "lengths": QUICK_LENGTHS},
 )

@@ -267,6 +267,7 @@ REFUSED = {
     "--shapes": ("train", "--shapes", "25"),
     "25x0": ("train", "--shapes", "25x0"),
     "--memory --no-peak": ("train", "--memory", "--no-peak"),
+    "--lengths 512: is for --memory": ("train", "--lengths", "512"),
     "--optimizer adam": ("train", "--optimizer", "adam", "--dtype", "bfloat16"),
     "--lengths 2": ("generate", "--lengths", "2"),
     "--beam 50": ("generate", "--beam", "50", "--vocabulary", "40"),
