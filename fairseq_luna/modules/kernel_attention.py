@@ -112,7 +112,7 @@ class KernelSourceAttention(GenerationState, KernelProjections):
 
         Returns:
             ``(T, B, C)``, and the weights ``(H, B, T, S)`` before dropout, or None. With RFA's features weights may be
-            negative, and they sum to at most 1 (``normaliser`` "bounded"); the others are positive and sum to 1.
+            negative, and they sum to -1 to 1 (``normaliser`` "bounded"); the others are positive and sum to 1.
         """
         features = self.feature_map()
         kept = self.load_constants(incremental_state)

@@ -1,3 +1,5 @@
+import math
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -110,8 +112,9 @@ def test_all_forms_agree(shape, normaliser, share, seed):
     whole = fused.kernel_mean_of(k, v, padding_mask=options["padding_mask"])
     torch.testing.assert_close(tuple(whole), tuple(state))
     # The last step sees all of them.
-    last = fused.kernel_attention(q[:, :, -1:], k, v, **options)
+    last = fused.read_kernel_mean(q[:, :, -1:], whole, normaliser=normaliser, causal=True)
     torch.testing.assert_close(last, expected[:, :, -1:])
+    torch.testing.assert_close(fused.kernel_attention(q, k, v, **options), naive.kernel_attention(q, k, v, **options))
 
 
 @EVERY_NORMALISER
@@ -174,6 +177,16 @@ def test_a_bounded_denominator_is_at_least_one(attention):
     found = attention(one, signed, one, normaliser="bounded").flatten().tolist()
     sums = [0.5, -2.5, -1.5, 2.5] if "causal" in attention.__name__ else [2.5] * 4
     assert found == pytest.approx([total / max(total, 1.0) for total in sums])
+
+
+@BIDIRECTIONAL
+def test_a_bound_is_of_the_size_of_a_negative_sum(attention):
+    """As RFA's authors divide: 400 keys on the other side of a query have a sum of -4, and the output is minus v."""
+    query, keys = torch.tensor([1.0, 0.0]).view(1, 1, 1, 2), torch.tensor([0.0, 1.0]).expand(1, 1, 400, 2)
+    matrix, v = torch.tensor([[[math.pi, 0.0]]]), torch.full((1, 1, 400, 1), 0.49)
+    q, k = (feature_maps.fourier_features(x.double(), matrix) for x in (query, keys))
+    assert (q @ k.mT).sum().item() == pytest.approx(-4, rel=1e-4)
+    assert attention(q, k, v.double(), normaliser="bounded").item() == pytest.approx(-0.49)
 
 
 @pytest.mark.parametrize(

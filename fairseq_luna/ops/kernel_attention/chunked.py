@@ -39,12 +39,13 @@ def kernel_causal_attention(
         # torch.compile refuses the same tensor twice.
         means = prefix_attention(one, one.view_as(one), k, padding_mask=padding_mask)
         values = drop_steps(v, dropout_p).to(dtype)
-        out = prefix_attention(q / denominator(means, counts, normaliser), k, values, padding_mask=padding_mask)
+        q = q / denominator(means, counts, normaliser, causal=True)
+        out = prefix_attention(q, k, values, padding_mask=padding_mask)
     else:
         values = with_ones(v, dtype, dropout_p)
         length = block_length(q.shape[2], v.shape[-1])
         sums = prefix_attention(q, k, values, padding_mask=padding_mask, block_length=length)
-        out = sums[..., :-1] / denominator(sums[..., -1:], counts, normaliser)
+        out = sums[..., :-1] / denominator(sums[..., -1:], counts, normaliser, causal=True)
     return out.to(v.dtype)
 
 

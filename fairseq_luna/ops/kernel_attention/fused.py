@@ -42,16 +42,19 @@ def kernel_mean_of(k: Tensor, v: Tensor, *, padding_mask: Tensor | None = None, 
     return prefix_mean_of(k, with_ones(v, accumulation_dtype(k), dropout_p), padding_mask=padding_mask)
 
 
-def read_kernel_mean(q: Tensor, state: PrefixMean, *, normaliser: str) -> Tensor:
-    """The attention of queries ``q (B, H, T, R)`` to the steps in ``state``: ``(B, H, T, E)`` in the state's dtype."""
+def read_kernel_mean(q: Tensor, state: PrefixMean, *, normaliser: str, causal: bool = False) -> Tensor:
+    """The attention of queries ``q (B, H, T, R)`` to the steps in ``state``: ``(B, H, T, E)`` in the state's dtype.
+
+    ``causal`` chooses the denominators of :func:`.naive.kernel_causal_attention`.
+    """
     with full_precision(q):
-        return _normalised(q, state, normaliser) @ state.mean[..., :-1]
+        return _normalised(q, state, normaliser, causal=causal) @ state.mean[..., :-1]
 
 
 def kernel_weights(q: Tensor, k: Tensor, state: PrefixMean, *, normaliser: str) -> Tensor:
     """The weight of each step for each query before dropout, quadratic: ``(B, H, T, S)`` in the state's dtype.
 
-    With "bounded" a weight may be negative, and the weights of a query sum to at most 1.
+    With "bounded" a weight may be negative, and the weights of a query sum to a number from -1 to 1.
 
     Args:
         q: ``(B, H, T, R)``.
@@ -60,15 +63,15 @@ def kernel_weights(q: Tensor, k: Tensor, state: PrefixMean, *, normaliser: str) 
         normaliser: as in :mod:`.naive`.
     """
     with full_precision(q):
-        return _normalised(q, state, normaliser) @ k.to(state.mean.dtype).mT / _steps(state)
+        return _normalised(q, state, normaliser, causal=False) @ k.to(state.mean.dtype).mT / _steps(state)
 
 
-def _normalised(q: Tensor, state: PrefixMean, normaliser: str) -> Tensor:
+def _normalised(q: Tensor, state: PrefixMean, normaliser: str, *, causal: bool) -> Tensor:
     """``q`` over the denominators: its product with the mean of ``k_j v_j^T`` is the output."""
     q, total = q.to(state.mean.dtype), state.mean[..., -1:]
     if normaliser == "each feature":
-        return q / denominator(total, _steps(state), normaliser).mT
-    return q / denominator(q @ total, _steps(state), normaliser)
+        return q / denominator(total, _steps(state), normaliser, causal=causal).mT
+    return q / denominator(q @ total, _steps(state), normaliser, causal=causal)
 
 
 def _steps(state: PrefixMean) -> Tensor:

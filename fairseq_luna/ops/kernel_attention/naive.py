@@ -20,7 +20,7 @@ def kernel_attention(
 
         y_i = sum over j of w_ij d_j v_j,     with j over the real steps and
         w_ij = q_i . k_j / (sum over l of q_i . k_l)             "sum"
-        w_ij = q_i . k_j / max(sum over l of q_i . k_l, 1)       "bounded", for signed features
+        w_ij = q_i . k_j / max(|sum over l of q_i . k_l|, 1)     "bounded", for signed features
         w_ij = sum over r of q_ir k_jr / (sum over l of k_lr)    "each feature"
 
     where q and k are features of :mod:`..feature_maps`, which one depends on the attention: linear (arXiv 2006.16236)
@@ -53,7 +53,8 @@ def kernel_causal_attention(
 ) -> Tensor:
     """:func:`kernel_attention` with j and l over the real steps up to i, of the same sequence: S = T.
 
-    Before the first real step y is 0.
+    Before the first real step y is 0. As in the code of RFA's authors, "bounded" divides by the larger of 1 and the
+    sum itself, not its size.
     """
     return weighted(q, k, v, normaliser, padding_mask, dropout_p, causal=True)
 
@@ -75,7 +76,8 @@ def weighted(
     if normaliser == "sum":
         products = products / nonzero(products.sum(-1, keepdim=True))
     elif normaliser == "bounded":
-        products = products / products.sum(-1, keepdim=True).clamp(min=1)
+        totals = products.sum(-1, keepdim=True)
+        products = products / (totals if causal else totals.abs()).clamp(min=1)
     kept = F.dropout(values.new_ones(values.shape[:-1]), dropout_p)[..., None]
     return (products @ (kept * values)).to(v.dtype)
 

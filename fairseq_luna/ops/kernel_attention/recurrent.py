@@ -43,6 +43,6 @@ def kernel_causal_attention_step(
             step = slice(t, t + 1)
             padded = None if padding_mask is None else padding_mask[:, t]
             state = advance(k[:, :, step].to(dtype), values[:, :, step], state, padded=padded)
-            outputs.append(read_kernel_mean(q[:, :, step], state, normaliser=normaliser))
+            outputs.append(read_kernel_mean(q[:, :, step], state, normaliser=normaliser, causal=True))
     out = outputs[0] if len(outputs) == 1 else torch.cat(outputs, dim=2)
     return out.to(v.dtype), state

@@ -15,13 +15,14 @@ def with_ones(v: Tensor, dtype: torch.dtype, dropout_p: float) -> Tensor:
     return torch.cat([drop_steps(v, dropout_p).to(dtype), v.new_ones(*v.shape[:-1], 1, dtype=dtype)], dim=-1)
 
 
-def denominator(mean: Tensor, steps: Tensor, normaliser: str) -> Tensor:
+def denominator(mean: Tensor, steps: Tensor, normaliser: str, *, causal: bool) -> Tensor:
     """What divides a mean of weighted values.
 
     Args:
         mean: the mean of the weights, or of each feature of the keys.
         steps: over how many steps, at least 1; broadcastable to ``mean``.
         normaliser: as in :mod:`.naive`.
+        causal: with "bounded", the bound is of the sum itself, not of its size.
 
     Returns:
         the shape of ``mean``.
@@ -32,5 +33,5 @@ def denominator(mean: Tensor, steps: Tensor, normaliser: str) -> Tensor:
     if normaliser not in NORMALISERS:
         raise ValueError(f"normaliser {normaliser}: choose one of {', '.join(NORMALISERS)}")
     if normaliser == "bounded":
-        return torch.maximum(mean, steps.reciprocal())  # the sum is at least 1
+        return torch.maximum(mean if causal else mean.abs(), steps.reciprocal())  # of the sum: at least 1
     return mean.masked_fill(mean < LEAST_MEAN, 1)
