@@ -225,6 +225,25 @@ def whole_model(name: str) -> Iterator[Row]:
     yield name, "logits, generated step by step", worst(stepped[words], recorded["incremental_logits"][words])
 
 
+def since_2023() -> Iterator[Row]:
+    """Encoder-decoders of the authors' program of 2023, which stores the weights of layer norms less 1."""
+    for name, recorded in torch.load(GOLDEN / "luna_norm_weights_minus_one.pt", weights_only=True).items():
+        words = Namespace(
+            source_dictionary=joint_dictionary(recorded["src_symbols"] + 4),
+            target_dictionary=joint_dictionary(recorded["tgt_symbols"] + 4),
+        )
+        model = LunaModel.build_model(Namespace(**recorded["config"]), words).eval()
+        model.load_state_dict(dict(recorded["state_dict"]), strict=True)
+        encoder_out = model.encoder(recorded["src"])
+        logits, _ = model.decoder(recorded["prev"], encoder_out=encoder_out)
+        stepped = step_by_step(model, recorded["prev"], encoder_out)
+        source_words, real = recorded["src"].ne(PAD).t(), recorded["prev"].ne(PAD)
+        out = encoder_out["encoder_out"][0]
+        yield name, "encoder output", worst(out[source_words], recorded["encoder_out"][source_words])
+        yield name, "logits", worst(logits[real], recorded["logits"][real])
+        yield name, "logits, generated step by step", worst(stepped[real], recorded["incremental"][real])
+
+
 def task(words: int) -> Namespace:
     """The part of a fairseq task that building a model needs."""
     dictionary = joint_dictionary(words + 4)
@@ -258,6 +277,7 @@ def rows() -> Iterator[Row]:
         yield from causal(name)
     for name in ("luna_tied", "luna_untied_prenorm_fixed", "luna_learned_pos_lnemb"):
         yield from whole_model(name)
+    yield from since_2023()
     yield from fastformer()
     for name in KERNEL_PROJECTIONS:
         yield from kernel(name)

@@ -1,8 +1,13 @@
 """State dicts of the Luna paper's authors and of other versions of fairseq, converted to this package's names."""
 
+import logging
 import re
 
 from torch import Tensor
+
+from ...usage_error import CheckpointMismatch
+
+logger = logging.getLogger(__name__)
 
 StateDict = dict[str, Tensor]
 
@@ -14,9 +19,44 @@ RENAMED = {
     "encoder.projected_embeddings": "encoder.packed_embeddings",
     "encoder.proj_layer_norm": "encoder.packed_layer_norm",
 }
+# In all of the authors' models and in no other.
+AUTHORS = ".projected_embeddings"
+NORM = re.compile(r"norm\w*\.weight$")
 
 # Unused by the authors' model: positions, and the norm of a packed sequence that no layer reads.
 UNREAD = re.compile(r"^(decoder\.proj_layer_norm\.(weight|bias)|encoder\.projected_positions)$")
+
+
+def convert(state_dict: StateDict, *, norms_less_one: bool | None = None) -> None:
+    """Convert a model of the authors' program in place; others stay as they are.
+
+    Args:
+        state_dict: of a whole model.
+        norms_less_one: whether the weights of its layer norms are stored less 1, as the authors' program does since
+            2023 under unchanged names; None: they are if all are near 0.
+
+    Raises:
+        CheckpointMismatch: some are near 0, others near 1, and ``norms_less_one`` is None.
+    """
+    if any(name.endswith(AUTHORS) for name in state_dict):
+        norms = [name for name in state_dict if NORM.search(name)]
+        if _less_one(state_dict, norms) if norms_less_one is None else norms_less_one:
+            logger.info("1 is added to the weights of %d layer norms, which fairseq-apollo saves less 1", len(norms))
+            state_dict.update({name: state_dict[name] + 1 for name in norms})
+    translate(state_dict)
+
+
+def _less_one(state_dict: StateDict, norms: list[str]) -> bool:
+    near_zero = {name: bool(state_dict[name].float().median() < 0.5) for name in norms}
+    if len({*near_zero.values()}) == 2:
+        zero, one = (next(name for name in norms if near_zero[name] is kind) for kind in (True, False))
+        raise CheckpointMismatch(
+            f"was saved by fairseq-apollo with weights of layer norms near 0 ({zero}) and near 1 ({one}), so that it"
+            " cannot be told whether they are stored less 1, as since 2023: decide by"
+            f" {convert.__module__}.{convert.__name__}(state['model'], norms_less_one=True) or =False, and save the"
+            " state"
+        )
+    return any(near_zero.values())
 
 
 def translate(state_dict: StateDict) -> None:

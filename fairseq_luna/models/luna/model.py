@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from ..transformer.architectures import SIZES, Settings, register_architectures
 from ..transformer.checkpoint import WIDTH
 from ..transformer.model import FlatConfigModel
-from .checkpoint_names import drop_last_packed_norm, match_position_buffers, translate
+from .checkpoint_names import convert, drop_last_packed_norm, match_position_buffers
 from .config import LunaConfig, luna_config
 from .decoder import LunaDecoder
 from .encoder import LunaEncoder
@@ -57,7 +57,7 @@ class LunaModel(FlatConfigModel):
 
     def upgrade_state_dict_named(self, state_dict: dict[str, Tensor], name: str) -> None:
         """Convert a checkpoint of the authors' code, or of another fairseq version, in place."""
-        translate(state_dict)
+        convert(state_dict)
         if not self.cfg.decoder.normalize_before:
             drop_last_packed_norm(state_dict, self.decoder.num_layers - 1)
         super().upgrade_state_dict_named(state_dict, name)

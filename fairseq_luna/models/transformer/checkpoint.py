@@ -48,6 +48,8 @@ class ExplainsMismatch(BaseFairseqModel):
         """
         try:
             return super().load_state_dict(state_dict, strict, model_cfg, args)
+        except CheckpointMismatch:
+            raise
         except RuntimeError as error:
             difference = mismatch(self.state_dict(), state_dict, self.origins, strict=strict)
             if difference is None:
