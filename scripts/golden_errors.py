@@ -152,13 +152,15 @@ def slots() -> Iterator[Row]:
 
 
 def reformer() -> Iterator[Row]:
-    """Reformer's attention without projections."""
-    recorded = torch.load(GOLDEN / "reformer.pt", weights_only=True)
-    inputs = [recorded[key].clone().requires_grad_() for key in "qv"]
-    out = reformer_attention(*inputs, recorded["directions"], chunk_size=recorded["chunk_size"])
-    gradients = torch.autograd.grad(out, inputs, recorded["grad_output"])
-    yield "reformer", "output", worst(out, recorded["output"])
-    yield "reformer", "gradients", max(map(worst, gradients, [recorded[f"grad_{key}"] for key in "qv"]))
+    """Reformer's attention without projections: reformer-pytorch's divides the scores by sqrt(D)."""
+    for name, divided in (("reformer", True), ("reformer_lsh", False)):
+        recorded = torch.load(GOLDEN / f"{name}.pt", weights_only=True)
+        q, v = (recorded[key].clone().requires_grad_() for key in "qv")
+        queries = q / q.shape[-1] ** 0.5 if divided else q
+        out = reformer_attention(queries, v, recorded["directions"], chunk_size=recorded["chunk_size"])
+        gradients = torch.autograd.grad(out, (q, v), recorded["grad_output"])
+        yield name, "output", worst(out, recorded["output"])
+        yield name, "gradients", max(map(worst, gradients, [recorded[f"grad_{key}"] for key in "qv"]))
 
 
 def external() -> Iterator[Row]:

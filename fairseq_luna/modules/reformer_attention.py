@@ -18,8 +18,9 @@ MOST_DIRECTIONS = 64
 class ReformerAttention(RedrawnDirections):
     """Self-attention to the steps with the same hash (arXiv 2001.04451), O(T log T).
 
-    A key is its query divided by the query's norm: there is no projection of keys. All heads share the random
-    directions of the hashes, which stay as they are in evaluation. The authors draw them again at every call.
+    A key is its query divided by the query's norm, and a score is q k: there is no projection of keys. All heads share
+    the random directions of the hashes, which stay as they are in evaluation. The authors draw them again at every
+    call.
 
     Args:
         embed_dim: channels of the sequence, C.

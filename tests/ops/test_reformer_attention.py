@@ -55,7 +55,7 @@ def test_one_direction_is_softmax_attention_to_the_others_on_the_same_side(form)
     side = (q @ directions[0])[..., 0] > 0
     seen = (side[..., None] == side[..., None, :]) ^ torch.eye(12, dtype=torch.bool)
     seen[:, :, 0, 0] = True
-    expected = F.scaled_dot_product_attention(q, F.normalize(q, dim=-1), v, attn_mask=seen)
+    expected = F.scaled_dot_product_attention(q, F.normalize(q, dim=-1), v, attn_mask=seen, scale=1.0)
     torch.testing.assert_close(form.reformer_attention(q, v, directions, chunk_size=12), expected)
     assert expected[:, :, 0].equal(v[:, :, 0])
 
@@ -80,13 +80,25 @@ def test_no_tensor_has_a_place_for_each_pair_of_steps():
         assert largest.elements <= 3 * 2 * 3 * steps * 2 * 16
 
 
+def assert_equal_to_recorded(form, recorded, scale, **tolerance):
+    """Outputs and gradients for queries times ``scale``."""
+    q, v = (recorded[name].clone().requires_grad_() for name in "qv")
+    out = form.reformer_attention(q * scale, v, recorded["directions"], chunk_size=recorded["chunk_size"])
+    torch.testing.assert_close(out, recorded["output"], **tolerance)
+    for name, gradient in zip("qv", torch.autograd.grad(out, (q, v), recorded["grad_output"]), strict=True):
+        torch.testing.assert_close(gradient, recorded[f"grad_{name}"], **tolerance)
+    return out
+
+
 @FORMS
-def test_equals_the_numbers_of_a_public_implementation(form):
+def test_equals_the_numbers_of_the_authors_attention(form):
+    """It is the port of their code in transformers, whose norm of a query has an eps of 1e-6."""
+    assert_equal_to_recorded(form, golden("reformer_lsh.pt"), 1.0, rtol=1e-5, atol=1e-5)
+
+
+@FORMS
+def test_equals_another_public_implementation_that_divides_the_scores(form):
     """It is Phil Wang's with buckets kept apart. By default his steps see other buckets of their chunks too."""
     recorded = golden("reformer.pt")
-    q, v = (recorded[name].clone().requires_grad_() for name in "qv")
-    out = form.reformer_attention(q, v, recorded["directions"], chunk_size=recorded["chunk_size"])
-    torch.testing.assert_close(out, recorded["output"], rtol=1e-5, atol=1e-6)
-    for name, gradient in zip("qv", torch.autograd.grad(out, (q, v), recorded["grad_output"]), strict=True):
-        torch.testing.assert_close(gradient, recorded[f"grad_{name}"], rtol=1e-5, atol=1e-6)
+    out = assert_equal_to_recorded(form, recorded, recorded["q"].shape[-1] ** -0.5, rtol=1e-5, atol=1e-6)
     assert (out - recorded["output_of_all_buckets"]).abs().max() > 0.1

@@ -39,7 +39,7 @@ def reformer_attention(
         bucket = buckets(q, directions, chunk_size=chunk_size, padding_mask=padding_mask)
         bucket, order = bucket.sort(dim=-1, stable=True)
         chunks = _cut(order, chunk_size, fill=0)
-        queries = _read((q * q.shape[-1] ** -0.5)[:, :, None], chunks)  # (B, H, R, chunks, chunk, D)
+        queries = _read(q[:, :, None], chunks)  # (B, H, R, chunks, chunk, D)
         seen = _with_the_chunk_before(chunks, fill=0)
         keys, values = _read(torch.cat([F.normalize(q, dim=-1), v], dim=-1)[:, :, None], seen).chunk(2, dim=-1)
         scores = (queries @ keys.mT).add_(_mask(_cut(bucket, chunk_size, fill=NO_BUCKET), like=q))

@@ -1,7 +1,5 @@
 """Specification: the whole T x T matrix of scores, with an explicit mask for each round of hashing."""
 
-import math
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -25,10 +23,11 @@ def reformer_attention(
         k = q / |q|
         P_r(i): in the order of (bucket, position) of round r, the steps of the chunk of i and of the one before it
                 that are in the bucket of i, without i itself
-        y_i = sum over r and j in P_r(i) of exp(q_i k_j / sqrt(D)) v_j, divided by the same sum without v_j
+        y_i = sum over r and j in P_r(i) of exp(q_i k_j) v_j, divided by the same sum without v_j
 
     A step that is alone in all rounds sees itself. A step that is seen in several rounds counts as often, as in the
-    authors' code by default; the appendix of the paper counts it once.
+    authors' code by default; the appendix of the paper counts it once. Scores are not divided by sqrt(D), also as in
+    their code: a key has length 1.
 
     Args:
         q, v: ``(B, H, T, D)``.
@@ -53,6 +52,6 @@ def reformer_attention(
         sees = (bucket[..., None] == bucket[..., None, :]) & ((before == 0) | (before == 1)) & ~itself
         counts = counts + (sees & ~padded[:, None, None])
     counts = counts + itself * (counts.sum(-1, keepdim=True) == 0)
-    scores = q @ F.normalize(q, dim=-1).mT / math.sqrt(q.shape[-1])
+    scores = q @ F.normalize(q, dim=-1).mT
     weights = F.dropout((scores + counts.log()).softmax(-1), dropout_p)
     return (weights @ v).masked_fill(padded[:, None, :, None], 0).to(result_dtype)
