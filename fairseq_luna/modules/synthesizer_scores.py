@@ -92,7 +92,13 @@ class DenseScores(ContentScores):
 
 
 class FactorizedDenseScores(ContentScores):
-    """``(A x)[p // b] (B x)[p % b]`` for position p: about 2 sqrt(N) numbers of a word make its N scores."""
+    """``(A x)[p // b] (B x)[p % b]`` for position p: about 2 sqrt(N) numbers of a word make its N scores.
+
+    The paper (arXiv 2005.00743) tiles a and b numbers, a b = N, to N each and multiplies them so that
+    scores within a block differ; its authors published no code of it. Tiling both as ``[p % a] [p % b]`` would not
+    do that: positions would repeat after the least common multiple, which for a = b = 32 is 32 of 1,024. Here each
+    position has a pair of its own for every a and b.
+    """
 
     def __init__(self, *, new: Projections, num_heads: int, max_positions: int) -> None:
         super().__init__(new=new, num_heads=num_heads, max_positions=max_positions)

@@ -63,6 +63,14 @@ def test_equals_the_published_formulas_word_by_word(scores, kind):
         torch.testing.assert_close(out[~mask[row], row], module.out_proj(y.flatten(1)))
 
 
+@torch.no_grad()
+@pytest.mark.parametrize("longest", [42, 1024], ids=["of 6 and 7", "of 32 and 32"])
+def test_the_two_factors_give_every_position_a_score_of_its_own(longest):
+    module, [x] = build(FactorizedDenseScores, max_positions=longest), sequences((1, 1, SIZE))
+    scores = module.scores.rows(x, torch.zeros(1, 1, dtype=torch.int64), longest)
+    assert [row.unique().numel() for row in scores[0, :, 0]] == [longest] * HEADS
+
+
 @EVERY_KIND
 def test_a_longer_sequence_is_refused(scores):
     said = r"^--max-{}-positions 42: a synthesizer reads at most so many words, and a sentence has 43; [^\n]*$"
