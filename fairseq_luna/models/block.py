@@ -36,7 +36,7 @@ FLAGS = {"share_block_levels": "share_levels", "unordered_blocks": "unordered"}
 ENCODER_FLAGS = {"num_blocks": "num_blocks", "random_blocks": "random_blocks", **FLAGS}
 DECODER_FLAGS = {"decoder_block_size": "block_size", **FLAGS}
 
-BlockConfig = flat_config("BlockConfig", OPTIONS)
+BlockConfig = flat_config(__name__, "BlockConfig", OPTIONS)
 
 
 @register_model("block", dataclass=BlockConfig)

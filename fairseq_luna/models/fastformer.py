@@ -33,7 +33,7 @@ OPTIONS = {
 # Flags of the attention, and the constructor arguments that they become.
 FLAGS = {"fastformer_combine": "combine", "fastformer_residual": "residual", "fastformer_share": "share"}
 
-FastformerConfig = flat_config("FastformerConfig", OPTIONS)
+FastformerConfig = flat_config(__name__, "FastformerConfig", OPTIONS)
 
 
 @register_model("fastformer", dataclass=FastformerConfig)

@@ -17,7 +17,7 @@ from shared.command import CommandError
 Settings = dict[str, Any]
 
 # The options of fairseq's transformer, which all families have.
-SHARED = vars(flat_config("SharedConfig", {})())
+SHARED = vars(flat_config(__name__, "SharedConfig", {})())
 # Applied already, or read a file.
 DONE = ("encoder_layers_to_keep", "decoder_layers_to_keep", "encoder_embed_path", "decoder_embed_path")
 

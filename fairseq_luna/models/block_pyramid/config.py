@@ -34,7 +34,7 @@ PYRAMID_OPTIONS = {
     "max_positions": option(int, II("task.max_positions"), "maximum tokens of a text"),
 }
 
-PyramidConfig = config_of("PyramidConfig", PYRAMID_OPTIONS)
+PyramidConfig = config_of(__name__, "PyramidConfig", PYRAMID_OPTIONS)
 
 
 def pyramid_config(cfg: Any) -> Any:

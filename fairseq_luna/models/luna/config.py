@@ -43,7 +43,7 @@ LUNA_OPTIONS = {
     ),
 }
 
-LunaConfig = flat_config("LunaConfig", LUNA_OPTIONS, LUNA_FOLLOWS)
+LunaConfig = flat_config(__name__, "LunaConfig", LUNA_OPTIONS, LUNA_FOLLOWS)
 
 
 def luna_config(cfg: Any) -> Any:
@@ -77,17 +77,17 @@ def check_packed_sequence(nested: Any) -> None:
 
 def check_source_attention(nested: Any) -> None:
     """Refuse an unknown attention, and parameters that nothing would read: UsageError."""
-    if str(nested.luna_source_attention) not in SOURCE_ATTENTIONS:
+    if nested.luna_source_attention not in SOURCE_ATTENTIONS:
         raise UsageError(
             f"--luna-source-attention {nested.luna_source_attention}: choose one of {', '.join(SOURCE_ATTENTIONS)}"
         )
     heads, default = nested.decoder.projected_attention_heads, nested.decoder.attention_heads
-    if str(nested.luna_source_attention) == "softmax" and heads != default:
+    if nested.luna_source_attention == "softmax" and heads != default:
         raise UsageError(
             f"--decoder-projected-attention-heads {heads}: with --luna-source-attention softmax the decoder does not"
             " pack the source; leave it out"
         )
-    reads_packed = str(nested.luna_source_attention) == "packed" and not nested.no_cross_attention
+    reads_packed = nested.luna_source_attention == "packed" and not nested.no_cross_attention
     if nested.luna_segment_bias and not reads_packed:
         raise UsageError(
             f"--luna-segment-bias {nested.luna_segment_bias}: only packed attention to the source reads it; leave it"

@@ -33,7 +33,7 @@ class LunaDecoder(CausalDecoder):
         output_projection: nn.Module | None = None,
     ) -> None:
         self.layers_built = 0
-        self.packs_source = str(cfg.luna_source_attention) == "packed"
+        self.packs_source = cfg.luna_source_attention == "packed"
         super().__init__(cfg, dictionary, embed_tokens, no_encoder_attn, output_projection)
         self.word_dropout = WordDropout(cfg.word_dropout)
 

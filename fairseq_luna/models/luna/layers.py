@@ -76,7 +76,7 @@ class LunaDecoderLayer(DecoderLayer):
         self.last = last
         self.cross_self_attention: bool = cfg.cross_self_attention
         self.self_attn = LunaCausalAttention(
-            activation=str(cfg.luna_activation),
+            activation=cfg.luna_activation,
             tie_kv=not cfg.untie_luna_kv,
             kernel_size=cfg.luna_kernel_size,
             **attention_options(cfg, cfg.decoder),
@@ -85,7 +85,7 @@ class LunaDecoderLayer(DecoderLayer):
         self.encoder_attn = None
         self.encoder_attn_packed_layer_norm = None
         if not no_encoder_attn:
-            packs = str(cfg.luna_source_attention) == "packed"
+            packs = cfg.luna_source_attention == "packed"
             self.encoder_attn = (
                 luna_attention(cfg, cfg.decoder, segment_bias=cfg.luna_segment_bias) if packs else source_attention(cfg)
             )

@@ -210,7 +210,7 @@ def factory_of(cfg: Any, place: str) -> Factory:
         UsageError: it cannot stand there, or there is none; names those that can.
     """
     field = PLACES[place]
-    name = str(getattr(cfg, field))
+    name = getattr(cfg, field)
     # fairseq's parser knows the names, a config made in Python does not.
     found = getattr(ATTENTIONS[name], place) if name in ATTENTIONS else "there is no such attention"
     if isinstance(found, str):

@@ -50,7 +50,7 @@ READ = {
 # The flags that some attention reads.
 OPTIONS = {name: spec for name, spec in {**fastformer.OPTIONS, **block.OPTIONS, **SHARED}.items() if name in READ}
 
-MixedConfig = flat_config("MixedConfig", {**CHOICES, **OPTIONS})
+MixedConfig = flat_config(__name__, "MixedConfig", {**CHOICES, **OPTIONS})
 
 
 def mixed_config(cfg: Any) -> Any:

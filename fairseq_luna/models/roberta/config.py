@@ -59,6 +59,7 @@ OF_LUNAS_ENCODER = ("fix_projection_length", "untie_luna_kv", "word_dropout", "l
 PACKED_HEADS = "encoder_projected_attention_heads"
 LUNA_FOLLOWS = {PACKED_HEADS: "encoder_attention_heads"}
 LunaRobertaConfig = config_of(
+    __name__,
     "LunaRobertaConfig",
     {
         **ROBERTA_OPTIONS,
@@ -72,7 +73,9 @@ READ = {field for attention in ATTENTIONS.values() for field in attention.factor
 MIXED_OPTIONS = {name: spec for name, spec in OPTIONS.items() if name in READ}
 OF_MIXED_ENCODERS = ("encoder_self_attention", "attention_kernel_size")
 MixedRobertaConfig = config_of(
-    "MixedRobertaConfig", {**ROBERTA_OPTIONS, **{name: CHOICES[name] for name in OF_MIXED_ENCODERS}, **MIXED_OPTIONS}
+    __name__,
+    "MixedRobertaConfig",
+    {**ROBERTA_OPTIONS, **{name: CHOICES[name] for name in OF_MIXED_ENCODERS}, **MIXED_OPTIONS},
 )
 
 

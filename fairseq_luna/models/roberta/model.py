@@ -114,7 +114,7 @@ class FlatRobertaModel(KeepsLayers, RobertaModel):
         """
         size = self.args.encoder.embed_dim
         self.classification_heads[name] = ClassificationHead(
-            pooling=str(self.args.pooling),
+            pooling=self.args.pooling,
             input_dim=size,
             inner_dim=inner_dim or size,
             num_classes=num_classes,

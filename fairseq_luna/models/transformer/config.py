@@ -8,6 +8,7 @@ nested one from it.
 import dataclasses
 from argparse import Namespace
 from collections.abc import Mapping
+from enum import Enum
 from typing import Any, Optional
 
 from fairseq.dataclass import FairseqDataclass
@@ -60,23 +61,29 @@ def transformer_options(defaults: Mapping[str, Any]) -> dict[str, tuple[Any, Any
     }
 
 
-def config_of(name: str, options: Mapping[str, tuple[Any, Any]]) -> type:
-    """Make a FairseqDataclass called ``name`` with these options."""
+def config_of(module: str, name: str, options: Mapping[str, tuple[Any, Any]], base: type = FairseqDataclass) -> type:
+    """Make a dataclass with these options, those of ``base`` first, for the variable ``name`` of ``module``."""
     fields = [(key, annotation, spec) for key, (annotation, spec) in options.items()]
-    return dataclasses.make_dataclass(name, fields, bases=(FairseqDataclass,))
+    config = dataclasses.make_dataclass(name, fields, bases=(base,))
+    config.__module__ = module  # pickle looks for it there
+    return config
 
 
-def flat_config(name: str, extra: Mapping[str, tuple[Any, Any]], follows: Mapping[str, str] = FOLLOWS) -> type:
-    """Make a FairseqDataclass ``name`` with the fields of TransformerConfig, flat, of ALIGNMENT and of ``extra``.
+def flat_config(
+    module: str, name: str, extra: Mapping[str, tuple[Any, Any]], follows: Mapping[str, str] = FOLLOWS
+) -> type:
+    """Make a FairseqDataclass with the fields of TransformerConfig, flat, of ALIGNMENT and of ``extra``.
 
-    ``follows`` maps fields that default to None to the field whose value they then take; see :func:`nested_config`.
+    Args:
+        module, name: where it is kept; see :func:`config_of`.
+        extra: further fields.
+        follows: maps fields that default to None to the field whose value they then take; see :func:`nested_config`.
     """
-    fields = {spec[0]: spec for spec in _transformer_fields()}
-    fields.update({key: (key, annotation, spec) for key, (annotation, spec) in {**ALIGNMENT, **extra}.items()})
+    options = {key: (annotation, spec) for key, annotation, spec in _transformer_fields()}
+    options.update({**ALIGNMENT, **extra})
     for key, source in follows.items():
-        text = f"{key.replace('_', ' ')} (default: {source.replace('_', ' ')})"
-        fields[key] = (key, OptionalInt, dataclasses.field(default=None, metadata={"help": text}))
-    return dataclasses.make_dataclass(name, list(fields.values()), bases=(FairseqDataclass,))
+        options[key] = option(OptionalInt, None, f"{key.replace('_', ' ')} (default: {source.replace('_', ' ')})")
+    return config_of(module, name, options)
 
 
 def nested_config(flat: type, cfg: Any, follows: Mapping[str, str] = FOLLOWS) -> Any:
@@ -91,7 +98,9 @@ def nested_config(flat: type, cfg: Any, follows: Mapping[str, str] = FOLLOWS) ->
     values = vars(flat())
     for key in values:
         if (key in cfg) if hasattr(cfg, "__contains__") else hasattr(cfg, key):
-            values[key] = getattr(cfg, key)
+            value = getattr(cfg, key)
+            # Members of fairseq's enumerations of choices cannot be pickled, and no model that keeps one.
+            values[key] = str(value) if isinstance(value, Enum) else value
     for key, source in follows.items():
         if values[key] is None:
             values[key] = values[source]

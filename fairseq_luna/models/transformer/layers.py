@@ -1,7 +1,6 @@
 """Layers: the sub-layers that all have, and an encoder and a decoder layer around a given self-attention."""
 
 from collections.abc import Callable, Mapping
-from enum import Enum
 from typing import Any
 
 from fairseq import utils
@@ -204,8 +203,7 @@ def attention_options(cfg: Any, side: Any) -> dict[str, Any]:
 def flag_options(cfg: Any, flags: Mapping[str, str]) -> dict[str, Any]:
     """Constructor arguments from ``flags``, fields of the nested ``cfg`` and their arguments; without None."""
     values = {argument: getattr(cfg, field) for field, argument in flags.items()}
-    given = {argument: value for argument, value in values.items() if value is not None}
-    return {argument: str(value) if isinstance(value, Enum) else value for argument, value in given.items()}
+    return {argument: value for argument, value in values.items() if value is not None}
 
 
 def source_attention(cfg: Any) -> SoftmaxSourceAttention:
