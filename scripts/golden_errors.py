@@ -4,17 +4,13 @@ python scripts/golden_errors.py
 """
 
 import sys
-from argparse import Namespace
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 import torch
-import torch.nn.functional as F
-from torch import Tensor
 
-from fairseq_luna.models.luna import LunaModel
-from fairseq_luna.models.luna.checkpoint_names import translate
+from comparing.recorded import Row, golden, worst
+from comparing.whole_models import readers, since_2023, whole_model
 from fairseq_luna.modules import (
     ExternalAttention,
     FastformerAttention,
@@ -32,21 +28,11 @@ from fairseq_luna.ops.nystrom_attention import nystrom_attention
 from fairseq_luna.ops.reformer_attention import reformer_attention
 from fairseq_luna.optim import Apollo
 from shared.command import Parser, command
-from shared.dictionaries import joint_dictionary
-
-GOLDEN = Path(__file__).parents[1] / "tests" / "golden"
-PAD = 1
-
-Row = tuple[str, str, float]
-
-
-def worst(ours: Tensor, theirs: Tensor) -> float:
-    return (ours - theirs).abs().max().item()
 
 
 def causal(name: str) -> Iterator[Row]:
     """Luna's causal attention module."""
-    recorded = torch.load(GOLDEN / f"{name}.pt", weights_only=True)
+    recorded = golden(f"{name}.pt")
     module = LunaCausalAttention(
         embed_dim=recorded["embed_dim"], num_heads=recorded["num_heads"], tie_kv=recorded["tie_kv"]
     )
@@ -69,7 +55,7 @@ def fastformer() -> Iterator[Row]:
         "key_score": "key_att",
         "out_proj": "transform",
     }
-    recorded = torch.load(GOLDEN / "fastformer.pt", weights_only=True)
+    recorded = golden("fastformer.pt")
     module = FastformerAttention(embed_dim=recorded["embed_dim"], num_heads=recorded["num_heads"])
     theirs = recorded["state_dict"]
     own = ((name, *name.rsplit(".", 1)) for name in module.state_dict())
@@ -99,7 +85,7 @@ KERNEL_PLACES = {"self": KernelAttention, "causal": KernelCausalAttention, "sour
 
 def kernel(name: str) -> Iterator[Row]:
     """A kernel attention in each place that the authors' code has."""
-    recorded = torch.load(GOLDEN / f"{name}.pt", weights_only=True)
+    recorded = golden(f"{name}.pt")
     for place in [place for place in KERNEL_PLACES if place in recorded]:
         module = kernel_module(name, place, recorded)
         inputs = {"x": recorded["x"].clone().requires_grad_()}
@@ -139,7 +125,7 @@ def kernel_module(name: str, place: str, recorded: Any) -> torch.nn.Module:
 def slots() -> Iterator[Row]:
     """The two attentions to slots that were published without projections."""
     for name, parameter in (("linformer", "sums"), ("nystrom", "kernel")):
-        recorded = torch.load(GOLDEN / f"{name}.pt", weights_only=True)
+        recorded = golden(f"{name}.pt")
         inputs = {key: recorded[key].clone().requires_grad_() for key in ("q", "k", "v", parameter)}
         if name == "linformer":
             padded = torch.arange(recorded["q"].shape[2]) >= recorded["lengths"][:, None]
@@ -154,7 +140,7 @@ def slots() -> Iterator[Row]:
 def reformer() -> Iterator[Row]:
     """Reformer's attention without projections: reformer-pytorch's divides the scores by sqrt(D)."""
     for name, divided in (("reformer", True), ("reformer_lsh", False)):
-        recorded = torch.load(GOLDEN / f"{name}.pt", weights_only=True)
+        recorded = golden(f"{name}.pt")
         q, v = (recorded[key].clone().requires_grad_() for key in "qv")
         queries = q / q.shape[-1] ** 0.5 if divided else q
         out = reformer_attention(queries, v, recorded["directions"], chunk_size=recorded["chunk_size"])
@@ -165,7 +151,7 @@ def reformer() -> Iterator[Row]:
 
 def external() -> Iterator[Row]:
     """External attention, without the authors' biases of queries and slots' keys, which the softmax cancels."""
-    recorded = torch.load(GOLDEN / "external.pt", weights_only=True)
+    recorded = golden("external.pt")
     module = ExternalAttention(**{key: recorded[key] for key in ("embed_dim", "num_heads", "num_slots")})
     theirs = recorded["state_dict"]
     own = {
@@ -185,7 +171,7 @@ def external() -> Iterator[Row]:
 
 def flash() -> Iterator[Row]:
     """The gated attention unit; causal, its far queries times the number of earlier chunks, as published."""
-    file = torch.load(GOLDEN / "flash.pt", weights_only=True)
+    file = golden("flash.pt")
     for name, kind in (("self", GatedAttention), ("causal", GatedCausalAttention)):
         recorded, module = file[name], kind(**file["settings"])
         module.load_state_dict(recorded["parameters"])
@@ -202,66 +188,9 @@ def flash() -> Iterator[Row]:
         yield f"flash, {name}", "gradient of the input", worst(gradient, recorded["grad_x"])
 
 
-def whole_model(name: str) -> Iterator[Row]:
-    """A Luna encoder-decoder with the authors' checkpoint."""
-    recorded = torch.load(GOLDEN / f"{name}.pt", weights_only=True)
-    model = LunaModel.build_model(Namespace(**recorded["config"]), task(recorded["vocab"])).eval()
-    model.load_state_dict(dict(recorded["state_dict"]), strict=True)
-    encoder_out = model.encoder(recorded["src_tokens"])
-    prefix = recorded["prev_output_tokens"]
-    logits, _ = model.decoder(prefix, encoder_out=encoder_out)
-    F.cross_entropy(logits.flatten(0, 1), recorded["target"].flatten(), ignore_index=PAD).backward()
-
-    source_words, words = recorded["src_tokens"].ne(PAD).t(), prefix.ne(PAD)
-    yield (
-        name,
-        "encoder output",
-        worst(encoder_out["encoder_out"][0][source_words], recorded["encoder_out"][source_words]),
-    )
-    yield name, "logits", worst(logits[words], recorded["logits"][words])
-    gradients = dict(recorded["grads"])
-    translate(gradients)
-    ours = dict(model.named_parameters())
-    yield name, "gradients of the parameters", max(worst(ours[key].grad, value) for key, value in gradients.items())
-    stepped = step_by_step(model, prefix, encoder_out)
-    yield name, "logits, generated step by step", worst(stepped[words], recorded["incremental_logits"][words])
-
-
-def since_2023() -> Iterator[Row]:
-    """Encoder-decoders of the authors' program of 2023, which stores the weights of layer norms less 1."""
-    for name, recorded in torch.load(GOLDEN / "luna_norm_weights_minus_one.pt", weights_only=True).items():
-        words = Namespace(
-            source_dictionary=joint_dictionary(recorded["src_symbols"] + 4),
-            target_dictionary=joint_dictionary(recorded["tgt_symbols"] + 4),
-        )
-        model = LunaModel.build_model(Namespace(**recorded["config"]), words).eval()
-        model.load_state_dict(dict(recorded["state_dict"]), strict=True)
-        encoder_out = model.encoder(recorded["src"])
-        logits, _ = model.decoder(recorded["prev"], encoder_out=encoder_out)
-        stepped = step_by_step(model, recorded["prev"], encoder_out)
-        source_words, real = recorded["src"].ne(PAD).t(), recorded["prev"].ne(PAD)
-        out = encoder_out["encoder_out"][0]
-        yield name, "encoder output", worst(out[source_words], recorded["encoder_out"][source_words])
-        yield name, "logits", worst(logits[real], recorded["logits"][real])
-        yield name, "logits, generated step by step", worst(stepped[real], recorded["incremental"][real])
-
-
-def task(words: int) -> Namespace:
-    """The part of a fairseq task that building a model needs."""
-    dictionary = joint_dictionary(words + 4)
-    return Namespace(source_dictionary=dictionary, target_dictionary=dictionary)
-
-
-@torch.no_grad()
-def step_by_step(model: Any, prefix: Tensor, encoder_out: Any) -> Tensor:
-    state: dict[str, Any] = {}
-    steps = range(1, prefix.shape[1] + 1)
-    return torch.cat([model.decoder(prefix[:, :t], encoder_out, state)[0] for t in steps], dim=1)
-
-
 def apollo() -> Iterator[Row]:
     """Parameters after each of thirty steps, relative to the largest element of their tensor."""
-    for run in torch.load(GOLDEN / "apollo.pt", weights_only=True):
+    for run in golden("apollo.pt"):
         params = [torch.nn.Parameter(value.clone()) for value in run["init"]]
         optimizer = Apollo(params, **run["kwargs"])
         error = 0.0
@@ -280,6 +209,7 @@ def rows() -> Iterator[Row]:
     for name in ("luna_tied", "luna_untied_prenorm_fixed", "luna_learned_pos_lnemb"):
         yield from whole_model(name)
     yield from since_2023()
+    yield from readers()
     yield from fastformer()
     for name in KERNEL_PROJECTIONS:
         yield from kernel(name)

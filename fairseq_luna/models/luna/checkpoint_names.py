@@ -18,9 +18,11 @@ RENAMED = {
     "layernorm_porjected_embedding": "layernorm_packed_embedding",
     "encoder.projected_embeddings": "encoder.packed_embeddings",
     "encoder.proj_layer_norm": "encoder.packed_layer_norm",
+    # Of readers of one text, the last one of those of the Long Range Arena.
+    "proj_emb_layer_norm": "layernorm_packed_embedding",
+    "emb_layer_norm": "layernorm_embedding",
+    "encoder.encoder.": "encoder.sentence_encoder.",
 }
-# In all of the authors' models and in no other.
-AUTHORS = ".projected_embeddings"
 NORM = re.compile(r"norm\w*\.weight$")
 
 # Unused by the authors' model: positions, and the norm of a packed sequence that no layer reads.
@@ -38,12 +40,17 @@ def convert(state_dict: StateDict, *, norms_less_one: bool | None = None) -> Non
     Raises:
         CheckpointMismatch: some are near 0, others near 1, and ``norms_less_one`` is None.
     """
-    if any(name.endswith(AUTHORS) for name in state_dict):
+    if is_of_the_authors(state_dict):
         norms = [name for name in state_dict if NORM.search(name)]
         if _less_one(state_dict, norms) if norms_less_one is None else norms_less_one:
             logger.info("1 is added to the weights of %d layer norms, which fairseq-apollo saves less 1", len(norms))
             state_dict.update({name: state_dict[name] + 1 for name in norms})
     translate(state_dict)
+
+
+def is_of_the_authors(state_dict: StateDict) -> bool:
+    """Whether a model was saved by the authors' program: all of theirs have this name, and no other model has."""
+    return any(name.endswith(".projected_embeddings") for name in state_dict)
 
 
 def _less_one(state_dict: StateDict, norms: list[str]) -> bool:

@@ -20,6 +20,7 @@ from ..mixed.model import MixedModel
 from ..transformer.architectures import SIZES, Settings, register_architectures
 from ..transformer.checkpoint import WIDTH, KeepsLayers, Origin
 from ..transformer.encoder import SelfAttentionEncoder
+from .authors_checkpoint import convert_reader
 from .config import LunaRobertaConfig, MixedRobertaConfig, luna_roberta_config, mixed_roberta_config
 from .head import ClassificationHead
 from .hub_interface import HubInterface
@@ -154,7 +155,11 @@ class LunaRobertaModel(FlatRobertaModel):
     build_sentence_encoder = staticmethod(partial(LunaEncoder, packed_is_read=False))
 
     def upgrade_state_dict_named(self, state_dict: dict[str, Tensor], name: str) -> None:
-        """As in fairseq; a last layer that --encoder-layers-to-keep chose needs no norm of its slots."""
+        """As in fairseq, after converting a reader of the authors' program.
+
+        A last layer that --encoder-layers-to-keep chose needs no norm of its slots.
+        """
+        convert_reader(state_dict, self)
         super().upgrade_state_dict_named(state_dict, name)
         layers = self.encoder.sentence_encoder.layers
         # A pre-norm layer has the norm, and so has one that is all layers.

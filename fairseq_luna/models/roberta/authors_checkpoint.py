@@ -1,0 +1,71 @@
+"""Readers that the Luna paper's authors trained: state dicts of their ``luna_bert``, and of the encoders of ``lra``."""
+
+import logging
+import re
+from collections import defaultdict
+
+from fairseq.models.roberta import RobertaModel
+from torch import Tensor
+
+from ...usage_error import CheckpointMismatch
+from ..luna.checkpoint_names import convert, is_of_the_authors
+
+logger = logging.getLogger(__name__)
+
+StateDict = dict[str, Tensor]
+
+# A head of luna_bert and what it consists of, or the classifier of lra.
+HEAD = re.compile(r"classification_heads\.([^.]+)\.(\w+)|(classifier|pre_logits|sentence_projection_layer)\.")
+# fairseq's head, which reads the first token's vector.
+READS_FIRST = {"dense", "out_proj"}
+
+
+def convert_reader(state_dict: StateDict, model: RobertaModel) -> None:
+    """Convert a reader of the authors' program in place; others stay as they are.
+
+    Heads that ``model`` cannot have are left out, with a log line that names them.
+
+    Raises:
+        CheckpointMismatch: ``model`` cannot compute the same, or as :func:`..luna.checkpoint_names.convert`.
+    """
+    if not is_of_the_authors(state_dict):
+        return
+    if any(name.endswith(".projected_positions") for name in state_dict):
+        raise CheckpointMismatch(
+            "has sinusoidal positions and scaled embeddings, as fairseq-apollo's models of the Long Range Arena since"
+            " 2022; luna_roberta's positions are learned: train it with --arch luna_roberta_base instead"
+        )
+    _leave_out_heads(state_dict, reads_first=model.args.pooling == "cls")
+    convert(state_dict)
+    _complete(state_dict, model)
+
+
+def _leave_out_heads(state_dict: StateDict, *, reads_first: bool) -> None:
+    parts = defaultdict(set)
+    for name in state_dict:
+        if match := HEAD.match(name):
+            parts[match[1] or match[3]].add(match[2])
+    left = [head for head, its in parts.items() if its != READS_FIRST or not reads_first]
+    if left:
+        logger.warning("left out, because this model has no heads that compute the same: %s", ", ".join(left))
+    for name in list(state_dict):
+        match = HEAD.match(name)
+        if match and (match[1] or match[3]) in left:
+            del state_dict[name]
+
+
+def _complete(state_dict: StateDict, model: RobertaModel) -> None:
+    """Add the other names of shared tensors, and what the authors' encoders lack: a version, and the language model."""
+    first: dict[int, str] = {}
+    for name, parameter in model.named_parameters(remove_duplicate=False):
+        other = first.setdefault(id(parameter), name)
+        if other in state_dict:
+            state_dict.setdefault(name, state_dict[other])
+    language_model = "encoder.lm_head."
+    if not any(name.startswith(language_model + "dense") for name in state_dict):
+        logger.warning(
+            "%s* is not in the checkpoint, which is of no language model, and is not changed", language_model
+        )
+    for name, value in model.state_dict().items():
+        if name.startswith(language_model) or name.endswith("sentence_encoder.version"):
+            state_dict.setdefault(name, value)

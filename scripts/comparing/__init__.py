@@ -1,0 +1,1 @@
+"""Models with the parameters and inputs of recorded ones."""
