@@ -1,6 +1,7 @@
-"""What all layers of a model make of the same padding mask, made once for a batch."""
+"""What all layers of a model make of the same padding mask, made once in each forward pass."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from contextvars import ContextVar
 from functools import wraps
 from typing import Any, TypeVar
 
@@ -8,43 +9,48 @@ import torch
 from torch import Tensor
 
 Result = TypeVar("Result")
+Made = dict[tuple[Any, ...], tuple[tuple[Any, ...], Any]]
+
+# What was made in the pass that runs now in this thread; None outside of one.
+_made: ContextVar[Made | None] = ContextVar("_made", default=None)
+
+
+def one_pass(forward: Callable[..., Result]) -> Callable[..., Result]:
+    """``forward`` of a stack of layers: while it runs, :func:`once_per_batch` remembers, and no longer."""
+
+    @wraps(forward)
+    def remembering(*arguments: Any, **options: Any) -> Result:
+        if torch.compiler.is_compiling():
+            return forward(*arguments, **options)
+        token = _made.set({})
+        try:
+            return forward(*arguments, **options)
+        finally:
+            _made.reset(token)
+
+    return remembering
 
 
 def once_per_batch(make: Callable[..., Result]) -> Callable[..., Result]:
-    """``make``, which returns the last result again if it is called with the same positional arguments.
+    """``make``, which within :func:`one_pass` returns the same result for the same positional arguments.
 
-    A tensor is the same argument if it is the same object and was not changed since, which cannot be told of one that
-    was made in inference mode: then nothing is remembered. The last arguments and the last
-    result are kept in memory: use it for what is small beside a layer's activations, and has no gradient.
+    A tensor is the same argument if it is the same object: nothing may write to it during the pass. Outside, as in a
+    module that is used alone, every call makes its result. Use it for what is small beside a layer's activations, and
+    has no gradient.
     """
-    last: tuple[Sequence[Any], Sequence[Any], Result] | None = None
 
     @wraps(make)
     def remembered(*arguments: Any) -> Result:
-        nonlocal last
-        if _is_recording() or any(isinstance(x, Tensor) and x.is_inference() for x in arguments):
-            return make(*arguments)  # a recorded graph must contain what it reads
-        state = _state(arguments)
-        found = last  # another thread may replace it
-        if found is not None and found[1] == state and all(map(_same, found[0], arguments)):
-            return found[2]
-        result = make(*arguments)
-        last = arguments, state, result
-        return result
+        made = None if torch.compiler.is_compiling() else _made.get()
+        if made is None:
+            return make(*arguments)
+        key = (make, *(id(x) if isinstance(x, Tensor) else x for x in arguments))
+        try:
+            found = made.get(key)
+        except TypeError:  # a size that is a symbol has no hash
+            return make(*arguments)
+        if found is None:
+            found = made[key] = arguments, make(*arguments)  # the arguments too, so that no id is used again
+        return found[1]
 
     return remembered
-
-
-def _same(one: Any, other: Any) -> bool:
-    return one is other or (not isinstance(one, Tensor) and one == other)
-
-
-def _state(arguments: Sequence[Any]) -> list[Any]:
-    """What changes with every write to a tensor, and with inference mode, whose tensors cannot be used outside it."""
-    versions = [x._version for x in arguments if isinstance(x, Tensor)]
-    return [torch.is_inference_mode_enabled(), *versions]
-
-
-def _is_recording() -> bool:
-    captured = torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()
-    return captured or torch.compiler.is_compiling() or torch.jit.is_tracing()

@@ -1,6 +1,10 @@
-import torch
+import threading
 
-from fairseq_luna.ops.once_per_batch import once_per_batch
+import pytest
+import torch
+from torch.fx.experimental.proxy_tensor import make_fx
+
+from fairseq_luna.ops.once_per_batch import once_per_batch, one_pass
 
 
 def counted():
@@ -18,52 +22,104 @@ def padding():
     return torch.tensor([[False, True, True], [False, False, True]])
 
 
-def test_the_same_mask_and_numbers_give_the_same_object():
+def test_a_pass_makes_the_same_of_the_same_mask_and_numbers_once():
+    lengths, calls = counted()
+
+    @one_pass
+    def layers(mask):
+        first = lengths(mask, 2)
+        assert lengths(mask, 2) is first
+        assert lengths(mask, 3).tolist() == [3, 6]
+        assert lengths(~mask, 2).tolist() == [4, 2]
+        assert lengths(mask, 2) is first
+        return first
+
+    assert layers(padding()).tolist() == [2, 4]
+    assert calls == [2, 3, 2]
+
+
+def test_functions_do_not_share_what_they_made():
+    half = once_per_batch(lambda mask: mask[:1])
+    other = once_per_batch(lambda mask: mask[1:])
+
+    @one_pass
+    def layers(mask):
+        assert half(mask).equal(mask[:1]) and other(mask).equal(mask[1:])
+
+    layers(padding())
+
+
+def test_nothing_outlives_a_pass():
     lengths, calls = counted()
     mask = padding()
-    first = lengths(mask, 2)
-    assert first.tolist() == [2, 4]
-    assert lengths(mask, 2) is first and calls == [2]
 
+    @one_pass
+    def layers(fails=False):
+        assert lengths(mask, 1).tolist() == (~mask).sum(1).tolist()
+        if fails:
+            raise ValueError
 
-def test_another_mask_and_other_numbers_are_new():
-    lengths, calls = counted()
-    mask = padding()
-    lengths(mask, 2)
-    assert lengths(mask, 3).tolist() == [3, 6]
-    assert lengths(mask.clone(), 3).tolist() == [3, 6]
-    assert len(calls) == 3
-
-
-def test_a_mask_that_was_written_to_is_new():
-    lengths, _ = counted()
-    mask = padding()
-    lengths(mask, 1)
-    mask[0] = False
-    assert lengths(mask, 1).tolist() == [3, 2]
-
-
-def test_tensors_of_inference_mode_stay_there():
-    lengths, calls = counted()
-    mask = padding()
-    with torch.inference_mode():
-        assert lengths(mask, 1).is_inference()
-    assert not lengths(mask, 1).is_inference()
-    with torch.inference_mode():
-        written = padding()
-        lengths(written, 1)
-        written[0] = False  # leaves no trace
-        assert lengths(written, 1).tolist() == [3, 2]
+    layers()
+    mask.data[0] = False
+    layers()
+    with pytest.raises(ValueError):
+        layers(fails=True)
+    mask.data[1] = True
+    assert lengths(mask, 1).tolist() == [3, 0]
     assert len(calls) == 4
 
 
-def test_a_graph_contains_what_it_reads():
-    lengths, _ = counted()
+def test_a_module_that_is_used_alone_makes_it_at_every_call():
+    lengths, calls = counted()
     mask = padding()
-    lengths(mask, 1)
-    compiled = torch.compile(lambda mask: lengths(mask, 1), backend="eager", fullgraph=True)
-    assert compiled(mask).tolist() == [1, 2]
-    mask[0] = False
-    assert compiled(mask).tolist() == [3, 2]
-    traced = torch.jit.trace(lambda mask: lengths(mask, 1), mask)
-    assert traced(~mask).tolist() == [0, 1]
+    assert lengths(mask, 1) is not lengths(mask, 1)
+    assert len(calls) == 2
+
+
+def test_threads_and_passes_within_a_pass_make_their_own():
+    lengths, calls = counted()
+    mask = padding()
+
+    @one_pass
+    def inner():
+        return lengths(mask, 1)
+
+    @one_pass
+    def outer():
+        first, others = lengths(mask, 1), [inner()]
+        thread = threading.Thread(target=lambda: others.append(lengths(mask, 1)))
+        thread.start()
+        thread.join()
+        assert lengths(mask, 1) is first and all(each is not first for each in others)
+
+    outer()
+    assert len(calls) == 3
+
+
+@pytest.mark.parametrize("mode", ["real", "fake", "symbolic"])
+def test_a_graph_of_a_pass_contains_what_it_reads(mode):
+    of_size = once_per_batch(lambda mask, size: mask.new_zeros(size) | mask)
+
+    @one_pass
+    def layers(mask):
+        return of_size(mask, mask.shape), of_size(mask, mask.shape)
+
+    mask = padding()
+    layers(mask)
+    for result in make_fx(layers, tracing_mode=mode)(mask)(~mask):
+        assert result.equal(~mask)
+    assert torch.jit.trace(layers, mask)(~mask)[1].equal(~mask)
+
+
+def test_a_compiled_pass_and_a_compiled_layer_contain_what_they_read():
+    lengths, _ = counted()
+
+    def layer(mask):
+        return lengths(mask, 1)
+
+    mask = padding()
+    compiled = torch.compile(layer, backend="eager", fullgraph=True)
+    whole = torch.compile(one_pass(layer), backend="eager", fullgraph=True)
+    for function in (compiled, one_pass(lambda mask: compiled(mask) + compiled(mask) * 0), whole):
+        assert function(mask).tolist() == [1, 2]
+        assert function(~mask).tolist() == [2, 1]

@@ -6,6 +6,7 @@ from torch import Tensor, nn
 
 from ...modules.generation_state import IncrementalState
 from ...modules.word_dropout import WordDropout
+from ...ops.once_per_batch import one_pass
 from ...ops.softmax_attention import additive_mask
 from ...usage_error import UsageError
 from ..transformer.decoder import CausalDecoder
@@ -42,6 +43,7 @@ class LunaDecoder(CausalDecoder):
         last = self.layers_built == cfg.decoder.layers
         return wrap_layer(LunaDecoderLayer(cfg, last=last, no_encoder_attn=no_encoder_attn), cfg)
 
+    @one_pass
     def extract_features_scriptable(
         self,
         prev_output_tokens: Tensor,

@@ -8,6 +8,7 @@ from fairseq.modules import LayerNorm, SinusoidalPositionalEmbedding
 from torch import Tensor, nn
 
 from ...modules.word_dropout import WordDropout
+from ...ops.once_per_batch import one_pass
 from ...ops.softmax_attention import additive_mask
 from ..transformer.layers import wrap_layer
 from ..transformer.source_rows import EncoderOut, reordered
@@ -73,6 +74,7 @@ class LunaEncoder(TransformerEncoderBase):
             packed = self.layernorm_packed_embedding(packed)
         return self.dropout_module(packed[:, None].expand(-1, batch, -1)), padding_mask
 
+    @one_pass
     def forward_scriptable(
         self,
         src_tokens: Tensor,

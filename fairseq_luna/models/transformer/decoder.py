@@ -6,6 +6,7 @@ from fairseq.models.transformer import TransformerDecoderBase
 from torch import Tensor, nn
 
 from ...modules.generation_state import IncrementalState
+from ...ops.once_per_batch import one_pass
 from ...usage_error import UsageError
 from .layers import BuildAttention, SelfAttentionDecoderLayer, source_attention, wrap_layer
 from .source_rows import EncoderOut, selected_rows
@@ -82,6 +83,7 @@ class SelfAttentionDecoder(CausalDecoder):
         source = None if no_encoder_attn else self.build_source_attention
         return wrap_layer(SelfAttentionDecoderLayer(cfg, attention, build_source_attention=source), cfg)
 
+    @one_pass
     def extract_features_scriptable(
         self,
         prev_output_tokens: Tensor,

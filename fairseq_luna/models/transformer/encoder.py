@@ -5,6 +5,7 @@ from typing import Any
 from fairseq.models.transformer import TransformerEncoderBase
 from torch import Tensor, nn
 
+from ...ops.once_per_batch import one_pass
 from .layers import BuildAttention, SelfAttentionEncoderLayer, wrap_layer
 from .source_rows import EncoderOut, reordered
 
@@ -27,6 +28,10 @@ class SelfAttentionEncoder(TransformerEncoderBase):
 
     def build_encoder_layer(self, cfg: Any) -> nn.Module:
         return wrap_layer(SelfAttentionEncoderLayer(cfg, self.build_self_attention(cfg)), cfg)
+
+    @one_pass
+    def forward_scriptable(self, *arguments: Any, **options: Any) -> EncoderOut:
+        return super().forward_scriptable(*arguments, **options)
 
     def reorder_encoder_out(self, encoder_out: EncoderOut, new_order: Tensor) -> EncoderOut:
         """Select the rows ``new_order`` of the batch, which the decoder does when it reads them."""
