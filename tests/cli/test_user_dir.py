@@ -69,7 +69,7 @@ def test_as_an_installed_package(tiny_data, tmp_path):
     assert result.returncode == 0, result.stderr
 
 
-def test_hydra(tiny_data, tmp_path):
+def test_hydra_trains_resumes_and_generates_with_a_named_architecture(tiny_data, tmp_path):
     config = {
         "common": {"user_dir": USER_DIR, "cpu": True, "log_format": "simple"},
         "checkpoint": {"save_dir": str(tmp_path / "run")},
@@ -79,21 +79,29 @@ def test_hydra(tiny_data, tmp_path):
         "optimization": {"max_update": 2, "lr": [0.01]},
         "optimizer": {"_name": "apollo", "apollo_beta": 0.8},
         "lr_scheduler": {"_name": "milestone", "milestones": [1], "warmup_updates": 1},
-        "model": {"_name": "luna", "encoder_embed_dim": 16, "encoder_layers": 1, "projection_length": 8},
+        "model": {"_name": "luna_tiny", "encoder_layers": 6, "encoder_embed_dim": 16, "projection_length": 8},
     }
     (tmp_path / "luna.yaml").write_text("# @package _group_\n" + yaml.safe_dump(config))
-    result = command(
-        "hydra_train",
-        *(f"--config-dir={tmp_path}", "--config-name=luna", f"task.data={tiny_data}"),
-        "model.projection_length=3",
-        folder=tmp_path,
-    )
-    assert result.returncode == 0, result.stdout + result.stderr
+    for updates in (2, 3):
+        result = command(
+            "hydra_train",
+            *(f"--config-dir={tmp_path}", "--config-name=luna", f"task.data={tiny_data}"),
+            *("model.projection_length=3", f"optimization.max_update={updates}"),
+            folder=tmp_path,
+        )
+        assert result.returncode == 0, result.stdout + result.stderr
     import torch
 
-    state = torch.load(tmp_path / "run" / "checkpoint_last.pt", weights_only=True)
+    checkpoint = tmp_path / "run" / "checkpoint_last.pt"
+    state = torch.load(checkpoint, weights_only=True)
     assert state["model"]["encoder.packed_embeddings"].shape == (3, 16)
+    layers = {".".join(name.split(".")[:3]) for name in state["model"] if ".layers." in name}
+    assert sorted(layers) == [*(f"decoder.layers.{n}" for n in range(4)), *(f"encoder.layers.{n}" for n in range(6))]
     assert state["cfg"]["optimizer"]["apollo_beta"] == 0.8
+    assert state["optimizer_history"][-1]["num_updates"] == 3
+    arguments = (tiny_data, f"--user-dir={USER_DIR}", f"--path={checkpoint}", "--cpu", "--gen-subset=valid")
+    result = command("generate", *arguments, "--max-len-b=2", folder=tmp_path)
+    assert result.returncode == 0, result.stderr
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,13 @@
-"""Named architectures: each sets what differs from its model's defaults, and the command line overrides it."""
+"""Named architectures: each sets what differs from its model's defaults, and a given value overrides it."""
 
 from argparse import Namespace
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from fairseq.models import register_model_architecture
+from fairseq.models import ARCH_MODEL_NAME_REGISTRY, MODEL_DATACLASS_REGISTRY, register_model_architecture
+from hydra.core.config_store import ConfigStore
+
+from .config import with_other_defaults
 
 Settings = dict[str, Any]
 
@@ -35,9 +38,18 @@ SIZES: dict[str, Settings] = {
 
 
 def register_architectures(model: str, architectures: Mapping[str, Settings]) -> None:
-    """Register each name in ``architectures`` for ``--arch``, as the registered ``model`` with these settings."""
+    """Register each name in ``architectures`` as the registered ``model`` with these settings.
+
+    For the command line fairseq takes a function that sets what no flag gives. A config of hydra or of a checkpoint it
+    first fills with the defaults of a dataclass, so that the function would find nothing unset: each name has its own.
+    """
     for name, settings in architectures.items():
         register_model_architecture(model, name)(with_defaults(settings))
+        config_name = name.title().replace("_", "") + "Config"
+        config = with_other_defaults(MODEL_DATACLASS_REGISTRY[model], config_name, settings)
+        ARCH_MODEL_NAME_REGISTRY[name] = name  # by which fairseq finds the dataclass
+        MODEL_DATACLASS_REGISTRY[name] = config
+        ConfigStore.instance().store(name=name, group="model", node=config(_name=name), provider="fairseq")
 
 
 def with_defaults(settings: Settings) -> Callable[[Namespace], None]:

@@ -6,6 +6,7 @@ nested one from it.
 """
 
 import dataclasses
+import sys
 from argparse import Namespace
 from collections.abc import Mapping
 from enum import Enum
@@ -84,6 +85,15 @@ def flat_config(
     for key, source in follows.items():
         options[key] = option(OptionalInt, None, f"{key.replace('_', ' ')} (default: {source.replace('_', ' ')})")
     return config_of(module, name, options)
+
+
+def with_other_defaults(config: type, name: str, defaults: Mapping[str, Any]) -> type:
+    """Make a dataclass called ``name``, in the module of ``config``: its fields, some with these ``defaults``."""
+    fields = {field.name: field for field in dataclasses.fields(config)}
+    options = {key: option(fields[key].type, value, fields[key].metadata["help"]) for key, value in defaults.items()}
+    made = config_of(config.__module__, name, options, base=config)
+    setattr(sys.modules[config.__module__], name, made)
+    return made
 
 
 def nested_config(flat: type, cfg: Any, follows: Mapping[str, str] = FOLLOWS) -> Any:

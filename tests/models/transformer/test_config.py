@@ -12,7 +12,6 @@ from fairseq_luna.optim.milestone_lr import MilestoneLRScheduleConfig
 from support import translation_task
 
 NAMES = [name for name, model in ARCH_MODEL_REGISTRY.items() if model.__module__.startswith("fairseq_luna.")]
-NAMES = [name for name in NAMES if name in MODEL_DATACLASS_REGISTRY]
 CONFIGS = [MODEL_DATACLASS_REGISTRY[name] for name in NAMES] + [FairseqApolloConfig, MilestoneLRScheduleConfig]
 SMALL = {"encoder_embed_dim": 16, "encoder_ffn_embed_dim": 16, "encoder_layers": 1, "encoder_attention_heads": 2}
 SMALL |= {"decoder_layers": 1, "decoder_attention_heads": 2, "max_positions": 30}
