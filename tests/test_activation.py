@@ -91,13 +91,15 @@ def test_training_with_data_loader_processes(tiny_data, tmp_path, start):
     assert (tmp_path / "checkpoint_last.pt").exists()
 
 
-# What torch.multiprocessing.spawn gives to fairseq's processes: a config whose pickle names the model's dataclass.
+# A spawned process imports the script again, and with it the package, before fairseq looks for --user-dir there.
 SPAWNED = """
 import sys
 from argparse import Namespace
+from fairseq_luna.optim.apollo import Apollo
 
 def child(cfg):
     from fairseq import models, utils
+    assert "luna" not in models.ARCH_MODEL_REGISTRY
     utils.import_user_module(Namespace(user_dir=cfg.common.user_dir))
     assert "luna" in models.ARCH_MODEL_REGISTRY
     from fairseq_luna import compat
