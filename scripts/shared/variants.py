@@ -1,6 +1,6 @@
 """Every family of encoder-decoders and of readers with each of its flags, and every mode of Apollo, for checks."""
 
-from fairseq_luna.models.mixed.attentions import ATTENTIONS
+from fairseq_luna.models.mixed.attentions import ATTENTIONS, able
 
 PRENORM = {"encoder_normalize_before": True, "decoder_normalize_before": True}
 
@@ -70,7 +70,7 @@ READER_FAMILIES = {
         "luna-untied-embeddings": {"untie_weights_roberta": True, "no_token_positional_embeddings": True},
     },
     "mixed_roberta": {
-        **{f"mixed-{name}": {"encoder_self_attention": name} for name in ATTENTIONS},
+        **{f"mixed-{name}": {"encoder_self_attention": name} for name in able("encoder")},
         "mixed-prenorm": {
             "encoder_self_attention": "fastformer",
             "attention_kernel_size": 3,

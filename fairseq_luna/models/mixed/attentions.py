@@ -203,6 +203,12 @@ ATTENTIONS: dict[str, Attention] = {
 }
 
 
+def able(place: str) -> dict[str, Factory]:
+    """The attentions that can stand in ``place``: their names, and what builds them."""
+    found = {name: attention.factories().get(place) for name, attention in ATTENTIONS.items()}
+    return {name: factory for name, factory in found.items() if factory is not None}
+
+
 def factory_of(cfg: Any, place: str) -> Factory:
     """What builds the attention that the nested ``cfg`` names for ``place``.
 
@@ -214,8 +220,7 @@ def factory_of(cfg: Any, place: str) -> Factory:
     # fairseq's parser knows the names, a config made in Python does not.
     found = getattr(ATTENTIONS[name], place) if name in ATTENTIONS else "there is no such attention"
     if isinstance(found, str):
-        able = ", ".join(name for name, attention in ATTENTIONS.items() if place in attention.factories())
-        raise UsageError(f"{flag(field)} {name}: {found}; choose one of: {able}")
+        raise UsageError(f"{flag(field)} {name}: {found}; choose one of: {', '.join(able(place))}")
     return found
 
 

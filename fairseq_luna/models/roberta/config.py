@@ -11,7 +11,7 @@ from fairseq import utils
 from fairseq.dataclass import ChoiceEnum
 
 from ..luna.config import LUNA_OPTIONS
-from ..mixed.attentions import ATTENTIONS
+from ..mixed.attentions import able
 from ..mixed.config import CHOICES, OPTIONS, check_read
 from ..transformer.checks import check_heads, check_layers_to_keep, check_positive, check_rates
 from ..transformer.config import OptionalInt, config_of, nested_config, option, transformer_options
@@ -69,7 +69,7 @@ LunaRobertaConfig = config_of(
     },
 )
 
-READ = {field for attention in ATTENTIONS.values() for field in attention.factories()["encoder"].flags}
+READ = {field for factory in able("encoder").values() for field in factory.flags}
 MIXED_OPTIONS = {name: spec for name, spec in OPTIONS.items() if name in READ}
 OF_MIXED_ENCODERS = ("encoder_self_attention", "attention_kernel_size")
 MixedRobertaConfig = config_of(

@@ -1,9 +1,15 @@
 """Attentions chosen by name: what is refused, and which flags are read."""
 
+import os
+import shutil
+import subprocess
+import sys
 from itertools import product
+from pathlib import Path
 
 import pytest
 
+from fairseq_luna import __file__ as package
 from fairseq_luna.models.mixed.attentions import ATTENTIONS, PLACES
 from fairseq_luna.models.mixed.config import OPTIONS
 from fairseq_luna.models.transformer.checks import flag
@@ -80,3 +86,36 @@ def test_a_flag_is_read_by_the_attentions_that_name_it(field, place, name):
 )
 def test_other_bad_values_are_refused(flags, said):
     assert refusal(**flags).startswith(said)
+
+
+FOR_DECODERS = """
+ATTENTIONS["toy"] = Attention("it sees no later word", Factory(SoftmaxCausalAttention), "it reads one sequence")
+"""
+USES = """
+import fairseq_luna.models
+from fairseq_luna.models.mixed.attentions import __file__ as table
+from shared import by_name, variants
+from support import build_model
+
+assert table.startswith(str(sys.argv[1])), table
+assert not [name for name in variants.READERS if "toy" in name] and "mixed-toy" in variants.VARIANTS
+build_model("mixed", decoder_self_attention="toy")
+try:
+    build_model("mixed", encoder_self_attention="toy")
+except ValueError as refusal:
+    assert "--encoder-self-attention toy: it sees no later word; choose one of: " in str(refusal)
+else:
+    raise AssertionError("nothing was refused")
+"""
+
+
+def test_an_attention_for_decoders_alone(tmp_path):
+    shutil.copytree(Path(package).parent, tmp_path / "fairseq_luna", ignore=shutil.ignore_patterns("__pycache__"))
+    with (tmp_path / "fairseq_luna" / "models" / "mixed" / "attentions.py").open("a") as table:
+        table.write(FOR_DECODERS)
+    path = os.pathsep.join([str(tmp_path), *sys.path])
+    command = [sys.executable, "-c", f"import sys{USES}", str(tmp_path)]
+    ended = subprocess.run(
+        command, env={**os.environ, "PYTHONPATH": path}, cwd=tmp_path, capture_output=True, text=True, timeout=300
+    )
+    assert ended.returncode == 0, ended.stderr
