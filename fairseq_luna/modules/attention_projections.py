@@ -44,10 +44,14 @@ class AttentionProjections(nn.Module):
         self.num_heads = num_heads
         self.dropout_module = FairseqDropout(dropout, module_name=type(self).__name__)
         new = Projections(size=embed_dim, bias=bias, q_noise=q_noise, qn_block_size=qn_block_size)
-        of_source = replace(new, size=source_dim or embed_dim)
+        self.create_projections(new, source_dim=source_dim or embed_dim, key_bias=bias and key_bias)
+
+    def create_projections(self, new: Projections, *, source_dim: int, key_bias: bool) -> None:
+        """Create the four; their order is that of the parameters in a checkpoint's optimizer."""
+        of_source = replace(new, size=source_dim)
         self.q_proj = new.input()
-        self.k_proj = of_source.input(outputs=embed_dim, bias=bias and key_bias)
-        self.v_proj = of_source.input(outputs=embed_dim)
+        self.k_proj = of_source.input(outputs=new.size, bias=key_bias)
+        self.v_proj = of_source.input(outputs=new.size)
         self.out_proj = new.output()
 
     def heads_of(self, projection: nn.Module, x: Tensor, *, beams: int = 1) -> Tensor:

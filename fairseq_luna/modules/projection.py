@@ -7,6 +7,7 @@ import torch
 import torch.nn.functional as F
 from fairseq.modules.quant_noise import quant_noise
 from torch import Tensor, nn
+from torch.nn.modules.module import _has_any_global_hook
 
 from ..ops.folded_attention import Affine
 
@@ -36,7 +37,7 @@ class Projections:
         bias = self.bias if bias is None else bias
         linear = nn.Linear(inputs * self.size, outputs or self.size, bias=bias)
         nn.init.xavier_uniform_(linear.weight, gain=INPUT_GAIN)
-        return quant_noise(linear, self.q_noise, self.qn_block_size)
+        return self.noisy(linear)
 
     def output(self, *, inputs: int = 1) -> nn.Module:
         """The map of the output, ``inputs`` concatenated vectors: Xavier uniform, bias 0."""
@@ -44,6 +45,10 @@ class Projections:
         nn.init.xavier_uniform_(linear.weight)
         if self.bias:
             nn.init.zeros_(linear.bias)
+        return self.noisy(linear)
+
+    def noisy(self, linear: nn.Linear) -> nn.Module:
+        """``linear`` with the quantisation noise."""
         return quant_noise(linear, self.q_noise, self.qn_block_size)
 
 
@@ -56,12 +61,26 @@ def project_together(x: Tensor, *modules: nn.Module) -> tuple[Tensor, ...]:
     if None in affines:
         return tuple(module(x) for module in modules)
     weights, biases = zip(*affines, strict=True)
-    projected = F.linear(x, torch.cat(weights), None if biases[0] is None else torch.cat(biases))
+    without = sum(bias is None for bias in biases)
+    if 0 < without < len(biases):
+        return tuple(module(x) for module in modules)
+    projected = F.linear(x, torch.cat(weights), None if without else torch.cat(biases))
     return projected.chunk(len(modules), dim=-1)
 
 
 def affine_of(module: nn.Module) -> Affine | None:
-    """Weight and bias of ``module``, or None if calling it does more: quantisation, noise, hooks."""
-    if type(module) is not nn.Linear or module._forward_pre_hooks or module._forward_hooks:
+    """Weight and bias of ``module``, or None if calling it may do more than this linear map.
+
+    Adapters, pruning, quantisation, parametrisations and profilers show as a subclass, a hook, a ``forward`` of the
+    instance or a weight that is made of other tensors.
+    """
+    if type(module) is not nn.Linear or "forward" in module.__dict__ or has_hooks(module):
         return None
-    return Affine(module.weight, module.bias)
+    weight = module.weight
+    return None if hasattr(weight, "__tensor_flatten__") else Affine(weight, module.bias)
+
+
+def has_hooks(module: nn.Module) -> bool:
+    """Whether calling ``module`` calls hooks, its own or those of all modules."""
+    own = module._forward_pre_hooks or module._forward_hooks or module._backward_pre_hooks or module._backward_hooks
+    return bool(own or _has_any_global_hook())

@@ -1,44 +1,63 @@
-"""Softmax attention, fairseq's own, called as the other attentions of this package are."""
+"""Softmax attention, with the parameters of fairseq's and its numbers, for encoder, decoder and source."""
 
 from typing import Any
 
 import torch
-from fairseq.modules import MultiheadAttention
-from fairseq.modules.fairseq_dropout import FairseqDropout
 from torch import Tensor, nn
 
 from ..ops.once_per_batch import once_per_batch
-from ..ops.softmax_attention import additive_mask, softmax_attention
-from .dropout import dropout_probability
+from ..ops.softmax_attention import additive_mask, scaled_dot_product_attention, softmax_attention
+from .attention_projections import AttentionProjections
 from .generation_state import GenerationState, IncrementalState, ModuleState
-from .heads import beams_apart, merge_heads, split_heads
-from .projection import project_together
+from .heads import beams_apart, split_heads
+from .projection import INPUT_GAIN, Projections, project_together
 
 
-class SoftmaxAttention(MultiheadAttention):
-    """Attention of every step to every step (arXiv 1706.03762), with fairseq's parameters and numbers.
+class SoftmaxProjections(AttentionProjections):
+    """The parameters of softmax attention: those of fairseq's MultiheadAttention, in its order.
 
     Args:
-        options: of fairseq's MultiheadAttention: ``embed_dim``, ``num_heads``, ``dropout``, ``bias``, ``q_noise``,
-            ``qn_block_size``.
+        options: those of :class:`.AttentionProjections`; dropout is of the attention weights.
+
+    Raises:
+        UsageError: if ``num_heads`` does not divide ``embed_dim``.
     """
 
-    def __init__(self, **options: Any) -> None:
-        super().__init__(self_attention=True, **options)
+    def create_projections(self, new: Projections, *, source_dim: int, key_bias: bool) -> None:
+        """fairseq's numbers from the same random ones: all maps are made first, then each is filled."""
+        maps = {
+            "k_proj": nn.Linear(source_dim, new.size, bias=key_bias),
+            "v_proj": nn.Linear(source_dim, new.size, bias=new.bias),
+            "q_proj": nn.Linear(new.size, new.size, bias=new.bias),
+            "out_proj": nn.Linear(new.size, new.size, bias=new.bias),
+        }
+        gain = INPUT_GAIN if source_dim == new.size else 1.0
+        for name, linear in maps.items():
+            nn.init.xavier_uniform_(linear.weight, gain=1.0 if name == "out_proj" else gain)
+            setattr(self, name, new.noisy(linear))
+        if new.bias:
+            nn.init.zeros_(maps["out_proj"].bias)
+
+    def queries_keys_values(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        q, k, v = (split_heads(y, self.num_heads) for y in project_together(x, self.q_proj, self.k_proj, self.v_proj))
+        return q, k, v
+
+
+class SoftmaxAttention(SoftmaxProjections):
+    """Attention of every step to every step (arXiv 1706.03762). Arguments: :class:`SoftmaxProjections`."""
 
     def forward(self, x: Tensor, *, padding_mask: Tensor | None = None) -> Tensor:
         """``x (T, B, C)`` to the same; ``padding_mask (B, T)`` bool, True = padding: the step is not seen."""
-        return super().forward(x, x, x, key_padding_mask=padding_mask, need_weights=False)[0]
+        q, k, v = self.queries_keys_values(x)
+        y, _ = softmax_attention(q, k, v, padding_mask=padding_mask, dropout_p=self.dropout_p())
+        return self.output(y)
 
 
-class SoftmaxCausalAttention(MultiheadAttention):
-    """Attention of every step to itself and the earlier ones. Its state grows with each step.
+class SoftmaxCausalAttention(GenerationState, SoftmaxProjections):
+    """Attention of every step to itself and the earlier ones. Arguments: :class:`SoftmaxProjections`.
 
-    Arguments are those of :class:`SoftmaxAttention`.
+    Its state, the keys and values, grows with each step.
     """
-
-    def __init__(self, **options: Any) -> None:
-        super().__init__(self_attention=True, **options)
 
     def forward(
         self,
@@ -49,8 +68,7 @@ class SoftmaxCausalAttention(MultiheadAttention):
     ) -> Tensor:
         """Attend from each step to itself and the earlier ones.
 
-        With ``incremental_state``, ``x`` and ``padding_mask`` contain only the new steps; the first step of a sentence
-        must not be padding then.
+        With ``incremental_state``, ``x`` and ``padding_mask`` contain only the new steps.
 
         Args:
             x: ``(T, B, C)``.
@@ -58,50 +76,51 @@ class SoftmaxCausalAttention(MultiheadAttention):
             incremental_state: fairseq's state for generation.
 
         Returns:
-            ``(T, B, C)``.
+            ``(T, B, C)``; the bias of the output projection where no step is seen.
         """
-        steps = x.shape[0]
-        saved = self._get_input_buffer(incremental_state)
-        past = saved["prev_key"].shape[2] if saved else 0
-        mask = None
-        if incremental_state is None or steps > 1:
-            mask = later_steps(steps, past, x.device)
-        if incremental_state is not None and mask is not None:
-            mask = additive_mask(mask, like=x)
-        return super().forward(
-            *(x, x, x),
-            key_padding_mask=padding_mask,
-            incremental_state=incremental_state,
-            need_weights=False,
-            attn_mask=mask,
-        )[0]
+        q, k, v = self.queries_keys_values(x)
+        saved = self.load_state(incremental_state)
+        if saved is not None:
+            padding_mask = joined_mask(saved.get("padding_mask"), padding_mask, saved["key"], k)
+            k, v = torch.cat([saved["key"], k], dim=2), torch.cat([saved["value"], v], dim=2)
+        if incremental_state is not None:
+            mask = {} if padding_mask is None else {"padding_mask": padding_mask}
+            self.save_state(incremental_state, {"key": k, "value": v} | mask)
+        return self.output(causal_softmax_attention(q, k, v, padding_mask=padding_mask, dropout_p=self.dropout_p()))
 
 
-@once_per_batch
-def later_steps(steps: int, past: int, device: torch.device) -> Tensor:
-    """Which steps are later than each of the newest ``steps``: ``(steps, past + steps)`` bool, for all layers."""
-    return torch.ones(steps, past + steps, dtype=torch.bool, device=device).triu(1 + past)
+def causal_softmax_attention(
+    q: Tensor, k: Tensor, v: Tensor, *, padding_mask: Tensor | None, dropout_p: float
+) -> Tensor:
+    """Attention of the newest steps ``q (B, H, T, D)`` to the earlier ones of ``k`` and ``v (B, H, S, D)``."""
+    steps, seen = q.shape[2], k.shape[2]
+    if padding_mask is None and steps == seen:
+        return scaled_dot_product_attention(q, k, v, is_causal=True, dropout_p=dropout_p)
+    bias = None
+    if steps > 1:
+        later = torch.ones(steps, seen, dtype=torch.bool, device=q.device).triu(1 + seen - steps)
+        bias = additive_mask(later, like=q)
+    return softmax_attention(q, k, v, padding_mask=padding_mask, bias=bias, dropout_p=dropout_p)[0]
 
 
-class SoftmaxSourceAttention(GenerationState, MultiheadAttention):
+def joined_mask(before: Tensor | None, now: Tensor | None, past_keys: Tensor, keys: Tensor) -> Tensor | None:
+    """The mask ``(B, S + T)`` of the steps before ``(B, S)`` and now ``(B, T)``, or None if neither is padded."""
+    if before is None and now is None:
+        return None
+    masks = ((before, past_keys), (now, keys))
+    return torch.cat([k.new_zeros(len(k), k.shape[2], dtype=torch.bool) if m is None else m for m, k in masks], dim=1)
+
+
+class SoftmaxSourceAttention(GenerationState, SoftmaxProjections):
     """Attention of the target's steps to those of the source, the encoder's output.
-
-    The parameters are those of fairseq's class, and its numbers; computed by torch's fused attention.
 
     Args:
         source_dim: channels of the source.
-        options: those of :class:`SoftmaxAttention`.
+        options: those of :class:`SoftmaxProjections`.
     """
 
-    num_heads: int
-    q_proj: nn.Module
-    k_proj: nn.Module
-    v_proj: nn.Module
-    out_proj: nn.Module
-    dropout_module: FairseqDropout
-
     def __init__(self, *, source_dim: int, **options: Any) -> None:
-        super().__init__(kdim=source_dim, vdim=source_dim, encoder_decoder_attention=True, **options)
+        super().__init__(source_dim=source_dim, **options)
 
     def forward(
         self,
@@ -136,16 +155,16 @@ class SoftmaxSourceAttention(GenerationState, MultiheadAttention):
                 self.save_constants(incremental_state, read, beams=x.shape[1] // source.shape[1])
         beams = x.shape[1] // read["key"].shape[0]
         out, weights = softmax_attention(
-            split_heads(self.q_proj(x), self.num_heads, beams=beams),
+            self.heads_of(self.q_proj, x, beams=beams),
             read["key"],
             read["value"],
             padding_mask=read.get("padding_mask"),
-            dropout_p=dropout_probability(self.dropout_module),
+            dropout_p=self.dropout_p(),
             need_weights=need_weights,
         )
         if weights is not None:
             weights = (beams_apart(weights, beams) if beams > 1 else weights).transpose(0, 1)
-        return self.out_proj(merge_heads(out, beams=beams)), weights
+        return self.output(out, beams=beams), weights
 
     def keys_and_values(self, source: Tensor, padding_mask: Tensor | None) -> ModuleState:
         """Keys and values ``(B, H, S, D)`` of the source ``(S, B, C)``, and the mask ``(B, S)`` to add to scores."""

@@ -6,13 +6,11 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from fairseq.modules import MultiheadAttention
 from torch import Tensor, nn
 
 from fairseq_luna.models.mixed.attentions import ATTENTIONS
 from fairseq_luna.modules import BlockAttention, ExternalAttention, FastformerAttention, GatedAttention, LunaAttention
 from fairseq_luna.modules.heads import split_heads
-from fairseq_luna.ops.softmax_attention import softmax_attention
 
 # Their output is not one weighted sum of the steps' values.
 WITHOUT = {
@@ -42,11 +40,6 @@ def attention_matrices(module: Any, x: Tensor) -> Tensor:
         ``(H, N, N)``. The rows of linformer, RFA and Nystrom attention do not sum to 1 and may have negative numbers;
         Nystrom's include its convolution.
     """
-    if isinstance(module, MultiheadAttention):  # fairseq's may not call the modules of its projections
-        q, k = (split_heads(projection(x), module.num_heads) for projection in (module.q_proj, module.k_proj))
-        _, weights = softmax_attention(q, k, k, need_weights=True)
-        assert weights is not None
-        return weights[0]
     size = x.shape[2] // module.num_heads
     columns = torch.eye(len(x), dtype=x.dtype).split(size, dim=1)
     batches = [columns[first : first + AT_ONCE] for first in range(0, len(columns), AT_ONCE)]

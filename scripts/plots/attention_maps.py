@@ -63,13 +63,13 @@ def _recorder(side: str, module: nn.Module | None) -> Recorder | None:
         return luna_maps.recorded_causal
     if isinstance(module, FastformerAttention | FastformerCausalAttention):
         return fastformer_maps.recorded
-    if isinstance(module, MultiheadAttention) and side == "cross":
-        return _recorded_by_fairseq
+    if isinstance(module, MultiheadAttention | SoftmaxSourceAttention) and side == "cross":
+        return _recorded_by_module
     return None
 
 
 @contextmanager
-def _recorded_by_fairseq(module: MultiheadAttention) -> Iterator[list[Tensor]]:
+def _recorded_by_module(module: MultiheadAttention | SoftmaxSourceAttention) -> Iterator[list[Tensor]]:
     """Record the weights ``(H, T, S)`` of the first sentence of each forward pass of ``module``.
 
     Only for attention to the source: in self-attention fairseq may use a fast path that averages the heads.
@@ -77,13 +77,13 @@ def _recorded_by_fairseq(module: MultiheadAttention) -> Iterator[list[Tensor]]:
     seen: list[Tensor] = []
 
     asked = {"need_weights": True}
-    if not isinstance(module, SoftmaxSourceAttention):  # of fairseq's transformer
+    if isinstance(module, MultiheadAttention):  # of fairseq's transformer
         asked["need_head_weights"] = True
 
-    def before_forward(module: MultiheadAttention, args: tuple, kwargs: dict) -> tuple[tuple, dict]:
+    def before_forward(module: nn.Module, args: tuple, kwargs: dict) -> tuple[tuple, dict]:
         return args, {**kwargs, **asked}
 
-    def after_forward(module: MultiheadAttention, args: tuple, output: tuple[Tensor, Tensor]) -> None:
+    def after_forward(module: nn.Module, args: tuple, output: tuple[Tensor, Tensor]) -> None:
         seen.append(output[1][:, 0])
 
     handles = [

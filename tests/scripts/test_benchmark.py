@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from fairseq.modules import MultiheadAttention
 from torch import nn
 
 import benchmark
 from benchmarks import ctranslate2_engine, deployed_engine, encoder, generate, launches, models, op, optimizer, train
 from benchmarks.attentions import ATTENTIONS
+from fairseq_luna.modules import SoftmaxSourceAttention
 
 TINY = ("--layers=1", "--embed-dim=16", "--ffn-dim=16", "--heads=2", "--slots=4", "--vocabulary=30")
 SIZES = models.Sizes(layers=1, embed_dim=16, ffn_dim=16, heads=2, slots=4, vocabulary=30)
@@ -120,7 +120,7 @@ def test_a_variant_is_measured_if_it_is_named(command: str, tmp_path: Path, monk
     rows = measured(tmp_path, *command.split(), *named, "--no-peak", *TINY)["rows"]
     assert [row["system"] for row in rows] == list(named[1:])
     model = models.build(Namespace(**PLAIN), named[-1], SIZES, longest=8).model
-    assert isinstance(model.decoder.layers[0].encoder_attn, MultiheadAttention)
+    assert isinstance(model.decoder.layers[0].encoder_attn, SoftmaxSourceAttention)
 
 
 @pytest.mark.parametrize("arguments", [("train", "--shapes=7x3"), ("generate", "--lengths", "8", "--source-length=5")])

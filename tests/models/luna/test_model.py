@@ -2,10 +2,10 @@
 
 import pytest
 import torch
-from fairseq.modules import MultiheadAttention
 
 from fairseq_luna.models.luna.decoder import LunaDecoder
 from fairseq_luna.models.transformer.source_rows import selected_rows
+from fairseq_luna.modules import SoftmaxSourceAttention
 from support import PAD, as_prefix, build_luna, sentences
 
 CLOSE = {"rtol": 1e-4, "atol": 1e-5}
@@ -80,7 +80,7 @@ def test_a_sentence_that_is_all_padding_is_finite():
 
 def test_softmax_source_attention_reads_each_word_and_no_padding():
     model = build_luna(luna_source_attention="softmax").eval()
-    assert all(isinstance(layer.encoder_attn, MultiheadAttention) for layer in model.decoder.layers)
+    assert all(isinstance(layer.encoder_attn, SoftmaxSourceAttention) for layer in model.decoder.layers)
     source = sentences(7, 4)
     out = model.decoder(as_prefix(sentences(6, 3, seed=2)), encoder_out=model.encoder(source), alignment_layer=0)
     weights = out[1]["attn"][0]

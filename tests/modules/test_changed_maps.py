@@ -1,0 +1,176 @@
+"""Every attention calls the linear maps that are more than their weights: adapters, pruning and profilers need it."""
+
+import copy
+from contextlib import ExitStack
+from functools import partial
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.nn.modules import module as of_all
+from torch.nn.utils import parametrizations, parametrize, prune, weight_norm
+
+from fairseq_luna.modules.projection import affine_of, project_together
+from modules.every_attention import EVERY_ATTENTION, build, call, call_in_steps, inputs
+
+
+def linear_maps(module):
+    return {name: child for name, child in module.named_modules() if type(child) is nn.Linear}
+
+
+def trained(*of):
+    """The output of a whole pass whose gradients are computed."""
+    out = call(*of, *inputs())
+    out.square().sum().backward()
+    return out
+
+
+@torch.no_grad()
+def generated(module, name, place):
+    """The output without gradients, in decoders step by step."""
+    module.eval()
+    if place == "encoder":
+        return call(module, name, place, *inputs())
+    return torch.cat([*call_in_steps(module, name, place, *inputs(), {})])
+
+
+EVERY_RUN = pytest.mark.parametrize("run", [trained, generated])
+
+
+class Tripled(nn.Module):
+    def forward(self, weight):
+        return 3 * weight
+
+
+class Adapted(nn.Linear):
+    """A linear map and what is added to it, as in LoRA."""
+
+    def forward(self, x):
+        return super().forward(x) + 2 * F.linear(x, self.weight)
+
+
+class Wrapper(nn.Module):
+    """A module without a weight."""
+
+    def __init__(self, linear):
+        super().__init__()
+        self.wrapped = Adapted(linear.in_features, linear.out_features, bias=linear.bias is not None)
+        self.wrapped.load_state_dict(linear.state_dict())
+
+    def forward(self, x):
+        return self.wrapped(x)
+
+
+def with_forward(linear):
+    linear.forward = lambda x: F.linear(x, 3 * linear.weight, linear.bias)
+
+
+# What makes y = 3 W x + b of a linear map y = W x + b.
+CHANGES = {
+    "forward of the instance": with_forward,
+    "hook before": lambda linear: linear.register_forward_pre_hook(lambda _, args: 3 * args[0]),
+    "hook after": lambda linear: linear.register_forward_hook(
+        lambda linear, args, out: out + 2 * (out if linear.bias is None else out - linear.bias)
+    ),
+    "parametrization": lambda linear: parametrize.register_parametrization(linear, "weight", Tripled()),
+    "subclass": lambda linear: setattr(linear, "__class__", Adapted),
+    "wrapper": Wrapper,
+}
+
+
+@EVERY_ATTENTION
+@EVERY_RUN
+def test_changed_maps_are_called(name, place, run):
+    module = build(name, place)
+    for linear in linear_maps(module).values():
+        linear.weight.data *= 3
+    expected = run(module, name, place)
+    assert (expected - run(build(name, place), name, place)).abs().max() > 1e-2
+    for change in CHANGES.values():
+        changed = build(name, place)
+        for map_name, linear in linear_maps(changed).items():
+            result = change(linear)
+            if isinstance(result, Wrapper):
+                changed.set_submodule(map_name, result)
+        torch.testing.assert_close(run(changed, name, place), expected, rtol=1e-3, atol=1e-4)
+
+
+# What leaves a linear map as it is and computes its weight elsewhere.
+UNCHANGED = (partial(prune.identity, name="weight"), weight_norm, parametrizations.weight_norm)
+
+
+@EVERY_ATTENTION
+@EVERY_RUN
+@pytest.mark.filterwarnings("ignore:.*weight_norm.*deprecated:FutureWarning")
+def test_weights_may_be_computed_elsewhere(name, place, run):
+    expected = run(build(name, place), name, place)
+    for change in UNCHANGED:
+        changed = build(name, place)
+        for linear in linear_maps(changed).values():
+            change(linear)
+        torch.testing.assert_close(run(changed, name, place), expected, rtol=1e-3, atol=1e-4)
+
+
+HOOKS = {
+    "before": (nn.Module.register_forward_pre_hook, of_all.register_module_forward_pre_hook),
+    "after": (nn.Module.register_forward_hook, of_all.register_module_forward_hook),
+    "before backward": (nn.Module.register_full_backward_pre_hook, of_all.register_module_full_backward_pre_hook),
+    "backward": (nn.Module.register_full_backward_hook, of_all.register_module_full_backward_hook),
+}
+
+
+@EVERY_ATTENTION
+@pytest.mark.parametrize("kind", HOOKS)
+def test_every_hook_is_called(name, place, kind):
+    module, seen = build(name, place), set()
+    maps, (own, of_all_modules) = {*linear_maps(module).values()}, HOOKS[kind]
+
+    def hook(called, *_):
+        seen.add(called)
+
+    for handles in ((own(each, hook) for each in maps), (of_all_modules(hook) for _ in range(1))):
+        with ExitStack() as stack:
+            for handle in handles:
+                stack.callback(handle.remove)
+            trained(module, name, place)
+            assert seen >= maps
+            seen.clear()
+            generated(module, name, place)
+            assert seen >= maps or "backward" in kind
+
+
+@EVERY_ATTENTION
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_quantised_maps_are_called(name, place):
+    module = build(name, place)
+    quantised, expected = copy.deepcopy(module).eval(), generated(module, name, place)
+    torch.ao.quantization.quantize_dynamic(quantised, {nn.Linear}, inplace=True)
+    assert not linear_maps(quantised)
+    assert (generated(quantised, name, place) - expected).abs().mean() < 0.05
+
+
+def test_a_plain_map_is_taken_apart_and_two_are_one_product():
+    one, other = nn.Linear(4, 6), nn.Linear(4, 6)
+    assert affine_of(one) == (one.weight, one.bias)
+    q, k = project_together(torch.ones(2, 4), one, other)
+    assert q._base is k._base is not None
+
+
+def test_a_weight_that_is_made_of_other_tensors_is_not_taken_apart():
+    """As those of quantisation libraries and of parallel training, which only linear maps may know."""
+
+    class Packed(Tensor):
+        def __tensor_flatten__(self):
+            raise NotImplementedError
+
+    linear = nn.Linear(4, 6)
+    linear.weight = nn.Parameter(torch.ones(6, 4).as_subclass(Packed))
+    assert affine_of(linear) is None
+
+
+def test_maps_with_and_without_bias_are_not_one_product():
+    one, other = nn.Linear(4, 6, bias=False), nn.Linear(4, 6)
+    for maps in ((one, other), (other, one)):
+        x = torch.ones(2, 4)
+        torch.testing.assert_close(project_together(x, *maps), tuple(each(x) for each in maps))
