@@ -7,6 +7,7 @@ from fairseq_luna.modules.heads import merge_heads
 from fairseq_luna.ops import block_partition
 from fairseq_luna.ops.block_attention import naive
 from fairseq_luna.ops.block_partition import blocks_of, cut_by_number
+from fairseq_luna.ops.once_per_batch import one_pass
 from numeric import PADDED, mixed_padding, sequences
 
 UNORDERED = pytest.mark.parametrize("unordered", ["none", "mean", "sum"], ids=["ordered", "mean", "sum"])
@@ -58,14 +59,19 @@ def test_equals_the_naive_form(share_levels, unordered, kernel_size, num_blocks,
 
 
 @pytest.mark.parametrize(("random", "cuts"), [(False, 1), (True, 3)], ids=["equal", "random"])
-def test_layers_share_the_cut_of_a_mask_unless_blocks_are_random(random, cuts, monkeypatch):
+def test_layers_of_a_pass_share_the_cut_of_a_mask_unless_blocks_are_random(random, cuts, monkeypatch):
     layers = [build(random_blocks=random) for _ in range(3)]
+
+    @one_pass
+    def run(mask):
+        for layer in layers:
+            layer(inputs(), padding_mask=mask)
+
     made = []
     monkeypatch.setattr(block_partition, "blocks_of", lambda *args: made.append(args) or blocks_of(*args))
     for mask in (mixed_padding(30), mixed_padding(30)):
         made.clear()
-        for layer in layers:
-            layer(inputs(), padding_mask=mask)
+        run(mask)
         assert len(made) == cuts
 
 
