@@ -8,6 +8,7 @@ from ..ops.block_partition import cut_by_number
 from ..usage_error import UsageError
 from .block_projections import BlockProjections, same_blocks
 from .heads import mask_of
+from .masks import check_mask
 
 
 class BlockAttention(BlockProjections):
@@ -42,6 +43,7 @@ class BlockAttention(BlockProjections):
         Returns:
             ``(T, B, C)``; undefined, but finite, at padding.
         """
+        check_mask(padding_mask, x)
         if self.convolution is not None:
             x = self.convolution.centred(x, padding_mask=padding_mask)
         if self.random_blocks and self.training:

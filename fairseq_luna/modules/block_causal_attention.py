@@ -13,6 +13,7 @@ from .block_projections import BlockProjections, same_blocks
 from .dropout import dropout_probability
 from .generation_state import GenerationState, IncrementalState, ModuleState
 from .heads import merge_heads, split_heads
+from .masks import check_mask
 from .short_convolution import convolved
 
 
@@ -56,6 +57,7 @@ class BlockCausalAttention(GenerationState, BlockProjections):
         Returns:
             ``(T, B, C)``; undefined, but finite, at padding.
         """
+        check_mask(padding_mask, x)
         saved = self.load_state(incremental_state)
         x, last_inputs = convolved(x, self.convolution, saved, padding_mask)
         if incremental_state is not None:

@@ -3,6 +3,7 @@
 from torch import Tensor, nn
 
 from .generation_state import GenerationState, IncrementalState
+from .masks import check_mask
 from .short_convolution import ShortConvolution, convolved
 
 
@@ -47,6 +48,7 @@ class ConvolvedAttention(GenerationState):
         Returns:
             ``(T, B, C)``.
         """
+        check_mask(padding_mask, x)
         if not self.causal:
             return self.attention(self.convolution.centred(x, padding_mask=padding_mask), padding_mask=padding_mask)
         saved = self.load_state(incremental_state)

@@ -17,6 +17,7 @@ from .attention_projections import check_slots
 from .dropout import dropout_probability
 from .generation_state import GenerationState, IncrementalState
 from .heads import check_heads, merge_heads, split_heads
+from .masks import check_mask
 from .projection import Projections
 
 
@@ -88,6 +89,7 @@ class ExternalAttention(ExternalProjections):
         Returns:
             ``(T, B, C)``; if a sentence is all padding, the bias of the output projection.
         """
+        check_mask(padding_mask, x)
         q, dropout_p = self.queries(x), self.dropout_p()
         return self.output(
             external_attention(q, self.keys, self.values, padding_mask=padding_mask, dropout_p=dropout_p)
@@ -119,6 +121,7 @@ class ExternalCausalAttention(GenerationState, ExternalProjections):
         Returns:
             ``(T, B, C)``.
         """
+        check_mask(padding_mask, x)
         arguments = self.queries(x), self.keys, self.values
         options: dict[str, Any] = {"padding_mask": padding_mask, "dropout_p": self.dropout_p()}
         if incremental_state is None:

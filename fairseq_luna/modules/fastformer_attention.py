@@ -5,6 +5,7 @@ from torch import Tensor
 from ..ops.fastformer_attention import fastformer_attention
 from .dropout import dropout_probability
 from .fastformer_projections import FastformerProjections
+from .masks import check_mask
 
 
 class FastformerAttention(FastformerProjections):
@@ -24,6 +25,7 @@ class FastformerAttention(FastformerProjections):
         Returns:
             ``(T, B, C)``.
         """
+        check_mask(padding_mask, x)
         if self.convolution is not None:
             x = self.convolution.centred(x, padding_mask=padding_mask)
         q, k, v = self.queries_keys_values(x)

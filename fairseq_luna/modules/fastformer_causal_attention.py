@@ -11,6 +11,7 @@ from ..ops.fastformer_attention import (
 from .dropout import dropout_probability
 from .fastformer_projections import FastformerProjections
 from .generation_state import GenerationState, IncrementalState
+from .masks import check_mask
 from .short_convolution import convolved
 
 
@@ -40,6 +41,7 @@ class FastformerCausalAttention(GenerationState, FastformerProjections):
         Returns:
             ``(T, B, C)``.
         """
+        check_mask(padding_mask, x)
         saved = self.load_state(incremental_state)
         x, last_inputs = convolved(x, self.convolution, saved, padding_mask)
         q, k, v = self.queries_keys_values(x)

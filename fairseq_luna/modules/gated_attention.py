@@ -16,6 +16,7 @@ from ..ops.mixed_chunk_attention import (
 from ..usage_error import UsageError
 from .dropout import dropout_probability
 from .generation_state import GenerationState, IncrementalState
+from .masks import check_mask
 from .projection import Projections, project_together
 
 
@@ -105,6 +106,7 @@ class GatedAttention(GatedProjections):
         Returns:
             ``(T, B, C)``; at padding the bias of the output projection.
         """
+        check_mask(padding_mask, x)
         return self.attend(x, padding_mask)
 
 
@@ -136,6 +138,7 @@ class GatedCausalAttention(GenerationState, GatedProjections):
         Returns:
             ``(T, B, C)``; at padding the bias of the output projection.
         """
+        check_mask(padding_mask, x)
         if incremental_state is None:
             return self.attend(x, padding_mask)
         parts, gate = self.parts(x)

@@ -18,6 +18,7 @@ from .feature_maps import FeatureMap
 from .generation_state import GenerationState, IncrementalState, ModuleState
 from .heads import beams_apart
 from .kernel_projections import KernelProjections
+from .masks import check_mask
 
 
 class KernelAttention(KernelProjections):
@@ -33,6 +34,7 @@ class KernelAttention(KernelProjections):
         Returns:
             ``(T, B, C)``; if a sentence is all padding, the bias of the output projection.
         """
+        check_mask(padding_mask, x)
         y = kernel_attention(
             *self.features_and_values(x),
             normaliser=self.normaliser,
@@ -67,6 +69,7 @@ class KernelCausalAttention(GenerationState, KernelProjections):
         Returns:
             ``(T, B, C)``.
         """
+        check_mask(padding_mask, x)
         q, k, v = self.features_and_values(x)
         options: dict[str, Any] = {
             "normaliser": self.normaliser,
@@ -114,6 +117,7 @@ class KernelSourceAttention(GenerationState, KernelProjections):
             ``(T, B, C)``, and the weights ``(H, B, T, S)`` before dropout, or None. With RFA's features weights may be
             negative, and they sum to -1 to 1 (``normaliser`` "bounded"); the others are positive and sum to 1.
         """
+        check_mask(source_padding_mask, source, "source_padding_mask")
         features = self.feature_map()
         kept = self.load_constants(incremental_state)
         if kept is None or (need_weights and "keys" not in kept):

@@ -11,6 +11,7 @@ from ..usage_error import CheckpointMismatch, UsageError
 from .attention_projections import AttentionProjections, check_length, check_slots
 from .generation_state import GenerationState, IncrementalState
 from .heads import beams_apart
+from .masks import check_mask
 
 
 class LinformerProjections(AttentionProjections):
@@ -87,6 +88,7 @@ class LinformerAttention(LinformerProjections):
         Returns:
             ``(T, B, C)``; if a sentence is all padding, the bias of the output projection.
         """
+        check_mask(padding_mask, x)
         q, k, v = self.queries_keys_values(x)
         y = linformer_attention(q, k, v, *self.sums(x), padding_mask=padding_mask, dropout_p=self.dropout_p())
         return self.output(y)
@@ -122,6 +124,7 @@ class LinformerSourceAttention(GenerationState, LinformerProjections):
             ``(T, B, C)``, and the weights of the source ``(H, B, T, S)`` before dropout, or None; a weight may be
             negative, and they need not sum to 1.
         """
+        check_mask(source_padding_mask, source, "source_padding_mask")
         slots = self.load_constants(incremental_state)
         if slots is None:
             assert source is not None, "the first step needs the source"

@@ -5,12 +5,12 @@ from fairseq.modules.fairseq_dropout import FairseqDropout
 from torch import Tensor, nn
 
 from ..ops import folded_attention
-from ..ops.masked_softmax import is_padding
 from ..ops.real_steps import in_own_segment
-from ..ops.softmax_attention import softmax_attention
+from ..ops.softmax_attention import mask_of_scores, softmax_attention
 from .dropout import dropout_probability
 from .generation_state import GenerationState, IncrementalState, ModuleState
 from .heads import beams_apart, check_heads, merge_heads, split_heads
+from .masks import check_mask
 from .projection import Projections, affine_of
 from .short_convolution import convolution_of
 
@@ -98,8 +98,8 @@ class LunaAttention(GenerationState):
             query: X, ``(T, B, C)``.
             packed: P, ``(L, B, C)``; None in generation if the constants have all that is needed.
             context: C, ``(S, B, C)``; X itself for self-attention.
-            context_padding_mask: ``(B, S)``, True = padding, or :func:`~..ops.softmax_attention.additive_mask` of it.
-            packed_padding_mask: ``(B, L)``, the same: a padded slot is not read. Given with ``packed``.
+            context_padding_mask: ``(B, S)`` bool, True = padding: not seen.
+            packed_padding_mask: ``(B, L)`` bool, True = padding: a padded slot is not read. Given with ``packed``.
             incremental_state: fairseq's state for generation.
             need_weights: also return the weights of the context steps for each query.
 
@@ -107,9 +107,11 @@ class LunaAttention(GenerationState):
             ``out_proj(Y_X) (T, B, C)``; ``Y_P (L, B, C)``, or None if ``packed`` is; and the weights ``(H, B, T, S)``,
             unpack weights times the mean of the pack weights over their heads, or None.
         """
+        check_mask(context_padding_mask, context, "context_padding_mask")
+        check_mask(packed_padding_mask, packed, "packed_padding_mask")
         if self.convolution is not None:
             assert context is query, "a convolution is for self-attention"
-            query = context = self.convolution.centred(query, padding_mask=is_padding(context_padding_mask))
+            query = context = self.convolution.centred(query, padding_mask=context_padding_mask)
         packed_context = None
         if packed is None:
             slots = self.load_constants(incremental_state)
@@ -121,7 +123,7 @@ class LunaAttention(GenerationState):
             if pack_weights is not None:
                 slots["pack_weights"] = pack_weights
             if packed_padding_mask is not None:
-                slots["padding_mask"] = packed_padding_mask
+                slots["padding_mask"] = mask_of_scores(packed_padding_mask, packed.dtype)
             if incremental_state is not None:
                 self.save_constants(incremental_state, slots, beams=query.shape[1] // packed.shape[1])
         out, weights = self.unpack(query, slots, need_weights)

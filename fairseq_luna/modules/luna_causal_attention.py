@@ -14,9 +14,11 @@ from ..ops.luna_causal_attention import (
     state_after,
 )
 from ..ops.prefix_attention import PrefixMean
+from ..ops.softmax_attention import mask_of_scores
 from .dropout import dropout_probability
 from .generation_state import GenerationState, IncrementalState, ModuleState
 from .heads import beams_apart, check_heads, joined_padding, merge_heads, split_heads
+from .masks import check_mask
 from .projection import Projections, affine_of, project_together
 from .short_convolution import convolution_of, convolved
 
@@ -93,8 +95,7 @@ class LunaCausalAttention(GenerationState):
             query: X, ``(T, B, C)``.
             packed: P, ``(L, B, C)``.
             padding_mask: ``(B, T)`` bool, True = padding.
-            packed_padding_mask: ``(B, L)``, True = padding, or :func:`~..ops.softmax_attention.additive_mask` of it: a
-                padded slot is not read.
+            packed_padding_mask: ``(B, L)`` bool, True = padding: a padded slot is not read.
             memory: ``(S, B, C)``, steps before the first one (fairseq's cross+self attention).
             memory_padding_mask: ``(B, S)`` bool, True = padding.
             incremental_state: fairseq's state for generation.
@@ -102,6 +103,9 @@ class LunaCausalAttention(GenerationState):
         Returns:
             ``(T, B, C)`` and the unpack weights ``(H, B, T, L)``.
         """
+        check_mask(padding_mask, query)
+        check_mask(packed_padding_mask, packed, "packed_padding_mask")
+        check_mask(memory_padding_mask, memory, "memory_padding_mask")
         saved = self.load_state(incremental_state)
         query, last_inputs = convolved(query, self.convolution, saved, padding_mask)
         if incremental_state is None:
@@ -158,7 +162,9 @@ class LunaCausalAttention(GenerationState):
     def constants_of(self, packed: Tensor, packed_padding_mask: Tensor | None) -> ModuleState:
         """What all steps of generation read of the slots."""
         constants = {"pq": scaled(self.packed_queries(packed))}
-        return constants if packed_padding_mask is None else constants | {"padding_mask": packed_padding_mask}
+        if packed_padding_mask is not None:
+            constants["padding_mask"] = mask_of_scores(packed_padding_mask, packed.dtype)
+        return constants
 
     def first_state(
         self, pq: Tensor, memory: Tensor | None, memory_padding_mask: Tensor | None, beams: int

@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from ..ops.nystrom_attention import nystrom_attention
 from .attention_projections import AttentionProjections, check_slots
+from .masks import check_mask
 
 
 class NystromAttention(AttentionProjections):
@@ -41,6 +42,7 @@ class NystromAttention(AttentionProjections):
         Returns:
             ``(T, B, C)``; if a sentence is all padding, the bias of the output projection.
         """
+        check_mask(padding_mask, x)
         q, k, v = self.queries_keys_values(x)
         y = nystrom_attention(
             *(q, k, v, self.kernel),

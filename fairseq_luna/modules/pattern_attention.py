@@ -14,6 +14,7 @@ from ..ops.pattern_attention import (
 )
 from .generation_state import GenerationState, IncrementalState
 from .heads import beams_apart
+from .masks import check_mask
 from .pattern_projections import PatternProjections
 
 
@@ -30,6 +31,7 @@ class PatternAttention(PatternProjections):
         Returns:
             ``(T, B, C)``; at padding the bias of the output projection.
         """
+        check_mask(padding_mask, x)
         return self.output(self.attend(x, padding_mask))
 
     def attend(self, x: Tensor, padding_mask: Tensor | None) -> Tensor:
@@ -64,6 +66,7 @@ class PatternCausalAttention(GenerationState, PatternProjections):
         Returns:
             ``(T, B, C)``; at padding the bias of the output projection.
         """
+        check_mask(padding_mask, x)
         q, k, v = self.queries_keys_values(x)
         options: dict[str, Any] = {"padding_mask": padding_mask, "dropout_p": self.dropout_p()}
         if incremental_state is None:
@@ -109,6 +112,7 @@ class TopKSourceAttention(GenerationState, PatternProjections):
         Returns:
             ``(T, B, C)``, and the weights ``(H, B, T, S)`` before dropout, or None.
         """
+        check_mask(source_padding_mask, source, "source_padding_mask")
         kept = self.load_constants(incremental_state)
         if kept is None:
             assert source is not None, "the first step needs the source"

@@ -8,6 +8,7 @@ from ..ops.reformer_attention import reformer_attention
 from ..usage_error import UsageError
 from .dropout import dropout_probability
 from .heads import check_heads, merge_heads, split_heads
+from .masks import check_mask
 from .projection import Projections
 from .redrawn_directions import RedrawnDirections
 
@@ -75,6 +76,7 @@ class ReformerAttention(RedrawnDirections):
         Returns:
             ``(T, B, C)``; at padding the bias of the output projection.
         """
+        check_mask(padding_mask, x)
         y = reformer_attention(
             split_heads(self.q_proj(x), self.num_heads),
             split_heads(self.v_proj(x), self.num_heads),

@@ -5,11 +5,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..ops.once_per_batch import once_per_batch
-from ..ops.softmax_attention import additive_mask, scaled_dot_product_attention, softmax_attention
+from ..ops.softmax_attention import additive_mask, mask_of_scores, scaled_dot_product_attention, softmax_attention
 from .attention_projections import AttentionProjections
 from .generation_state import GenerationState, IncrementalState, ModuleState
 from .heads import beams_apart, split_heads
+from .masks import check_mask
 from .projection import INPUT_GAIN, Projections, project_together
 
 
@@ -48,6 +48,7 @@ class SoftmaxAttention(SoftmaxProjections):
 
     def forward(self, x: Tensor, *, padding_mask: Tensor | None = None) -> Tensor:
         """``x (T, B, C)`` to the same; ``padding_mask (B, T)`` bool, True = padding: the step is not seen."""
+        check_mask(padding_mask, x)
         q, k, v = self.queries_keys_values(x)
         y, _ = softmax_attention(q, k, v, padding_mask=padding_mask, dropout_p=self.dropout_p())
         return self.output(y)
@@ -78,6 +79,7 @@ class SoftmaxCausalAttention(GenerationState, SoftmaxProjections):
         Returns:
             ``(T, B, C)``; the bias of the output projection where no step is seen.
         """
+        check_mask(padding_mask, x)
         q, k, v = self.queries_keys_values(x)
         saved = self.load_state(incremental_state)
         if saved is not None:
@@ -147,6 +149,7 @@ class SoftmaxSourceAttention(GenerationState, SoftmaxProjections):
         Returns:
             ``(T, B, C)``, and the weights ``(H, B, T, S)`` or None.
         """
+        check_mask(source_padding_mask, source, "source_padding_mask")
         read = self.load_constants(incremental_state)
         if read is None:
             assert source is not None, "the first step needs the source"
@@ -172,10 +175,4 @@ class SoftmaxSourceAttention(GenerationState, SoftmaxProjections):
         key, value = (split_heads(x, self.num_heads) for x in projected)
         if padding_mask is None:
             return {"key": key, "value": value}
-        return {"key": key, "value": value, "padding_mask": mask_for_all_layers(padding_mask, key.dtype)}
-
-
-@once_per_batch
-def mask_for_all_layers(padding_mask: Tensor, dtype: torch.dtype) -> Tensor:
-    """:func:`.additive_mask` in ``dtype``."""
-    return additive_mask(padding_mask, like=padding_mask.new_empty(0, dtype=dtype))
+        return {"key": key, "value": value, "padding_mask": mask_of_scores(padding_mask, key.dtype)}

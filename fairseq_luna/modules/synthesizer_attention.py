@@ -15,6 +15,7 @@ from .attention_projections import check_length
 from .dropout import dropout_probability
 from .generation_state import GenerationState, IncrementalState
 from .heads import check_heads, merge_heads, split_heads
+from .masks import check_mask
 from .projection import Projections
 from .synthesizer_scores import ScoreMap
 
@@ -101,6 +102,7 @@ class SynthesizerAttention(SynthesizerProjections):
         Raises:
             UsageError: if the sequence is longer than ``max_positions``.
         """
+        check_mask(padding_mask, x)
         return self.attend(x, padding_mask, causal=False)
 
 
@@ -134,6 +136,7 @@ class SynthesizerCausalAttention(GenerationState, SynthesizerProjections):
         Raises:
             UsageError: if the steps are more than ``max_positions``.
         """
+        check_mask(padding_mask, x)
         if incremental_state is None:
             return self.attend(x, padding_mask, causal=True)
         v, saved = self.values(x), self.load_state(incremental_state)

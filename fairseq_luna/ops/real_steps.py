@@ -3,7 +3,6 @@
 import torch
 from torch import Tensor
 
-from .masked_softmax import is_padding
 from .once_per_batch import once_per_batch
 
 
@@ -26,7 +25,7 @@ def in_own_segment(padding_mask: Tensor | None, slots: int, steps: int, device: 
     """Whether a step lies in the segment of a slot: slot l has the l-th of ``min(L, n)`` equal segments.
 
     Args:
-        padding_mask: ``(B, T)``, True = padding, or :func:`.softmax_attention.additive_mask` of it; None = no padding.
+        padding_mask: ``(B, T)`` bool, True = padding; None = no padding.
         slots: L.
         steps: T.
         device: of the result.
@@ -35,11 +34,10 @@ def in_own_segment(padding_mask: Tensor | None, slots: int, steps: int, device: 
         ``(B, L, T)`` bool, B = 1 without padding. The p-th of n real steps is in segment ``floor(p min(L, n) / n)``;
         padding is in the segment of some real step.
     """
-    padded = is_padding(padding_mask)
-    if padded is None:
-        padded = torch.zeros(1, steps, dtype=torch.bool, device=device)
-    lengths = (~padded).sum(1, keepdim=True).clamp(min=1)
-    segments = positions(padded) * lengths.clamp(max=slots) // lengths
+    if padding_mask is None:
+        padding_mask = torch.zeros(1, steps, dtype=torch.bool, device=device)
+    lengths = (~padding_mask).sum(1, keepdim=True).clamp(min=1)
+    segments = positions(padding_mask) * lengths.clamp(max=slots) // lengths
     return segments[:, None] == torch.arange(slots, device=device)[:, None]
 
 

@@ -7,8 +7,22 @@ from torch._subclasses import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from every_attention import build, call, every, randn
+from fairseq_luna.modules import AttentionPooling
+from fairseq_luna.usage_error import UsageError
 
 STEPS, BATCH = 12, 3
+BAD = {
+    "int64": lambda mask: mask.long(),
+    "uint8": lambda mask: mask.byte(),
+    "0 and 1": lambda mask: mask.float(),
+    "0 and -inf": lambda mask: torch.zeros(mask.shape).masked_fill(mask, -torch.inf),
+    "a column": lambda mask: mask[:, :1],
+    "a row": lambda mask: mask[:1],
+    "steps first": lambda mask: mask.t(),
+    "heads too": lambda mask: mask[:, None],
+    "numpy": lambda mask: mask.numpy(),
+    "a list": lambda mask: mask.tolist(),
+}
 CLOSE = {"rtol": 1e-5, "atol": 1e-6}
 # Neither moves torch's version counter.
 WRITES = {
@@ -67,3 +81,46 @@ def test_fake_tensors_stay_in_their_mode(name, place):
     with FakeTensorMode(allow_non_fake_inputs=True) as mode:
         assert attend(mode.from_tensor(mask)).shape == attend(mask).shape == attend(None).shape
     assert attend(mask).equal(expected[0]) and attend(None).equal(expected[1])
+
+
+@every()
+@pytest.mark.parametrize("bad", BAD.values(), ids=BAD)
+def test_what_is_no_mask_is_refused(name, place, bad):
+    mask = bad(some_padding())
+    with pytest.raises(UsageError, match=r"_?padding_mask .*: must be torch.bool \(3, 12\)") as refused:
+        attending(name, place)(mask)
+    assert "\n" not in str(refused.value)
+    assert (f"{mask.dtype} {tuple(mask.shape)}" if torch.is_tensor(mask) else type(mask).__name__) in str(refused.value)
+
+
+@every("decoder")
+def test_the_mask_of_a_step_of_generation_is_checked(name, place):
+    module, x, state = build(name, place), randn(2, BATCH), {}
+    module(x[:1], padding_mask=torch.zeros(BATCH, 1, dtype=torch.bool), incremental_state=state)
+    with pytest.raises(UsageError, match=r"padding_mask torch.bool \(3, 2\): must be torch.bool \(3, 1\)"):
+        module(x[1:], padding_mask=torch.zeros(BATCH, 2, dtype=torch.bool), incremental_state=state)
+
+
+@pytest.mark.parametrize("argument", ["context_padding_mask", "packed_padding_mask", "memory_padding_mask"])
+def test_the_masks_of_luna_are_checked_by_name(argument):
+    x, packed = randn(STEPS, BATCH), randn(3, BATCH)
+    bad = {argument: torch.zeros(STEPS, BATCH, dtype=torch.bool)}
+    with pytest.raises(UsageError, match=rf"^{argument} torch.bool \(12, 3\): must be torch.bool \(3, (3|12)\)"):
+        if argument == "memory_padding_mask":
+            build("luna", "decoder").attention(x, packed, memory=x, **bad)
+        else:
+            build("luna", "encoder").attention(x, packed, x, **bad)
+
+
+def test_the_mask_of_a_pooling_is_checked():
+    with pytest.raises(UsageError, match=r"padding_mask torch\.int64"):
+        AttentionPooling(embed_dim=8)(randn(STEPS, BATCH), padding_mask=some_padding().long())
+
+
+@torch.no_grad()
+def test_a_compiled_attention_checks_its_mask():
+    module, x = build("linear", "encoder"), randn(STEPS, BATCH)
+    compiled = torch.compile(module, backend="eager")
+    assert compiled(x, padding_mask=some_padding()).equal(module(x, padding_mask=some_padding()))
+    with pytest.raises(UsageError, match=r"padding_mask torch\.int64"):
+        compiled(x, padding_mask=some_padding().long())

@@ -2,7 +2,6 @@ import pytest
 import torch
 
 from fairseq_luna.ops.real_steps import in_own_segment, pack_left, positions, read_steps, real_first
-from fairseq_luna.ops.softmax_attention import additive_mask
 from numeric import mixed_padding, randn
 
 
@@ -20,9 +19,8 @@ def test_real_steps_are_moved_together_and_back():
 
 @pytest.mark.parametrize("slots", [1, 7, 40, 60])
 def test_segments_are_equal_parts_of_the_real_steps(slots):
-    x, mask = randn(3, 40, grad=False), mixed_padding(40)
+    mask = mixed_padding(40)
     own = in_own_segment(mask, slots, 40, mask.device)
-    assert own.equal(in_own_segment(additive_mask(mask, like=x), slots, 40, mask.device))
     for row in range(3):
         real = own[row][:, ~mask[row]]
         count = min(slots, real.shape[1])

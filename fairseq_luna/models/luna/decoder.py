@@ -7,7 +7,6 @@ from torch import Tensor, nn
 from ...modules.generation_state import IncrementalState
 from ...modules.word_dropout import WordDropout
 from ...ops.once_per_batch import one_pass
-from ...ops.softmax_attention import additive_mask
 from ...usage_error import UsageError
 from ..transformer.decoder import CausalDecoder
 from ..transformer.layers import wrap_layer
@@ -34,7 +33,6 @@ class LunaDecoder(CausalDecoder):
         output_projection: nn.Module | None = None,
     ) -> None:
         self.layers_built = 0
-        self.packs_source = cfg.luna_source_attention == "packed"
         super().__init__(cfg, dictionary, embed_tokens, no_encoder_attn, output_projection)
         self.word_dropout = WordDropout(cfg.word_dropout)
 
@@ -83,7 +81,10 @@ class LunaDecoder(CausalDecoder):
         if needs_packed:
             encoder_out = selected_rows(encoder_out)
             packed = encoder_out["packed_out"][0]
-            encoder_mask, packed_mask = self.source_masks(encoder_out)
+            encoder_mask, packed_mask = (
+                encoder_out[name][0] if encoder_out[name] else None
+                for name in ("encoder_padding_mask", "packed_padding_mask")
+            )
 
         attn: Tensor | None = None
         inner_states: list[Tensor | None] = [x]
@@ -130,19 +131,3 @@ class LunaDecoder(CausalDecoder):
         padding_mask = prev_output_tokens.eq(self.padding_idx)
         x = self.dropout_module(x).transpose(0, 1).contiguous()
         return x, padding_mask if padding_mask.any() else None
-
-    def source_masks(self, encoder_out: EncoderOut) -> tuple[Tensor | None, Tensor | None]:
-        """The padding masks of the source ``(B, S)`` and of the packed slots ``(B, L)``, None without padding.
-
-        Those that Luna's attention reads are made additive here, once for all layers.
-        """
-        source = encoder_out["encoder_out"][0]
-        encoder_mask, packed_mask = (
-            encoder_out[name][0] if encoder_out[name] else None
-            for name in ("encoder_padding_mask", "packed_padding_mask")
-        )
-        if packed_mask is not None:
-            packed_mask = additive_mask(packed_mask, like=source)
-        if encoder_mask is not None and self.packs_source:
-            encoder_mask = additive_mask(encoder_mask, like=source)
-        return encoder_mask, packed_mask

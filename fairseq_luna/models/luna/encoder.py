@@ -9,7 +9,6 @@ from torch import Tensor, nn
 
 from ...modules.word_dropout import WordDropout
 from ...ops.once_per_batch import one_pass
-from ...ops.softmax_attention import additive_mask
 from ..transformer.layers import wrap_layer
 from ..transformer.source_rows import EncoderOut, reordered
 from .layers import LunaEncoderLayer
@@ -99,10 +98,8 @@ class LunaEncoder(TransformerEncoderBase):
         packed_masks = [] if packed_padding_mask is None else [packed_padding_mask]
 
         states = [x] if return_all_hiddens else []
-        # Made once for all layers.
-        layer_masks = [additive_mask(mask[0], like=x) if mask else None for mask in (masks, packed_masks)]
         for layer in self.layers:
-            x, packed = layer(x, packed, *layer_masks)
+            x, packed = layer(x, packed, masks[0] if masks else None, packed_padding_mask)
             if return_all_hiddens:
                 states.append(x)
         if self.layer_norm is not None:

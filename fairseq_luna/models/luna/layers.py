@@ -7,7 +7,6 @@ from torch import Tensor
 
 from ...modules import LunaAttention, LunaCausalAttention
 from ...modules.generation_state import IncrementalState
-from ...ops.masked_softmax import is_padding
 from ..transformer.layers import DecoderLayer, ResidualLayer, attention_options, source_attention
 
 
@@ -45,8 +44,8 @@ class LunaEncoderLayer(ResidualLayer):
         Args:
             x: ``(T, B, C)``.
             packed: ``(L, B, C)``.
-            padding_mask: ``(B, T)``, additive (:func:`~...ops.softmax_attention.additive_mask`).
-            packed_padding_mask: ``(B, L)``, additive.
+            padding_mask: ``(B, T)`` bool, True = padding.
+            packed_padding_mask: ``(B, L)`` bool, True = padding.
 
         Returns:
             x and p of the same shapes.
@@ -124,8 +123,8 @@ class LunaDecoderLayer(DecoderLayer):
             x: ``(T, B, C)``; in generation only the newest steps.
             packed: ``(L, B, C)``, or None in generation if the state holds all that is read of it.
             encoder_out: ``(S, B, C)``.
-            encoder_padding_mask: ``(B, S)``, True = padding; additive if Luna's attention reads it.
-            packed_padding_mask: ``(B, L)``, additive.
+            encoder_padding_mask: ``(B, S)`` bool, True = padding.
+            packed_padding_mask: ``(B, L)`` bool, True = padding.
             padding_mask: ``(B, T)`` bool, True = padding.
             incremental_state: fairseq's generation state.
             need_weights: also return the attention to the encoder's output.
@@ -140,7 +139,7 @@ class LunaDecoderLayer(DecoderLayer):
             padding_mask=padding_mask,
             packed_padding_mask=packed_padding_mask,
             memory=encoder_out if self.cross_self_attention else None,
-            memory_padding_mask=is_padding(encoder_padding_mask) if self.cross_self_attention else None,
+            memory_padding_mask=encoder_padding_mask if self.cross_self_attention else None,
             incremental_state=incremental_state,
         )
         x = self.add_and_norm(x, residual, self.self_attn_layer_norm)

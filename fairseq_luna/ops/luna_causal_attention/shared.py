@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ..feature_maps import elu_features
-from ..softmax_attention import additive_mask
+from ..softmax_attention import mask_of_scores
 
 LN_2 = math.log(2.0)
 
@@ -66,7 +66,7 @@ def unpack_weights(scores: Tensor, packed_padding_mask: Tensor | None, *, scale:
     """
     if packed_padding_mask is None:
         return (scores if scale == 1 else scores * scale).softmax(-1)
-    mask = packed_padding_mask[:, None, None, :]
+    mask = packed_padding_mask
     if not mask.is_floating_point():
-        mask = additive_mask(mask, like=scores)
-    return torch.add(mask, scores, alpha=scale).softmax(-1)
+        mask = mask_of_scores(mask, scores.dtype)
+    return torch.add(mask[:, None, None, :], scores, alpha=scale).softmax(-1)

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor
 from torch.backends import cuda
@@ -9,6 +10,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from ..dtypes import accumulation_dtype, full_precision
 from ..masked_softmax import masked_softmax
+from ..once_per_batch import once_per_batch
 
 # On a GPU torch copies a mask whose strides are not multiples of this.
 ALIGNMENT = 16
@@ -41,7 +43,7 @@ def softmax_attention(
     """
     mask = None
     if padding_mask is not None:
-        mask = padding_mask if padding_mask.is_floating_point() else additive_mask(padding_mask, like=q)
+        mask = padding_mask if padding_mask.is_floating_point() else mask_of_scores(padding_mask, q.dtype)
         mask = mask[:, None, None, :]
         if mask.is_cuda:
             mask = mask.as_strided(mask.shape, (mask.stride(0), 0, 0, 1))  # aligned, if its rows are
@@ -54,13 +56,16 @@ def softmax_attention(
 
 
 def additive_mask(padding_mask: Tensor, *, like: Tensor) -> Tensor:
-    """What is added to scores: 0 for real places and -inf for padding, in the dtype of ``like``.
-
-    torch makes it of a bool mask at every call; a model with several layers makes it once.
-    """
+    """What is added to scores: 0 for real places and -inf for padding, in the dtype of ``like``."""
     *others, places = padding_mask.shape
     mask = like.new_zeros(*others, -(-places // ALIGNMENT) * ALIGNMENT if like.is_cuda else places)
     return mask[..., :places].masked_fill_(padding_mask, float("-inf"))
+
+
+@once_per_batch
+def mask_of_scores(padding_mask: Tensor, dtype: torch.dtype) -> Tensor:
+    """:func:`additive_mask` in ``dtype``. torch makes it of a bool mask at every call."""
+    return additive_mask(padding_mask, like=padding_mask.new_empty(0, dtype=dtype))
 
 
 def scaled_dot_product_attention(q: Tensor, k: Tensor, v: Tensor, **options: Any) -> Tensor:
