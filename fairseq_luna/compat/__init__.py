@@ -10,6 +10,7 @@ from fairseq_luna.compat import (
     broadcast,
     checkpoints,
     cpu_ddp,
+    denoising,
     ema,
     exit_threads,
     finished,
@@ -19,6 +20,7 @@ from fairseq_luna.compat import (
     resume,
     saving,
     torchrun,
+    workers,
 )
 from fairseq_luna.compat.patch import Patch, Result
 
@@ -33,6 +35,8 @@ PATCHES: tuple[Patch, ...] = (
     ema.PATCH,
     bf16.PATCH,
     resume.PATCH,
+    workers.PATCH,
+    denoising.PATCH,
     finished.PATCH,
     exit_threads.PATCH,
     saving.PATCH,

@@ -15,6 +15,8 @@ import pytest
 import torch
 from fairseq import checkpoint_utils, options
 from fairseq.data import TokenBlockDataset, data_utils
+from fairseq.data.denoising_dataset import DenoisingDataset
+from fairseq.data.iterators import CountingIterator, EpochBatchIterator
 from fairseq.distributed import utils as distributed_utils
 from fairseq.file_io import PathManager
 from fairseq.models import distributed_fairseq_model
@@ -28,6 +30,9 @@ from fairseq_luna.usage_error import CheckpointMismatch
 
 LATER_FAIRSEQ = "fairseq-fixed" in {dist.metadata["Name"] for dist in metadata.distributions()}
 ONLY_LATER = {"last-batch", "resume"}
+# Those whose probe sees the patch; others look below it.
+PROBED_AGAIN = ("checkpoints", "mismatch", "last-batch", "ema", "workers", "denoising", "numpy-long")
+PROBED_AGAIN += ("saving",)
 PATCHES = {patch.name: patch for patch in compat.PATCHES}
 
 
@@ -71,6 +76,11 @@ def _loads(trainer, filename):
     raise CheckpointMismatch("probe")
 
 
+def _new_loader(batches, *_, **__):
+    batches.dataloader = object()
+    return CountingIterator([None])
+
+
 def _wraps(cfg, model, group, device):
     return distributed_fairseq_model.DistributedDataParallel(device_ids=None)
 
@@ -85,6 +95,8 @@ FIXED = {
     "cpu-ddp": (distributed_fairseq_model, "DistributedFairseqModel", _wraps),
     "ema": (EMA, "step", lambda *_: None),
     "bf16": (options, "parse_args_and_arch", lambda *_: Namespace(tpu=False)),
+    "workers": (EpochBatchIterator, "_get_iterator_for_epoch", _new_loader),
+    "denoising": (DenoisingDataset, "__getitem__", lambda dataset, index: {"source": torch.tensor(index)}),
     "resume": (FairseqTask, "get_batch_iterator", _same_batches),
     "finished": (finished, "_fairseq_train", lambda: SimpleNamespace(train=lambda *_: ([None], True))),
     "exit": (exit_threads, "BufferedIterator", _Iterator),
@@ -95,11 +107,13 @@ FIXED = {
 
 @pytest.mark.parametrize("name", PATCHES)
 def test_on_a_fixed_one(name, monkeypatch):
-    monkeypatch.setattr(*FIXED[name])
+    changes = FIXED[name] if isinstance(FIXED[name], list) else [FIXED[name]]
+    for change in changes:
+        monkeypatch.setattr(*change)
     assert not PATCHES[name].is_needed()
 
 
-@pytest.mark.parametrize("name", ["checkpoints", "mismatch", "last-batch", "ema", "numpy-long", "saving"])
+@pytest.mark.parametrize("name", PROBED_AGAIN)
 def test_on_a_patched_one(name):
     compat.apply_patches()
     assert not PATCHES[name].is_needed()

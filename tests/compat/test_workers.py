@@ -1,0 +1,77 @@
+"""Processes that load data draw the masks, noise and crops of their epoch, in a first run and in a resumed one."""
+
+import multiprocessing
+
+import pytest
+import torch
+from commands import SIZES, train
+from fairseq import options, tasks
+from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+
+import fairseq_luna.models  # noqa: F401 (registers the architectures)
+from reader_data import language_model_data
+from shared.small_training import differing, outcome
+
+MASKED_LM = ("--arch=luna_roberta_tiny", "--task=masked_lm", "--tokens-per-sample=30", "--sample-break-mode=eos")
+# Of fairseq 0.12.2's models few go with this task: it and they define the same flag.
+DENOISING = (
+    *("--arch=lstm", "--task=denoising", "--tokens-per-sample=30", "--sample-break-mode=eos"),
+    *("--replace-length=1", "--insert=0.2", "--mask=0.3", "--mask-random=0.5", "--rotate=0.5", "--permute-sentences=1"),
+)
+TASKS = {
+    "masks": MASKED_LM,
+    "crops": (*MASKED_LM, "--tokens-per-sample=8", "--sample-break-mode=none", "--shorten-method=random_crop"),
+    "noise": (*DENOISING, "--mask-length=subword"),
+    "noise-of-spans": (*DENOISING, "--mask-length=span-poisson"),
+}
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    return language_model_data(tmp_path_factory.mktemp("texts"))
+
+
+def epochs(data, flags, first=1, last=3, **how):
+    """The training's source batches of epochs ``first`` to ``last`` of a run that begins with the first."""
+    args = options.parse_args_and_arch(options.get_training_parser(), [data, *flags])
+    task = tasks.setup_task(convert_namespace_to_omegaconf(args).task)
+    task.load_dataset("train")
+    read = {}
+    for epoch in range(first, last + 1):
+        batches = task.get_batch_iterator(task.dataset("train"), max_sentences=4, epoch=epoch, **how)
+        read[epoch] = [batch["net_input"]["src_tokens"].tolist() for batch in batches.next_epoch_itr(shuffle=False)]
+    return read
+
+
+@pytest.mark.parametrize("how", [(1, 0), (1, 2), (0, 2)], ids=["worker", "buffered-worker", "thread"])
+@pytest.mark.parametrize("flags", TASKS.values(), ids=TASKS)
+def test_each_epoch_has_its_own_draws_wherever_they_are_made(data, flags, how):
+    workers, buffered = how
+    expected = epochs(data, flags)
+    assert all(expected[one] != expected[other] for one, other in [(1, 2), (2, 3), (1, 3)])
+    torch.rand(7)  # what else is drawn does not count
+    assert epochs(data, flags, num_workers=workers, data_buffer_size=buffered) == expected
+    assert epochs(data, flags, first=3, num_workers=2 * workers, data_buffer_size=buffered)[3] == expected[3]
+
+
+def test_the_workers_of_earlier_epochs_end(data):
+    before = multiprocessing.active_children()
+    epochs(data, MASKED_LM, last=6, num_workers=2)
+    assert len(multiprocessing.active_children()) - len(before) <= 4  # of the last epoch and the one before
+
+
+TRAININGS = {
+    "masks": (*MASKED_LM, "--criterion=masked_lm", *SIZES[:4]),
+    "noise": (*TASKS["noise-of-spans"], "--encoder-embed-dim=8", "--decoder-embed-dim=8", "--decoder-out-embed-dim=8"),
+}
+
+
+# An epoch has three updates: the run is stopped at the end of one, and within one.
+@pytest.mark.parametrize("stop", ["--max-epoch=2", "--max-update=4"])
+@pytest.mark.parametrize("flags", TRAININGS.values(), ids=TRAININGS)
+def test_resuming_is_bit_identical(data, tmp_path, flags, stop):
+    flags = (*flags, "--optimizer=adam", "--lr=0.01", "--num-workers=1", "--data-buffer-size=10")
+    whole = train(data, tmp_path / "whole", *flags, "--max-epoch=3")
+    train(data, tmp_path / "stopped", *flags, stop)
+    resumed = train(data, tmp_path / "stopped", *flags, "--max-epoch=3")
+    assert set(differing(outcome(resumed), outcome(whole))) <= {"/best"}  # the stop validates once more
