@@ -17,6 +17,7 @@ from fairseq_luna.compat import (
     last_batch,
     mismatch,
     numpy_long,
+    pointers,
     resume,
     saving,
     torchrun,
@@ -41,6 +42,7 @@ PATCHES: tuple[Patch, ...] = (
     exit_threads.PATCH,
     saving.PATCH,
     numpy_long.PATCH,
+    pointers.PATCH,
 )
 
 

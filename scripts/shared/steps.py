@@ -66,6 +66,8 @@ def remove(path: Path) -> None:
 def run_fairseq(command: str, arguments: list[str], log: Path, watch: Callable[[str], None] | None = None) -> None:
     """Run ``fairseq_cli.<command>``, append its output to ``log`` and call ``watch`` with each line.
 
+    ``preprocess`` is given this plugin, for its patches of what fairseq writes.
+
     Raises:
         CommandError: the command failed; with the end of its log.
         OSError: the disk is full.
@@ -73,10 +75,11 @@ def run_fairseq(command: str, arguments: list[str], log: Path, watch: Callable[[
     # For matrices this small a second thread gains a third on an idle machine, and triples the time on a busy one.
     environment = {"OMP_NUM_THREADS": "1", **os.environ}
     log.parent.mkdir(parents=True, exist_ok=True)
+    plugin = [f"--user-dir={USER_DIR}"] if command == "preprocess" else []
     with (
         log.open("a", encoding="utf-8") as file,
         subprocess.Popen(
-            [sys.executable, "-m", f"fairseq_cli.{command}", *arguments],
+            [sys.executable, "-m", f"fairseq_cli.{command}", *plugin, *arguments],
             env=environment,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

@@ -16,6 +16,7 @@ import torch
 from fairseq import checkpoint_utils, options
 from fairseq.data import TokenBlockDataset, data_utils
 from fairseq.data.denoising_dataset import DenoisingDataset
+from fairseq.data.indexed_dataset import MMapIndexedDataset
 from fairseq.data.iterators import CountingIterator, EpochBatchIterator
 from fairseq.distributed import utils as distributed_utils
 from fairseq.file_io import PathManager
@@ -31,7 +32,7 @@ from fairseq_luna.usage_error import CheckpointMismatch
 LATER_FAIRSEQ = "fairseq-fixed" in {dist.metadata["Name"] for dist in metadata.distributions()}
 ONLY_LATER = {"last-batch", "resume"}
 # Those whose probe sees the patch; others look below it.
-PROBED_AGAIN = ("checkpoints", "mismatch", "last-batch", "ema", "workers", "denoising", "numpy-long")
+PROBED_AGAIN = ("checkpoints", "mismatch", "last-batch", "ema", "workers", "denoising", "numpy-long", "pointers")
 PROBED_AGAIN += ("saving",)
 PATCHES = {patch.name: patch for patch in compat.PATCHES}
 
@@ -81,6 +82,10 @@ def _new_loader(batches, *_, **__):
     return CountingIterator([None])
 
 
+def _writer(path, dtype):
+    return SimpleNamespace(_get_pointers=lambda sizes: [2 * sum(map(int, sizes[:i])) for i in range(len(sizes))])
+
+
 def _wraps(cfg, model, group, device):
     return distributed_fairseq_model.DistributedDataParallel(device_ids=None)
 
@@ -101,6 +106,7 @@ FIXED = {
     "finished": (finished, "_fairseq_train", lambda: SimpleNamespace(train=lambda *_: ([None], True))),
     "exit": (exit_threads, "BufferedIterator", _Iterator),
     "numpy-long": (TokenBlockDataset, "_build_slice_indices", staticmethod(lambda *_: ())),
+    "pointers": (MMapIndexedDataset.Index, "writer", staticmethod(_writer)),
     "saving": (PathManager, "copy", staticmethod(_replaces)),
 }
 

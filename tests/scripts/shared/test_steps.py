@@ -37,6 +37,16 @@ def test_a_failing_command_is_named_with_its_log(tmp_path: Path) -> None:
         steps.run_fairseq("train", [str(tmp_path), "--arch", "no_such_arch"], log)
 
 
+def test_preprocess_has_the_patches(tmp_path: Path) -> None:
+    """Without them merged parts of more than 2 GiB a side are written wrongly."""
+    for language in ("a", "b"):
+        (tmp_path / f"train.{language}").write_text("w\n" * 4)
+    flags = ["--source-lang=a", "--target-lang=b", "--workers=2", f"--trainpref={tmp_path}/train"]
+    steps.run_fairseq("preprocess", [*flags, f"--destdir={tmp_path}/bin"], tmp_path / "log")
+    assert f"user_dir='{steps.USER_DIR}'" in (tmp_path / "log").read_text()
+    assert (tmp_path / "bin" / "train.a-b.a.idx").exists()
+
+
 def test_the_remains_of_a_killed_step_are_removed(tmp_path: Path) -> None:
     left = tmp_path / "thing.unfinished"
     left.mkdir()
