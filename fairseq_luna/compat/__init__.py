@@ -16,6 +16,7 @@ from fairseq_luna.compat import (
     finished,
     last_batch,
     mismatch,
+    ngrams,
     numpy_long,
     pointers,
     resume,
@@ -43,6 +44,7 @@ PATCHES: tuple[Patch, ...] = (
     saving.PATCH,
     numpy_long.PATCH,
     pointers.PATCH,
+    ngrams.PATCH,
 )
 
 

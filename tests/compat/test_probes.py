@@ -1,6 +1,7 @@
 """Each probe finds the fault in the installed fairseq, and none in a fixed one."""
 
 import logging
+import math
 import random
 import subprocess
 import sys
@@ -22,6 +23,7 @@ from fairseq.distributed import utils as distributed_utils
 from fairseq.file_io import PathManager
 from fairseq.models import distributed_fairseq_model
 from fairseq.models.ema import EMA
+from fairseq.ngram_repeat_block import NGramRepeatBlock
 from fairseq.tasks import FairseqTask
 from fairseq.trainer import Trainer
 
@@ -33,7 +35,7 @@ LATER_FAIRSEQ = "fairseq-fixed" in {dist.metadata["Name"] for dist in metadata.d
 ONLY_LATER = {"last-batch", "resume"}
 # Those whose probe sees the patch; others look below it.
 PROBED_AGAIN = ("checkpoints", "mismatch", "last-batch", "ema", "workers", "denoising", "numpy-long", "pointers")
-PROBED_AGAIN += ("saving",)
+PROBED_AGAIN += ("ngrams", "saving")
 PATCHES = {patch.name: patch for patch in compat.PATCHES}
 
 
@@ -107,6 +109,7 @@ FIXED = {
     "exit": (exit_threads, "BufferedIterator", _Iterator),
     "numpy-long": (TokenBlockDataset, "_build_slice_indices", staticmethod(lambda *_: ())),
     "pointers": (MMapIndexedDataset.Index, "writer", staticmethod(_writer)),
+    "ngrams": (NGramRepeatBlock, "forward", lambda self, tokens, lprobs, *_: lprobs - math.inf),
     "saving": (PathManager, "copy", staticmethod(_replaces)),
 }
 
