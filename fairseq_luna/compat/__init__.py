@@ -17,7 +17,7 @@ from fairseq_luna.compat import (
     last_batch,
     mismatch,
     ngrams,
-    numpy_long,
+    numpy_names,
     pointers,
     resume,
     saving,
@@ -42,7 +42,7 @@ PATCHES: tuple[Patch, ...] = (
     finished.PATCH,
     exit_threads.PATCH,
     saving.PATCH,
-    numpy_long.PATCH,
+    numpy_names.PATCH,
     pointers.PATCH,
     ngrams.PATCH,
 )

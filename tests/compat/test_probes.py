@@ -34,7 +34,7 @@ from fairseq_luna.usage_error import CheckpointMismatch
 LATER_FAIRSEQ = "fairseq-fixed" in {dist.metadata["Name"] for dist in metadata.distributions()}
 ONLY_LATER = {"last-batch", "resume"}
 # Those whose probe sees the patch; others look below it.
-PROBED_AGAIN = ("checkpoints", "mismatch", "last-batch", "ema", "workers", "denoising", "numpy-long", "pointers")
+PROBED_AGAIN = ("checkpoints", "mismatch", "last-batch", "ema", "workers", "denoising", "numpy-names", "pointers")
 PROBED_AGAIN += ("ngrams", "saving")
 PATCHES = {patch.name: patch for patch in compat.PATCHES}
 
@@ -107,7 +107,10 @@ FIXED = {
     "resume": (FairseqTask, "get_batch_iterator", _same_batches),
     "finished": (finished, "_fairseq_train", lambda: SimpleNamespace(train=lambda *_: ([None], True))),
     "exit": (exit_threads, "BufferedIterator", _Iterator),
-    "numpy-long": (TokenBlockDataset, "_build_slice_indices", staticmethod(lambda *_: ())),
+    "numpy-names": [
+        (TokenBlockDataset, "_build_slice_indices", staticmethod(lambda *_: ())),
+        (data_utils, "get_buckets", lambda *_: ()),
+    ],
     "pointers": (MMapIndexedDataset.Index, "writer", staticmethod(_writer)),
     "ngrams": (NGramRepeatBlock, "forward", lambda self, tokens, lprobs, *_: lprobs - math.inf),
     "saving": (PathManager, "copy", staticmethod(_replaces)),
