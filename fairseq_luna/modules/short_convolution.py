@@ -3,13 +3,14 @@
 import torch
 from torch import Tensor, nn
 
+from ..ops.real_steps import rows_real_first
 from ..ops.short_convolution import short_convolution
 from ..usage_error import UsageError
 from .generation_state import ModuleState
 
 
 class ShortConvolution(nn.Module):
-    """Depthwise convolution over time with a residual connection (``docs/convolution.md``).
+    """Depthwise convolution over the real steps with a residual connection (``docs/convolution.md``).
 
     Args:
         embed_dim: channels, C.
@@ -34,13 +35,15 @@ class ShortConvolution(nn.Module):
 
         Args:
             x: ``(T, B, C)``, zero-padded at both ends.
-            padding_mask: ``(B, T)`` bool, True = padding: the step counts as zero.
+            padding_mask: ``(B, T)`` bool, True = padding, anywhere: neither seen nor counted.
 
         Returns:
-            ``(T, B, C)``.
+            ``(T, B, C)``; undefined at padding.
         """
         zeros = x.new_zeros(self.kernel_size // 2, *x.shape[1:])
-        return x + short_convolution(torch.cat([zeros, without_padding(x, padding_mask), zeros]), self.weight)
+        rows = None if padding_mask is None else rows_real_first(padding_mask)
+        y = short_convolution(torch.cat([zeros, packed(x, padding_mask, rows), zeros]), self.weight)
+        return added(x, y, rows)
 
     def causal(
         self, x: Tensor, *, padding_mask: Tensor | None = None, past: Tensor | None = None
@@ -49,21 +52,39 @@ class ShortConvolution(nn.Module):
 
         Args:
             x: ``(T, B, C)``.
-            padding_mask: ``(B, T)`` bool, True = padding: the step counts as zero.
+            padding_mask: ``(B, T)`` bool, True = padding, anywhere: neither seen nor counted.
             past: the second result of the call for the previous steps; None = no previous steps.
 
         Returns:
-            ``(T, B, C)``, and the last K - 1 inputs, batch first, ``(B, K - 1, C)``.
+            ``(T, B, C)``, undefined at padding; and the last K - 1 real inputs, batch first, ``(B, K - 1, C)``.
         """
         before = self.kernel_size - 1
         past = x.new_zeros(before, *x.shape[1:]) if past is None else past.transpose(0, 1)
-        seen = torch.cat([past, without_padding(x, padding_mask)])
-        return x + short_convolution(seen, self.weight), seen[len(seen) - before :].transpose(0, 1)
+        rows = None if padding_mask is None else rows_real_first(padding_mask)
+        seen = torch.cat([past, packed(x, padding_mask, rows)])
+        return added(x, short_convolution(seen, self.weight), rows), latest(seen, before, padding_mask)
 
 
-def without_padding(x: Tensor, padding_mask: Tensor | None) -> Tensor:
-    """``x (T, B, C)`` with zeros where ``padding_mask (B, T)`` is True."""
-    return x if padding_mask is None else x.masked_fill(padding_mask.t()[..., None], 0)
+def packed(x: Tensor, padding_mask: Tensor | None, rows: Tensor | None) -> Tensor:
+    """``x (T, B, C)`` with the real steps first and zeros behind them; ``rows`` are :func:`rows_real_first`."""
+    if padding_mask is None or rows is None:
+        return x
+    return x.masked_fill(padding_mask.t()[..., None], 0).flatten(0, 1).index_select(0, rows).view(x.shape)
+
+
+def added(x: Tensor, y: Tensor, rows: Tensor | None) -> Tensor:
+    """``x`` plus ``y``, both ``(T, B, C)``, the second in the order of :func:`packed`."""
+    if rows is None:
+        return x + y
+    return x.flatten(0, 1).index_add(0, rows, y.flatten(0, 1).to(x.dtype)).view(x.shape)
+
+
+def latest(seen: Tensor, count: int, padding_mask: Tensor | None) -> Tensor:
+    """The last ``count`` steps before the padding of ``seen (count + T, B, C)``: ``(B, count, C)``."""
+    if padding_mask is None:
+        return seen[len(seen) - count :].transpose(0, 1)
+    place = (~padding_mask).sum(1)[:, None] + torch.arange(count, device=seen.device)
+    return seen.transpose(0, 1).gather(1, place[..., None].expand(-1, -1, seen.shape[2]))
 
 
 def convolution_of(kernel_size: int, *, embed_dim: int, flag: str) -> ShortConvolution | None:

@@ -20,6 +20,12 @@ def real_first(padding_mask: Tensor) -> Tensor:
     return torch.argsort(padding_mask.to(torch.uint8), dim=1, stable=True)
 
 
+def rows_real_first(padding_mask: Tensor) -> Tensor:
+    """:func:`real_first` as rows of ``x (T, B, C)``, whose step t of sentence b is row ``t B + b``: ``(T B)`` int64."""
+    batch = padding_mask.shape[0]
+    return (real_first(padding_mask).t() * batch + torch.arange(batch, device=padding_mask.device)).flatten()
+
+
 @once_per_batch
 def in_own_segment(padding_mask: Tensor | None, slots: int, steps: int, device: torch.device) -> Tensor:
     """Whether a step lies in the segment of a slot: slot l has the l-th of ``min(L, n)`` equal segments.

@@ -41,19 +41,31 @@ def test_incremental_decoding_equals_the_full_pass(flags):
     torch.testing.assert_close(stepped[real], whole[real], **CLOSE)
 
 
+def padded_inside(batch):
+    """Two columns of padding among those of the ``batch``, and one before the first word."""
+    pad = torch.full((len(batch), 1), PAD)
+    return torch.cat([pad, batch[:, :1], pad, batch[:, 1:2], pad, batch[:, 2:]], dim=1)
+
+
+PADDINGS = {
+    "right": lambda source, prefix: (source, prefix),
+    "left": lambda source, prefix: (sentences(3, 9, 5, left=True), prefix),
+    "inside": lambda source, prefix: (padded_inside(source), padded_inside(prefix)),
+}
+
+
 @EVERY_VARIANT
-@pytest.mark.parametrize("left", [False, True], ids=["right", "left"])
-def test_a_sentence_has_the_same_logits_alone_and_in_a_batch(flags, left):
+@pytest.mark.parametrize("pad", PADDINGS.values(), ids=PADDINGS)
+def test_a_sentence_has_the_same_logits_alone_and_in_a_batch(flags, pad):
     model = build_model(**flags).eval()
-    lengths = (3, 9, 5)
-    source, prefix = sentences(*lengths, left=left), as_prefix(sentences(4, 6, 2, seed=2))
+    source, prefix = pad(sentences(3, 9, 5), as_prefix(sentences(4, 6, 2, seed=2)))
     together = logits(model, source, prefix)
-    for row, length in enumerate(lengths):
+    for row, length in enumerate((3, 9, 5)):
         own_source = source[row : row + 1][:, source[row].ne(PAD)]
         own_prefix = prefix[row : row + 1][:, prefix[row].ne(PAD)]
         assert own_source.shape[1] == length
         alone = logits(model, own_source, own_prefix)
-        torch.testing.assert_close(together[row : row + 1, : alone.shape[1]], alone, **CLOSE)
+        torch.testing.assert_close(together[row : row + 1][:, prefix[row].ne(PAD)], alone, **CLOSE)
 
 
 @EVERY_VARIANT

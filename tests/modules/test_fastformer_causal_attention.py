@@ -58,7 +58,8 @@ def test_generation_equals_the_full_pass_and_follows_the_beam(options):
             module.reorder_incremental_state(state, chosen)
             order = order[chosen]
         out = module(x[t : t + 1, order], padding_mask=mask[order, t : t + 1], incremental_state=state)
-        torch.testing.assert_close(out, expected[t : t + 1, order])
+        real = ~mask[order, t]
+        torch.testing.assert_close(out[:, real], expected[t : t + 1, order][:, real])
 
 
 @pytest.mark.parametrize("kernel_size", [0, 3], ids=["plain", "convolution"])

@@ -3,7 +3,7 @@ import torch
 
 from fairseq_luna.modules.short_convolution import ShortConvolution
 from fairseq_luna.ops.short_convolution import naive
-from numeric import sequences
+from numeric import PADDED, gradients, mixed_padding, sequences
 
 
 def build(kernel_size=5, size=6):
@@ -15,8 +15,8 @@ def inputs(steps=12, batch=2, size=6):
     return sequences((steps, batch, size))[0]
 
 
-def causal(module, x):
-    return module.causal(x)[0]
+def causal(module, x, padding_mask=None):
+    return module.causal(x, padding_mask=padding_mask)[0]
 
 
 def extended(x, before, after):
@@ -48,27 +48,31 @@ def test_reads_only_its_window(call, read):
     assert seen.abs().amax((1, 2)).nonzero().flatten().tolist() == read
 
 
-@pytest.mark.parametrize("left", [False, True], ids=["right", "left"])
-def test_padding_at_the_ends_has_no_effect(left):
-    module, x = build(), inputs()
-    real = slice(5, None) if left else slice(None, 7)
-    mask = torch.ones(2, 12, dtype=torch.bool)
-    mask[1, real] = False
-    mask[0] = False
-    alone = x[real, 1:]
-    torch.testing.assert_close(module.centred(x, padding_mask=mask)[real, 1:], module.centred(alone))
-    torch.testing.assert_close(module.causal(x, padding_mask=mask)[0][real, 1:], causal(module, alone))
+@pytest.mark.parametrize("kernel_size", [1, 3, 5])
+@pytest.mark.parametrize("call", [ShortConvolution.centred, causal], ids=["centred", "causal"])
+def test_padding_has_no_effect_wherever_it_stands(call, kernel_size):
+    """Neither on the real steps, nor on any gradient, even if it is not a number."""
+    module, x, mask = build(kernel_size), inputs(steps=30, batch=3), mixed_padding(30)
+    wanted = [x, module.weight]
+    out = call(module, x.masked_fill(mask.t()[..., None], torch.nan), padding_mask=mask)
+    alone = [call(module, x[:, row : row + 1][~mask[row]])[:, 0] for row in range(3)]
+    found, expected = out.transpose(0, 1)[~mask], torch.cat(alone)
+    torch.testing.assert_close(found, expected)
+    torch.testing.assert_close(gradients(found, *wanted), gradients(expected, *wanted))
 
 
-@pytest.mark.parametrize("parts", [[1] * 12, [7, 1, 4], [2, 10]], ids=str)
-def test_the_state_continues_the_sentence(parts):
-    module, x, past = build(), inputs(), None
+@PADDED
+@pytest.mark.parametrize("parts", [[1] * 30, [17, 1, 12], [2, 28]], ids=str)
+def test_the_state_continues_the_sentence(parts, padded):
+    module, x, past = build(), inputs(steps=30, batch=3), None
+    mask = mixed_padding(30) if padded else torch.zeros(3, 30, dtype=torch.bool)
     outs = []
-    for part in x.split(parts):
-        out, past = module.causal(part, past=past)
-        assert past.shape == (2, 4, 6)
+    for part, padding in zip(x.split(parts), mask.split(parts, dim=1), strict=True):
+        out, past = module.causal(part, padding_mask=padding if padded else None, past=past)
+        assert past.shape == (3, 4, 6)
         outs.append(out)
-    torch.testing.assert_close(torch.cat(outs), causal(module, x))
+    whole = causal(module, x, padding_mask=mask if padded else None)
+    torch.testing.assert_close(torch.cat(outs)[~mask.t()], whole[~mask.t()])
 
 
 @pytest.mark.parametrize("kernel_size", [-1, 0, 4])
