@@ -80,8 +80,7 @@ def check_gradients(cfg: DictConfig, model: Any) -> None:
 
 def explained(cfg: DictConfig) -> list[str]:
     """Patterns of the weights that may have no gradient."""
-    # No target word may be in that band; a classifier predicts no words.
-    patterns = [r"decoder\.adaptive_softmax\.tail\.", r"encoder\.lm_head\."]
+    patterns = [r"decoder\.adaptive_softmax\.tail\."]  # no target word may be in that band
     if getattr(cfg.model, "encoder_layerdrop", 0) > 0:
         # Without layers a reader's packed sequence is unused.
         patterns += [r"encoder\.layers\.", r"encoder\.sentence_encoder\.(layers|.*packed)"]

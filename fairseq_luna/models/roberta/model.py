@@ -3,13 +3,13 @@
 import re
 from abc import abstractmethod
 from argparse import ArgumentParser
-from collections.abc import Callable
 from functools import partial
 from typing import Any, ClassVar
 
 from fairseq.models import BaseFairseqModel, register_model
-from fairseq.models.roberta.model import RobertaEncoder, RobertaModel
+from fairseq.models.roberta.model import RobertaModel
 from fairseq.models.transformer import TransformerEncoderBase
+from fairseq.tasks import TASK_REGISTRY
 from torch import Tensor, nn
 
 from ...modules.linformer_attention import share_sums
@@ -22,15 +22,15 @@ from ..transformer.checkpoint import WIDTH, KeepsLayers, Origin
 from ..transformer.encoder import SelfAttentionEncoder
 from .authors_checkpoint import convert_reader
 from .config import LunaRobertaConfig, MixedRobertaConfig, luna_roberta_config, mixed_roberta_config
+from .encoder import CLASSIFYING, ReadingEncoder
 from .head import ClassificationHead
 from .hub_interface import HubInterface
-
-BuildEncoder = Callable[[Any, Any, nn.Embedding], TransformerEncoderBase]
 
 POSITIONS = "--max-positions"
 ORIGINS: tuple[Origin, ...] = (
     (r"\.embed_positions\.", "--no-token-positional-embeddings", POSITIONS, WIDTH),
-    (r"\.lm_head\.(weight|bias)", "--untie-weights-roberta", "the dictionary", WIDTH),
+    (r"\.lm_head\.(weight|bias)", "--task", "the dictionary", WIDTH),
+    (r"\.lm_head\.", "--task", WIDTH, WIDTH),
     (r"^classification_heads\.", "--pooling", "--num-classes", "--encoder-embed-dim"),
 )
 
@@ -42,31 +42,11 @@ def origins_of(family: type[KeepsLayers]) -> tuple[Origin, ...]:
     return (*own, *ORIGINS)
 
 
-class ReadingEncoder(RobertaEncoder):
-    """fairseq's RoBERTa encoder, an encoder of sentences and the output of a masked language model.
-
-    Args:
-        cfg: the nested config.
-        dictionary: of the text.
-        build_sentence_encoder: called with both and the embedding.
-    """
-
-    def __init__(self, cfg: Any, dictionary: Any, *, build_sentence_encoder: BuildEncoder) -> None:
-        self.build_sentence_encoder = build_sentence_encoder
-        super().__init__(cfg, dictionary)
-
-    def build_encoder(self, args: Any, dictionary: Any, embed_tokens: nn.Embedding) -> TransformerEncoderBase:
-        encoder = self.build_sentence_encoder(args, dictionary, embed_tokens)
-        if args.share_encoder_layers:
-            for number in range(1, len(encoder.layers)):
-                encoder.layers[number] = encoder.layers[0]
-        return encoder
-
-
 class FlatRobertaModel(KeepsLayers, RobertaModel):
     """fairseq's RoBERTa with another encoder of sentences, built from a flat config.
 
-    Its tasks ``masked_lm``, ``sentence_prediction``, ``sentence_ranking`` and ``commonsense_qa`` work as they are.
+    Its tasks ``masked_lm``, ``sentence_prediction``, ``sentence_ranking`` and ``commonsense_qa`` work as they are. In
+    the last three the model has no output for words: its weights would get no gradient, which stops several processes.
     """
 
     @staticmethod
@@ -95,7 +75,17 @@ class FlatRobertaModel(KeepsLayers, RobertaModel):
         nested = cls.nested_config(cfg, task)
         dictionary = task.source_dictionary
         encoder = ReadingEncoder(nested, dictionary, build_sentence_encoder=cls.build_sentence_encoder)
-        return cls(nested, encoder)
+        model = cls(nested, encoder)
+        if isinstance(task, tuple(TASK_REGISTRY[name] for name in CLASSIFYING if name in TASK_REGISTRY)):
+            encoder.lm_head = None  # made first, so that a seed gives the other weights that it gives with it
+        return model
+
+    def upgrade_state_dict_named(self, state_dict: dict[str, Tensor], name: str) -> None:
+        """As in fairseq, but a classifier leaves out the output of the masked language model that it starts from."""
+        if self.encoder.lm_head is None:
+            for key in [key for key in state_dict if ".lm_head." in key]:
+                del state_dict[key]
+        super().upgrade_state_dict_named(state_dict, name)
 
     @classmethod
     def from_pretrained(cls, *args: Any, **kwargs: Any) -> HubInterface:

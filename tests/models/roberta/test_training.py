@@ -1,5 +1,7 @@
 """fairseq's tasks that read texts, by its own commands: masked_lm, sentence_prediction and ranking."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import fairseq
@@ -16,6 +18,7 @@ from reader_data import (
     language_model_data,
     ranking_data,
 )
+from shared.small_training import environment
 from support import PAD
 
 SIZES = (
@@ -82,6 +85,8 @@ def test_a_language_model_becomes_a_classifier(pretrained, tmp_path, how, inputs
     pooling = ("--pooling=mean",) if how == "finetune" else ()
     path = train(data, tmp_path / "model", *flags, *CLASSIFY, *start, *pooling, "--max-epoch=1", "--lr=1e-9")
     trained, before = (torch.load(each, weights_only=True)["model"] for each in (path, language_model))
+    for name in [name for name in before if ".lm_head." in name]:
+        assert name not in trained and before.pop(name) is not None
     assert [name for name in before if not torch.allclose(trained[name], before[name], atol=1e-6)] == []
     assert any(name.startswith("classification_heads.") for name in trained)
 
@@ -97,6 +102,27 @@ def test_a_language_model_becomes_a_classifier(pretrained, tmp_path, how, inputs
             torch.testing.assert_close(together[row], alone, rtol=1e-4, atol=1e-5)
     with pytest.raises(ValueError, match="a text of 31 tokens is longer than --max-positions 30"):
         hub.predict("sentence_classification_head", torch.zeros(31, dtype=torch.long))
+    with pytest.raises(ValueError, match="such a model predicts no words; use --task masked_lm"):
+        hub.model(texts[0][None])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_language_model_and_a_classifier_are_trained_by_two_processes(tmp_path, family):
+    several = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2", "--no-python"]
+    several += [str(Path(sys.executable).with_name("fairseq-train"))]
+    shared = (f"--user-dir={USER_DIR}", "--cpu", "--num-workers=0", "--batch-size=4", *FAMILIES[family][1])
+    words, classes = tmp_path / "words", tmp_path / "classes"
+    for data, folder, flags in (
+        (language_model_data(tmp_path), words, MASKED_LM),
+        (classification_data(tmp_path / "data", inputs=1), classes, CLASSIFY),
+    ):
+        start = () if folder is words else (f"--finetune-from-model={words / 'checkpoint_last.pt'}",)
+        given = [*several, data, f"--save-dir={folder}", *shared, *flags, *start, "--max-update=3"]
+        ended = subprocess.run(given, capture_output=True, text=True, timeout=300, env=environment())
+        assert ended.returncode == 0, ended.stderr[-2000:]
+    state = torch.load(classes / "checkpoint_last.pt", weights_only=True)
+    assert state["optimizer_history"][-1]["num_updates"] == 3
 
 
 @pytest.mark.parametrize(
