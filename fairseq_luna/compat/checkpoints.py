@@ -2,7 +2,8 @@
 
 Without this patch no checkpoint of a model without a dataclass config, and none that was trained with --eval-bleu, can
 be loaded (fairseq 0.12.2 and fairseq-fixed 0.12.3.1). It declares those classes safe. Everything else is still refused,
-because unpickling it could execute code. A refused or a damaged file raises a UsageError with the file's name.
+because unpickling it could execute code. A refused or a damaged file raises a UsageError with the file's name, and so
+does one whose arguments name a model or a task that is not registered, where fairseq raises KeyError.
 """
 
 import argparse
@@ -14,6 +15,7 @@ import re
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
+from traceback import extract_tb
 from typing import Any
 
 import numpy
@@ -64,6 +66,13 @@ def apply() -> None:
     def load_checkpoint_to_cpu(path: str, *args: Any, **kwargs: Any) -> dict[str, Any]:
         try:
             return original_load(path, *args, **kwargs)
+        except KeyError as error:
+            if not any(frame.name == "convert_namespace_to_omegaconf" for frame in extract_tb(error.__traceback__)):
+                raise
+            raise UsageError(
+                f"{path} was saved by another program: its {error.args[0]!r} is not registered here. Its parameters"
+                " alone can be loaded after state['args'] = None in it"
+            ) from error
         except Exception as error:
             refused = isinstance(error, pickle.UnpicklingError) and _REFUSED.search(str(error))
             if refused:

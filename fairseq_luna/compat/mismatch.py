@@ -3,7 +3,8 @@
 ``Trainer.load_checkpoint`` replaces every error of ``load_state_dict`` by "please ensure that the architectures match";
 ``load_model_ensemble_and_task`` leaves out the file's name (fairseq 0.12.2 and fairseq-fixed 0.12.3.1). With this patch
 a CheckpointMismatch, which names tensors and flags, reaches the user with the file's name and both values of the flags.
-Other errors are unchanged. A start made by ``scripts/convert_checkpoint.py`` is refused by a model with other flags.
+A start made by ``scripts/convert_checkpoint.py`` is refused by a model with other flags, and the state of another
+schedule, or of an optimizer of other parameters, by the flag that leaves it out. Other errors are unchanged.
 """
 
 import functools
@@ -18,7 +19,7 @@ from fairseq import checkpoint_utils, trainer
 from fairseq.trainer import Trainer
 
 from fairseq_luna.compat.patch import Patch
-from fairseq_luna.usage_error import CheckpointMismatch
+from fairseq_luna.usage_error import CheckpointMismatch, UsageError
 
 SIZES = tuple(f"{side}_{size}" for size in ("layers", "embed_dim", "ffn_embed_dim") for side in ("encoder", "decoder"))
 
@@ -64,6 +65,11 @@ def apply() -> None:
     def load_checkpoint(self: Trainer, filename: str, *args: Any, **kwargs: Any) -> Any:
         try:
             extra_state = original_resume(self, filename, *args, **kwargs)
+        except (KeyError, ValueError) as error:
+            advice = _flag_that_resets(error, self)
+            if advice is None:
+                raise
+            raise UsageError(f"{filename} {advice}") from error
         except Exception as error:
             if not isinstance(error.__context__, CheckpointMismatch):
                 raise
@@ -82,6 +88,19 @@ def apply() -> None:
 
     Trainer.load_checkpoint = load_checkpoint
     checkpoint_utils.load_model_ensemble_and_task = load_model_ensemble_and_task
+
+
+def _flag_that_resets(error: Exception, trainer: Trainer) -> str | None:
+    """What to do about the state of a schedule or of an optimizer that cannot be loaded; None for another error."""
+    if isinstance(error, KeyError) and error.args[0] in trainer.lr_scheduler.state_dict():
+        schedule = trainer.cfg.lr_scheduler._name
+        return (
+            f"holds no state of --lr-scheduler {schedule} ({error.args[0]!r} is missing): give --reset-lr-scheduler, or"
+            " --reset-optimizer if another program than this saved it"
+        )
+    if isinstance(error, ValueError) and "optimizer's group" in str(error):
+        return "holds an optimizer's state of other parameters than the model's: give --reset-optimizer"
+    return None
 
 
 def both_values(message: str, theirs: Any, ours: Any) -> str:

@@ -46,6 +46,20 @@ def test_arrays_of_either_numpy_load(array, module, tmp_path):
     assert numpy.array_equal(torch.load(file), array)
 
 
+@pytest.mark.parametrize("what", ["arch", "task", "optimizer"])
+def test_names_of_another_program_are_said(tiny_data, tmp_path, what):
+    saved = tiny_training.train_here(tiny_data, tmp_path, "--max-update=1")
+    state = torch.load(saved, weights_only=True)
+    names = {"arch": "transformer", "task": "translation", "optimizer": "adam", what: "their_own"}
+    file = tmp_path / "theirs.pt"
+    torch.save({**state, "cfg": None, "args": argparse.Namespace(**names, lr=[0.1])}, file)
+    with pytest.raises(UsageError, match=f"^{file} was saved by another program: its 'their_own' is not registered"):
+        checkpoint_utils.load_checkpoint_to_cpu(str(file))
+    torch.save({**state, "cfg": None, "args": None}, file)
+    path = tiny_training.train_here(tiny_data, tmp_path / "on", "--max-update=2", f"--finetune-from-model={file}")
+    assert torch.load(path, weights_only=True)["optimizer_history"][-1]["num_updates"] == 2
+
+
 def refusal_of(content: object, file: Path) -> str:
     torch.save({"model": {}, "extra_state": content}, file)
     with pytest.raises(UsageError) as refusal:

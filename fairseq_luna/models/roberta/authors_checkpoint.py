@@ -1,4 +1,4 @@
-"""Readers that the Luna paper's authors trained: state dicts of their ``luna_bert``, and of the encoders of ``lra``."""
+"""Readers that the Luna paper's authors trained: their ``luna_bert``, and the encoders of their ``lra``."""
 
 import logging
 import re
@@ -9,6 +9,7 @@ from torch import Tensor
 
 from ...usage_error import CheckpointMismatch
 from ..luna.checkpoint_names import convert, is_of_the_authors
+from ..transformer.architectures import Settings
 
 logger = logging.getLogger(__name__)
 
@@ -18,6 +19,22 @@ StateDict = dict[str, Tensor]
 HEAD = re.compile(r"classification_heads\.([^.]+)\.(\w+)|(classifier|pre_logits|sentence_projection_layer)\.")
 # fairseq's head, which reads the first token's vector.
 READS_FIRST = {"dense", "out_proj"}
+
+
+LARGE: Settings = {
+    **{"encoder_layers": 24, "encoder_embed_dim": 1024},
+    **{"encoder_ffn_embed_dim": 4096, "encoder_attention_heads": 16},
+}
+# What they call their readers, also in the arguments that their checkpoints hold.
+ARCHITECTURES: dict[str, Settings] = {
+    "luna_bert": {},
+    "luna_base_512": {},
+    "luna_base_tied_512": {},
+    "luna_base_untied_512": {"untie_luna_kv": True},
+    "luna_base_2048": {"max_positions": 2048, "projection_length": 256},
+    "luna_large_512": LARGE,
+    "luna_large_2048": {**LARGE, "projection_length": 256},
+}
 
 
 def convert_reader(state_dict: StateDict, model: RobertaModel) -> None:

@@ -20,7 +20,7 @@ from ..mixed.model import MixedModel
 from ..transformer.architectures import SIZES, Settings, register_architectures
 from ..transformer.checkpoint import WIDTH, KeepsLayers, Origin
 from ..transformer.encoder import SelfAttentionEncoder
-from .authors_checkpoint import convert_reader
+from .authors_checkpoint import ARCHITECTURES, convert_reader
 from .config import LunaRobertaConfig, MixedRobertaConfig, luna_roberta_config, mixed_roberta_config
 from .encoder import CLASSIFYING, ReadingEncoder
 from .head import ClassificationHead
@@ -179,6 +179,7 @@ register_architectures(
         "luna_roberta_base": {},
         "luna_roberta_base_untied": {"untie_luna_kv": True},
         "luna_roberta_tiny": {**TINY, "projection_length": 16},
+        **ARCHITECTURES,
     },
 )
 register_architectures("mixed_roberta", {"mixed_roberta_base": {}, "mixed_roberta_tiny": TINY})

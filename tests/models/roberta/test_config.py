@@ -28,6 +28,7 @@ def parameters(arch: str, **flags) -> int:
         ("mixed_roberta_tiny", {}, 7.1),
         ("luna_roberta_base", {}, 131.9),
         ("luna_roberta_base_untied", {}, 146.1),
+        ("luna_base_untied_512", {}, 146.1),
         ("mixed_roberta_base", {}, 124.7),
     ],
 )

@@ -1,0 +1,77 @@
+"""fairseq's commands with checkpoints of the Luna paper's authors' program: read, or refused with the flag to give."""
+
+import pytest
+import torch
+from commands import APOLLO, FAMILIES, generate, train
+
+from authors_program import as_theirs
+from fairseq_luna.usage_error import UsageError
+from reader_data import classification_data, language_model_data
+
+LUNA = FAMILIES["luna"]
+READER = (
+    *("--arch=luna_roberta_tiny", "--projection-length=4", "--encoder-layers=2", "--encoder-embed-dim=16"),
+    *("--encoder-ffn-embed-dim=16", "--encoder-attention-heads=2", "--optimizer=adam", "--lr=1e-9"),
+)
+MASKED_LM = ("--task=masked_lm", "--criterion=masked_lm", "--tokens-per-sample=30", "--sample-break-mode=eos")
+CLASSIFY = (
+    *("--task=sentence_prediction", "--criterion=sentence_prediction", "--num-classes=2", "--max-positions=30"),
+    *("--init-token=0", "--separator-token=2", "--shorten-method=truncate"),
+)
+
+
+@pytest.fixture(scope="module")
+def ours(tiny_data, tmp_path_factory):
+    return train(tiny_data, tmp_path_factory.mktemp("ours"), *LUNA, *APOLLO, "--max-update=3")
+
+
+@pytest.fixture(scope="module")
+def theirs(ours, tmp_path_factory):
+    path = tmp_path_factory.mktemp("theirs") / "theirs.pt"
+    return as_theirs(ours, path, arch="luna_base", last_norm="decoder.layers.1.encoder_atten_proj_layer_norm")
+
+
+def hypotheses(capsys, data, path):
+    capsys.readouterr()
+    generate(data, str(path), "--batch-size=4")
+    return [line for line in capsys.readouterr().out.splitlines() if line.startswith(("H-", "P-"))]
+
+
+def test_their_translation_is_ours(tiny_data, ours, theirs, capsys):
+    expected, found = (hypotheses(capsys, tiny_data, path) for path in (ours, theirs))
+    assert len(found) == 14
+    assert found == expected
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ([], r"holds no state of --lr-scheduler milestone \('best' is missing\): give --reset-lr-scheduler, or"),
+        (["--reset-lr-scheduler"], "holds an optimizer's state of other parameters than the model's: give --reset-opt"),
+    ],
+    ids=["schedule", "optimizer"],
+)
+def test_what_cannot_be_resumed_is_said_with_the_flag(tiny_data, theirs, tmp_path, flags, message):
+    with pytest.raises(UsageError, match=rf"^{theirs} {message}") as raised:
+        train(tiny_data, tmp_path, *LUNA, *APOLLO, "--max-update=5", f"--restore-file={theirs}", *flags)
+    assert "\n" not in str(raised.value)
+
+
+def test_their_model_is_trained_further_with_the_flag(tiny_data, theirs, tmp_path):
+    path = train(tiny_data, tmp_path, *LUNA, *APOLLO, "--max-update=5", f"--restore-file={theirs}", "--reset-optimizer")
+    assert torch.load(path, weights_only=True)["optimizer_history"][-1]["num_updates"] == 5
+
+
+def test_their_language_model_becomes_a_classifier(tmp_path):
+    (tmp_path / "texts").mkdir()
+    ours = train(
+        language_model_data(tmp_path / "texts"), tmp_path / "ours", *READER, *MASKED_LM, "--max-update=2", "--lr=0.01"
+    )
+    last_norm = "encoder.sentence_encoder.layers.1.self_atten_proj_layer_norm"
+    theirs = as_theirs(ours, tmp_path / "theirs.pt", arch="luna_base_512", last_norm=last_norm)
+    data = classification_data(tmp_path / "data", inputs=1)
+    start = f"--finetune-from-model={theirs}"
+    path = train(data, tmp_path / "classifier", *READER, *CLASSIFY, start, "--max-update=1")
+    trained, before = (torch.load(each, weights_only=True)["model"] for each in (path, ours))
+    for name, value in before.items():
+        torch.testing.assert_close(trained[name], value, rtol=0, atol=1e-5, msg=name)
