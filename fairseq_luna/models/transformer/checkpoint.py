@@ -4,8 +4,9 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
+import torch
 from fairseq.models import BaseFairseqModel
-from torch import Tensor
+from torch import Tensor, nn
 
 from ...usage_error import CheckpointMismatch
 
@@ -30,6 +31,12 @@ ORIGINS: tuple[Origin, ...] = (
     (r"", "--arch", WIDTH, WIDTH),
 )
 NAMED = 3
+# The flags by which names are those of one tensor.
+SHARED = (
+    (r"\.lm_head\.", "--untie-weights-roberta"),
+    (r"\.(embed_tokens|output_projection|adaptive_softmax)\.", "--share-all-embeddings"),
+    (r"", "--arch"),
+)
 
 
 class ExplainsMismatch(BaseFairseqModel):
@@ -47,7 +54,7 @@ class ExplainsMismatch(BaseFairseqModel):
             CheckpointMismatch: names tensors that do not fit and the flags that explain them.
         """
         try:
-            return super().load_state_dict(state_dict, strict, model_cfg, args)
+            loaded = super().load_state_dict(state_dict, strict, model_cfg, args)
         except CheckpointMismatch:
             raise
         except RuntimeError as error:
@@ -55,6 +62,8 @@ class ExplainsMismatch(BaseFairseqModel):
             if difference is None:
                 raise
             raise CheckpointMismatch(difference) from error
+        check_shared(self, state_dict)
+        return loaded
 
 
 class KeepsLayers(ExplainsMismatch):
@@ -103,6 +112,19 @@ def keep_layers(state_dict: StateDict, side: str, kept: Sequence[int]) -> dict[s
         elif match[2] in places:
             pruned[f"{match[1]}{places[match[2]]}{match[3]}"] = state_dict[name]
     return pruned
+
+
+def check_shared(model: nn.Module, given: StateDict) -> None:
+    """Raise CheckpointMismatch if tensors of ``given`` differ that are one in ``model``, which has the last of them."""
+    first: dict[int, str] = {}
+    for name, parameter in model.named_parameters(remove_duplicate=False):
+        other = first.setdefault(id(parameter), name)
+        a, b = given.get(other), given.get(name)
+        if a is not None and b is not None and a.data_ptr() != b.data_ptr() and not torch.equal(a, b):
+            flag = next(flag for pattern, flag in SHARED if re.search(pattern, name))
+            raise CheckpointMismatch(
+                f"does not fit the model: {other} and {name} are one tensor in the model and differ there. Check {flag}"
+            )
 
 
 def mismatch(own: StateDict, given: StateDict, origins: Sequence[Origin], *, strict: bool) -> str | None:

@@ -66,6 +66,13 @@ def test_a_head_that_reads_other_vectors_is_no_counterpart(recorded, caplog):
     assert said(caplog) == [f"left out, because this model has no heads that compute the same: {CLS}, {OTHERS}"]
 
 
+def test_an_output_of_its_own_is_not_lost():
+    recorded = golden("luna_roberta.pt")["long_slots_untied_head"]
+    tied = {**recorded, "config": {**recorded["config"], "untie_weights_luna": False}}
+    with pytest.raises(CheckpointMismatch, match=r"lm_head.weight are one tensor .* Check --untie-weights-roberta$"):
+        loaded(tied)
+
+
 # The names of an encoder of the authors' Long Range Arena and ours.
 OF_LRA = {
     "encoder.sentence_encoder.": "encoder.encoder.",

@@ -158,3 +158,16 @@ def test_without_strict_tensors_may_be_missing_but_shapes_must_fit():
     build_model("luna", layernorm_embedding=True).load_state_dict(without.state_dict(), strict=False)
     with pytest.raises(CheckpointMismatch, match=r"\(8, 32\), the model's is \(6, 32\)\. Check --projection-length$"):
         build_model("luna", layernorm_embedding=True).load_state_dict(other.state_dict(), strict=False)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_tensors_that_the_model_shares_are_not_lost(family):
+    apart, shared = build_model(family, share_all_embeddings=False), build_model(family)
+    with pytest.raises(CheckpointMismatch) as raised:
+        shared.load_state_dict(apart.state_dict())
+    assert str(raised.value) == (
+        "does not fit the model: encoder.embed_tokens.weight and decoder.embed_tokens.weight are one tensor in the"
+        " model and differ there. Check --share-all-embeddings"
+    )
+    copied = {name: value.clone() for name, value in shared.state_dict().items()}
+    build_model(family, seed=1).load_state_dict(copied)
