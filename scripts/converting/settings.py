@@ -1,7 +1,9 @@
 """The settings of both models: those of the old one, and of the new one with the old one's sizes."""
 
+import dataclasses
+import shlex
 from argparse import SUPPRESS, ArgumentParser, Namespace
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +11,7 @@ from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY, MODEL_REGI
 from fairseq.models.transformer import TransformerModelBase
 
 from fairseq_luna.models.transformer.checks import flag
-from fairseq_luna.models.transformer.config import FOLLOWS, flat_config
+from fairseq_luna.models.transformer.config import FOLLOWS, OptionalInt, flat_config
 from fairseq_luna.models.transformer.model import FlatConfigModel
 from shared.checkpoints import TRAINING_ONLY
 from shared.command import CommandError
@@ -17,7 +19,9 @@ from shared.command import CommandError
 Settings = dict[str, Any]
 
 # The options of fairseq's transformer, which all families have.
-SHARED = vars(flat_config(__name__, "SharedConfig", {})())
+_SharedConfig = flat_config(__name__, "SharedConfig", {})
+SHARED = vars(_SharedConfig())
+WHOLE_NUMBERS = {field.name for field in dataclasses.fields(_SharedConfig) if field.type in (int, OptionalInt)}
 # Applied already, or read a file.
 DONE = ("encoder_layers_to_keep", "decoder_layers_to_keep", "encoder_embed_path", "decoder_embed_path")
 
@@ -52,7 +56,7 @@ def old_settings(path: Path, state: Mapping[str, Any]) -> Settings:
     ARCH_CONFIG_REGISTRY.get(name, lambda _: None)(preset)  # what was no setting yet when the checkpoint was saved
     kept = {side: getattr(preset, f"{side}_layers_to_keep", None) for side in ("encoder", "decoder")}
     layers = {f"{side}_layers": len(numbers.split(",")) for side, numbers in kept.items() if numbers}
-    return resolved({**vars(preset), **layers, **dict.fromkeys(DONE), "_name": name})
+    return resolved(numbered({**vars(preset), **layers, **dict.fromkeys(DONE), "_name": name}))
 
 
 def new_settings(arch: str, given: Mapping[str, Any], old: Settings, path: Path) -> Settings:
@@ -72,12 +76,13 @@ def new_settings(arch: str, given: Mapping[str, Any], old: Settings, path: Path)
 
 
 def flags_of(arch: str, settings: Settings) -> Iterator[str]:
-    """The flags that set ``settings`` in fairseq-train, beside ``--arch``."""
+    """The flags that set ``settings`` in fairseq-train, beside ``--arch``, quoted for a shell."""
     unset = resolved({**defaults_of(arch), **preset_of(arch)})
     for name, value in resolved(settings).items():
         follows = name in FOLLOWS and value == settings.get(FOLLOWS[name])
         if name != "_name" and value != unset.get(name) and value is not None and not follows:
-            yield flag(name) if value is True else f"{flag(name)}={value}"
+            shown = ",".join(map(str, value)) if isinstance(value, Sequence) and not isinstance(value, str) else value
+            yield flag(name) if value is True else shlex.quote(f"{flag(name)}={shown}")
 
 
 def deciding(settings: Settings) -> Settings:
@@ -86,6 +91,12 @@ def deciding(settings: Settings) -> Settings:
     if settings["share_all_embeddings"]:
         left_out.append("share_decoder_input_output_embed")  # fairseq shares them then
     return {name: value for name, value in settings.items() if name not in left_out and not TRAINING_ONLY.search(name)}
+
+
+def numbered(settings: Settings) -> Settings:
+    """With numbers in place of their digits: fairseq's parser leaves those as text that follow another flag."""
+    texts = {name for name in WHOLE_NUMBERS if isinstance(settings.get(name), str)}
+    return {name: int(value) if name in texts else value for name, value in settings.items()}
 
 
 def defaults_of(arch: str) -> Settings:

@@ -1,6 +1,7 @@
 """A trained transformer as the start of another model: the same outputs where they can be, and nothing unexplained."""
 
 import shlex
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -92,6 +93,33 @@ def test_everything_but_attention_is_the_transformers_and_every_parameter_is_exp
     assert all("_attn." in part.name for part in left)
 
 
+# What another attention becomes, and the parts of it that have a counterpart under another name or in another shape.
+FROM = {
+    "block": ("block", {}, {"out_proj": "out_proj"}),
+    "block-convolved": ("block", {"block_kernel_size": 3}, {"out_proj": "out_proj"}),
+    "fastformer": ("fastformer", {}, {"v_proj": "q_proj"}),
+    "luna": ("luna", {"luna_source_attention": "softmax"}, {"k_proj": "pc_proj", "v_proj": "c_proj"}),
+    "reformer": ("mixed", {"encoder_self_attention": "reformer"}, {"k_proj": "q_proj"}),
+}
+
+
+@pytest.mark.parametrize("kernel_size", [0, 3], ids=["plain", "convolved"])
+@pytest.mark.parametrize(("family", "flags", "parts"), FROM.values(), ids=FROM)
+def test_what_has_a_counterpart_is_not_drawn_at_random(
+    family: str, flags: dict[str, Any], parts: dict[str, str], kernel_size: int
+) -> None:
+    old, new = build_model(family, **flags), build_model("mixed", seed=1, attention_kernel_size=kernel_size)
+    made, _ = convert(old, new)
+    assert [part.name for part in made if part.origin == "new"] == []
+    for side in ("encoder", "decoder"):
+        theirs, ours = (getattr(model, side).layers[0].self_attn for model in (old, new))
+        for name, origin in parts.items():
+            if name == origin or not hasattr(theirs, name):
+                part = getattr(ours.attention if kernel_size else ours, name)
+                given = getattr(theirs, origin).weight
+                assert part.weight.equal(given[:, : part.weight.shape[1]]), (side, name)
+
+
 def test_random_features_of_another_number_keep_their_own_seed() -> None:
     old, new = (build_model("mixed", seed=n, decoder_self_attention="rfa", num_features=n) for n in (8, 12))
     convert(old, new)
@@ -102,9 +130,13 @@ def test_random_features_of_another_number_keep_their_own_seed() -> None:
 @pytest.fixture(scope="module")
 def transformer(tiny_data: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A checkpoint of fairseq's transformer after an update."""
-    sizes = ("layers=1", "embed-dim=16", "ffn-embed-dim=16", "attention-heads=2")
-    flags = [f"--{side}-{size}" for side in ("encoder", "decoder") for size in sizes]
-    return one_update(tiny_data, tmp_path_factory.mktemp("transformer"), "--arch=transformer", *flags, "--dropout=0.2")
+    folder = tmp_path_factory.mktemp("transformer")
+    return one_update(tiny_data, folder, "--arch=transformer", *sizes(), "--dropout=0.2")
+
+
+def sizes() -> list[str]:
+    each = ("layers=1", "embed-dim=16", "ffn-embed-dim=16", "attention-heads=2")
+    return [f"--{side}-{size}" for side in ("encoder", "decoder") for size in each]
 
 
 def one_update(data: str, folder: Path, *flags: str) -> Path:
@@ -137,6 +169,47 @@ def test_the_result_is_trained_with_the_flags_that_the_command_prints(
         marker = name.endswith((".version", "._float_tensor"))  # fairseq does not set the second
         if name in made["model"] and not marker:
             assert made["model"][name].equal(value), name
+
+
+@pytest.mark.parametrize(
+    ("of_the_old", "given", "read_back"),
+    [
+        (
+            ["--decoder-output-dim=24", "--decoder-ffn-embed-dim=20"],
+            ["--decoder-self-attention=linear"],
+            {"decoder_output_dim": 24, "decoder_ffn_embed_dim": 20},
+        ),
+        (
+            ["--criterion=adaptive_loss", "--ddp-backend=legacy_ddp", "--adaptive-softmax-cutoff=10,20"],
+            ["--encoder-self-attention=local", "--attention-window=3"],
+            {"adaptive_softmax_cutoff": [10, 20]},
+        ),
+    ],
+    ids=["sizes-that-follow-others", "list"],
+)
+def test_odd_settings_come_back_from_the_printed_command(
+    of_the_old: list[str],
+    given: list[str],
+    read_back: dict[str, Any],
+    tiny_data: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    criterion = [flag for flag in of_the_old if flag.startswith(("--criterion", "--ddp"))]
+    old = one_update(tiny_data, tmp_path / "old", "--arch=transformer", *sizes(), *of_the_old)
+    start = tmp_path / "it's a start.pt"
+    assert convert_checkpoint.main([str(old), "--arch=mixed_tiny", f"--output={start}", *given]) == 0
+    line = capsys.readouterr().out.splitlines()[-1]
+    arguments = subprocess.run(
+        ["bash", "-c", f"printf '%s\\n' {line}"], capture_output=True, check=True, text=True
+    ).stdout
+    assert arguments.splitlines() == shlex.split(line)
+    made, trained = (
+        read(path)["cfg"]["model"]
+        for path in (start, one_update(tiny_data, tmp_path, *shlex.split(line)[3:], *criterion))
+    )
+    assert deciding(trained) == deciding(made)
+    assert {name: trained[name] for name in read_back} == read_back
 
 
 @pytest.mark.parametrize(
