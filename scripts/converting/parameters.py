@@ -10,7 +10,7 @@ import torch
 from fairseq.models import build_model
 from torch import Tensor, nn
 
-from converting.rules import Rule, rules_of, zero
+from converting.rules import Rule, plain, rules_of, zero
 from fairseq_luna.usage_error import UsageError
 from shared.command import CommandError
 from shared.dictionaries import joint_dictionary
@@ -63,8 +63,8 @@ def convert(old: nn.Module, new: nn.Module) -> tuple[list[Part], list[Part]]:
     Returns:
         The parts of ``new``, and those of ``old`` that it does not take. Shared tensors count once, the first.
     """
-    theirs = {_plain(name): value for name, value in old.state_dict().items() if not NO_PARAMETER.search(name)}
-    rules = rules_of(new)
+    theirs = {plain(name): value for name, value in old.state_dict().items() if not NO_PARAMETER.search(name)}
+    rules = rules_of(new, old)
     made: dict[int, Part] = {}
     taken = set()
     state = new.state_dict()
@@ -73,7 +73,7 @@ def convert(old: nn.Module, new: nn.Module) -> tuple[list[Part], list[Part]]:
             continue
         stem = name if name in rules else name.rpartition(".")[0]
         rule = rules.get(stem, Rule())
-        names = [_plain(other + name.removeprefix(stem)) for other in (stem, *rule.names)]
+        names = [plain(other + name.removeprefix(stem)) for other in (stem, *rule.names)]
         found = [other for other in names if other in theirs and (theirs[other].shape == value.shape or rule.fit)]
         if _seeds_other_shapes(name, state, theirs):
             found = []
@@ -98,12 +98,7 @@ def convert(old: nn.Module, new: nn.Module) -> tuple[list[Part], list[Part]]:
 def _seeds_other_shapes(name: str, new: Mapping[str, Tensor], old: Mapping[str, Tensor]) -> bool:
     """Whether ``name`` is the seed of random numbers of which ``old`` has another shape."""
     drawn = [name.removesuffix("seed") + part for part in ("directions", "matrices")] if name.endswith(".seed") else []
-    return any(_plain(part) in old and part in new and old[_plain(part)].shape != new[part].shape for part in drawn)
-
-
-def _plain(name: str) -> str:
-    """``name`` as in a model without the convolution that --attention-kernel-size asks for."""
-    return name.replace(".self_attn.attention.", ".self_attn.")
+    return any(plain(part) in old and part in new and old[plain(part)].shape != new[part].shape for part in drawn)
 
 
 def _copied(new: Tensor, old: Tensor, rule: Rule) -> str:

@@ -16,6 +16,7 @@ from fairseq_luna.modules.fastformer_projections import FastformerProjections
 from fairseq_luna.modules.linformer_attention import LinformerProjections
 from fairseq_luna.modules.longformer_attention import LongformerAttention
 from fairseq_luna.modules.nystrom_attention import NystromAttention
+from fairseq_luna.modules.reformer_attention import ReformerAttention
 from fairseq_luna.modules.short_convolution import ShortConvolution
 
 
@@ -111,18 +112,36 @@ RULES: dict[type[nn.Module], Mapping[str, Rule]] = {
     NystromAttention: {"kernel": Rule(start=zero)},
     LearnedPositionalEmbedding: {"weight": Rule(fit=first_part)},
 }
+# For any module in the place of one of these in the old model, unless RULES has one.
+RULES_FROM: dict[type[nn.Module], Mapping[str, Rule]] = {
+    BlockProjections: {"out_proj": Rule(fit=first_part)},  # what it makes of the first level
+    FastformerProjections: {"k_proj": Rule(("q_proj",)), "v_proj": Rule(("q_proj",))},
+    LunaAttention: {"k_proj": Rule(("pc_proj",)), "v_proj": Rule(("c_proj",))},
+    LunaCausalAttention: {"k_proj": Rule(("pc_proj",)), "v_proj": Rule(("c_proj",))},
+    ReformerAttention: {"k_proj": Rule(("q_proj",))},
+}
 
 
-def rules_of(model: nn.Module) -> dict[str, Rule]:
+def rules_of(model: nn.Module, old: nn.Module) -> dict[str, Rule]:
     """The rule of each child module or parameter of ``model`` that has one; its names are whole too."""
     found = {}
+    before = {plain(prefix): module for prefix, module in old.named_modules()}
     for prefix, module in model.named_modules():
-        for kind, rules in RULES.items():
-            if isinstance(module, kind):
-                for name, rule in rules.items():
-                    names = tuple(f"{prefix}.{other}" for other in rule.names)
-                    found[f"{prefix}.{name}"] = rule._replace(names=names)
+        theirs = before.get(plain(prefix))
+        for rules in (*_of_kind(RULES_FROM, theirs), *_of_kind(RULES, module)):
+            for name, rule in rules.items():
+                names = tuple(f"{prefix}.{other}" for other in rule.names)
+                found[f"{prefix}.{name}"] = rule._replace(names=names)
         if isinstance(module, ShortConvolution):
             fit = same_end if prefix.startswith("decoder.") else same_middle
             found[f"{prefix}.weight"] = Rule(start=zero, fit=fit)
     return found
+
+
+def plain(name: str) -> str:
+    """``name`` as in a model without the convolution that --attention-kernel-size asks for."""
+    return name.replace(".self_attn.attention.", ".self_attn.").removesuffix(".attention")
+
+
+def _of_kind(table: dict[type[nn.Module], Mapping[str, Rule]], module: nn.Module | None) -> list[Mapping[str, Rule]]:
+    return [rules for kind, rules in table.items() if isinstance(module, kind)]
