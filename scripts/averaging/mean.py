@@ -7,17 +7,26 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from shared.checkpoints import architecture, load
+from shared.checkpoints import architecture, check_finite, load
 from shared.command import CommandError
 
 Weights = dict[str, Tensor]
 
+# Where a checkpoint has weights, by what precedes their names here.
+PLACES = {
+    "": ("model",),
+    "criterion": ("criterion",),
+    "ema": ("extra_state", "ema"),
+    "ema_fp32_params": ("extra_state", "ema_fp32_params"),
+}
 # Drawn at random and now and then again: the mean of several draws is not one.
 RANDOM = ".directions"
 
 
 def average(paths: Sequence[Path]) -> dict[str, Any]:
     """The last checkpoint of ``paths`` with the mean of all models as its model.
+
+    The means that --store-ema made, and a criterion's parameters, are averaged too.
 
     Sums are in fp64, or in fp32 for half precision; a mean has the dtype of its weights. Integers, booleans and random
     directions are the last checkpoint's. Tied weights stay tied. The optimizer state is left out, and
@@ -27,13 +36,14 @@ def average(paths: Sequence[Path]) -> dict[str, Any]:
         paths: at least one, each once.
 
     Raises:
-        CommandError: a file cannot be read, or its model differs from the first one.
+        CommandError: a file cannot be read or holds a number that is not finite, or its model differs from the first.
     """
     if not paths:
         raise CommandError("there are no checkpoints to average")
     for number, path in enumerate(paths):
         state = load(path)
-        model = state.pop("model")
+        model = _taken(state)
+        check_finite(path, model)
         if number == 0:
             outline, shared, settings = _outline(model), _shared(model), architecture(state)
             own = [name for name in shared if shared[name] == name and _has_mean(name, model[name])]
@@ -47,9 +57,32 @@ def average(paths: Sequence[Path]) -> dict[str, Any]:
         kept = {name: weight for name, weight in model.items() if not _has_mean(name, weight)}
         del model  # before the next is loaded
     means = {name: sums.pop(name).div_(len(paths)).to(outline[name][1]) for name in list(sums)}
-    state["model"] = {name: kept[name] if name in kept else means[shared[name]] for name in outline}
+    _put_back(state, {name: kept[name] if name in kept else means[shared[name]] for name in outline})
     extra_state = state.get("extra_state") or {}
     state["extra_state"] = {**extra_state, "averaged_checkpoints": [str(path) for path in paths]}
+    return state
+
+
+def _taken(state: dict[str, Any]) -> Weights:
+    """The weights of ``state``, which loses them."""
+    weights = {}
+    for label, place in PLACES.items():
+        holder = _holder(state, place)
+        if holder.get(place[-1]):
+            weights.update({f"{label} {name}".lstrip(): weight for name, weight in holder.pop(place[-1]).items()})
+    return weights
+
+
+def _put_back(state: dict[str, Any], weights: Weights) -> None:
+    for name, weight in weights.items():
+        label, _, name = name.rpartition(" ")
+        place = PLACES[label]
+        _holder(state, place).setdefault(place[-1], {})[name] = weight
+
+
+def _holder(state: dict[str, Any], place: tuple[str, ...]) -> dict[str, Any]:
+    for key in place[:-1]:
+        state = state.get(key) or {}
     return state
 
 

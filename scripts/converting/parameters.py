@@ -1,6 +1,5 @@
 """The parameters of the new model from those of the old one."""
 
-import re
 from argparse import Namespace
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,11 +11,9 @@ from torch import Tensor, nn
 
 from converting.rules import Rule, plain, rules_of, zero
 from fairseq_luna.usage_error import UsageError
+from shared.checkpoints import NO_PARAMETER, check_finite
 from shared.command import CommandError
 from shared.dictionaries import joint_dictionary
-
-# Versions and a buffer of fairseq, and the untrained copies of weights in the encoder layers of fairseq 0.12.2.
-NO_PARAMETER = re.compile(r"\.(version|_float_tensor)$|encoder\.layers\.\d+\.(in_proj|out_proj|fc1|fc2)_(weight|bias)$")
 
 
 class Part(NamedTuple):
@@ -43,8 +40,9 @@ def load_old(settings: Mapping[str, Any], state: dict[str, Tensor], path: Path) 
     """The old model; older names of its parameters are translated.
 
     Raises:
-        CommandError: its settings do not describe it.
+        CommandError: its settings do not describe it, or it holds a number that is not finite.
     """
+    check_finite(path, state)
     model = build(settings, state)
     try:
         found = model.load_state_dict(state, strict=False)

@@ -18,6 +18,8 @@ from shared.command import CommandError
 TRAINING_ONLY = re.compile(
     r"drop|quant_noise|checkpoint_activations|offload|min_params_to_wrap|max_.*_positions|_path$"
 )
+# Versions and a buffer of fairseq, and the untrained copies of weights in the encoder layers of fairseq 0.12.2.
+NO_PARAMETER = re.compile(r"\.(version|_float_tensor)$|encoder\.layers\.\d+\.(in_proj|out_proj|fc1|fc2)_(weight|bias)$")
 # A model registered without a dataclass is saved with the whole command line; these of its flags are the model's.
 _MODEL_FLAGS = re.compile(r"(encoder|decoder|share|activation)_|(arch|layernorm_embedding|cross_self_attention)$")
 
@@ -51,3 +53,11 @@ def architecture(state: Mapping[str, Any]) -> dict[str, Any]:
     if isinstance(settings, argparse.Namespace):
         settings = {name: value for name, value in vars(settings).items() if _MODEL_FLAGS.match(name)}
     return {name: value for name, value in settings.items() if not TRAINING_ONLY.search(name)}
+
+
+def check_finite(path: Path, weights: Mapping[str, Tensor]) -> None:
+    """Raises CommandError if a number of the checkpoint ``path`` is infinite or none, as after a diverged training."""
+    for name, weight in weights.items():
+        if not (NO_PARAMETER.search(name) or weight.isfinite().all()):
+            kind = "NaN" if weight.isnan().any() else "an infinite number"
+            raise CommandError(f"{path}: there is {kind} in {name}, as after a training that diverged: leave it out")

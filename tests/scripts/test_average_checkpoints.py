@@ -148,6 +148,46 @@ def test_random_directions_are_the_last_checkpoints(three: list[Path], tmp_path:
     assert list(averaged) == list(read(paths[0])["model"])
 
 
+def test_means_over_updates_and_the_criterion_are_averaged_too(tiny_data: str, tmp_path: Path) -> None:
+    paths = train_three(tiny_data, tmp_path, *FAMILIES["luna"], "--store-ema", "--ema-decay=0.5", "--ema-fp32")
+    for number, path in enumerate(paths):
+        rewritten(
+            path, path, lambda state, number=number: state.update(criterion={"scale": torch.tensor([number * 1.0])})
+        )
+    averaged = average(paths)
+    assert averaged["criterion"]["scale"].equal(torch.ones(1))
+    assert_is_mean(averaged["model"], paths)
+    for kind in ("ema", "ema_fp32_params"):
+        each = [read(path)["extra_state"][kind] for path in paths]
+        assert list(averaged["extra_state"][kind]) == list(each[0])
+        for name, weight in averaged["extra_state"][kind].items():
+            expected = torch.stack([weights[name].double() for weights in each]).mean(0).to(weight.dtype)
+            torch.testing.assert_close(weight, expected, rtol=1.2e-7, atol=0, equal_nan=True)
+        assert not averaged["extra_state"][kind]["decoder.layers.0.fc1.weight"].equal(
+            each[-1]["decoder.layers.0.fc1.weight"]
+        )
+
+
+@pytest.mark.parametrize(("number", "kind"), [(float("nan"), "NaN"), (float("inf"), "an infinite number")])
+@pytest.mark.parametrize("place", ["model", "ema"])
+def test_a_diverged_checkpoint_is_refused(
+    number: float, kind: str, place: str, three: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def diverge(state: dict[str, Any]) -> None:
+        state["extra_state"]["ema"] = {name: weight.clone() for name, weight in state["model"].items()}
+        weights = state["model"] if place == "model" else state["extra_state"]["ema"]
+        weights["decoder.layers.0.fc1.weight"][0, 0] = number
+
+    odd, output = rewritten(three[1], tmp_path / "odd.pt", diverge), tmp_path / "mean.pt"
+    assert average_checkpoints.main([str(three[0]), str(odd), "--output", str(output)]) == 2
+    [line] = capsys.readouterr().err.splitlines()
+    name = "decoder.layers.0.fc1.weight" if place == "model" else "ema decoder.layers.0.fc1.weight"
+    assert line.startswith(
+        f"average_checkpoints.py: {odd}: there is {kind} in {name}, as after a training that diverged"
+    )
+    assert not output.exists()
+
+
 def test_one_model_at_a_time_is_in_memory_besides_the_sums(three: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
     loaded: list[weakref.ref[Tensor]] = []
     alive: list[int] = []

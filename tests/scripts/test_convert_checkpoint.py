@@ -171,6 +171,16 @@ def test_the_result_is_trained_with_the_flags_that_the_command_prints(
             assert made["model"][name].equal(value), name
 
 
+def test_a_diverged_checkpoint_is_refused(
+    transformer: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    state, odd = read(transformer), tmp_path / "odd.pt"
+    state["model"]["encoder.layers.0.fc1.bias"][0] = float("nan")
+    torch.save(state, odd)
+    assert convert_checkpoint.main([str(odd), "--arch=luna_tiny", f"--output={tmp_path / 'start.pt'}"]) == 2
+    assert f"{odd}: there is NaN in encoder.layers.0.fc1.bias" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("of_the_old", "given", "read_back"),
     [
