@@ -11,10 +11,12 @@ from fairseq.data.encoders.subword_nmt_bpe import SubwordNMTBPE, SubwordNMTBPECo
 
 from fairseq_luna import models as activated  # noqa: F401 (registers the models, applies the patches)
 from fairseq_luna.models.transformer.translator import Translator
+from fairseq_luna.subwords import mark_of
 from fairseq_luna.usage_error import UsageError
 
 CHECKPOINTS = ("checkpoint_best.pt", "checkpoint_last.pt", "model.pt")
 CODES = ("codes", "bpecodes")
+NONE = "none"
 # Pieces of a batch, for models trained without --max-tokens.
 BATCH = 4096
 
@@ -32,8 +34,8 @@ def load(
         path: a checkpoint, several with ``:`` between them (an ensemble), or a folder with ``checkpoint_best.pt``,
             ``checkpoint_last.pt`` or ``model.pt``.
         data: the folder with the dictionaries; None: that of the checkpoint if it has them, else the training's.
-        pieces: a SentencePiece model (``*.model``) or codes of subword-nmt; None: the one beside the checkpoint or the
-            data. Without one, text is words or pieces with spaces between them. Text for codes must be tokenised.
+        pieces: a SentencePiece model (``*.model``) or codes of subword-nmt; None: those beside the checkpoint or the
+            data, which a model of pieces needs. "none": text is in pieces already. Text for codes must be tokenised.
         overrides: options of fairseq that replace those in the checkpoint, such as ``source_lang="en"``.
 
     Raises:
@@ -47,6 +49,33 @@ def load(
     overrides = {"eval_bleu": False, "encoder_embed_path": None, "decoder_embed_path": None, **overrides}
     if data is not None:
         overrides["data"] = str(data)
+    loaded, cfg, task = _trained(path, files, overrides)
+    if cfg.dataset.max_tokens is None and cfg.dataset.batch_size is None:
+        cfg.dataset.max_tokens = BATCH
+    if pieces is not None:
+        cfg.bpe = None
+    try:
+        translator = Translator(cfg, task, loaded)
+    except OSError as error:
+        raise UsageError(f"{error}; pieces= (--pieces) names the subword model") from error
+    if translator.bpe is None and pieces != NONE:
+        binary = Path(str(cfg.task.data).split(os.pathsep)[0])
+        beside = (folder, binary, binary.parent, binary.parent / "sentencepiece")
+        translator.bpe = _subwords(Path(pieces) if pieces is not None else _pieces(beside))
+        if translator.bpe is None and (mark := mark_of(translator.src_dict)):
+            raise UsageError(
+                f"{path}: its dictionary has pieces of words ({mark}), and no *.model or codes are beside it or the"
+                f" data; name the subword model with pieces= (--pieces), or {NONE} for text that is in pieces"
+            )
+    return translator
+
+
+def _trained(path: str | os.PathLike[str], files: Iterable[Path], overrides: dict[str, Any]) -> tuple[Any, Any, Any]:
+    """The models, config and task of the checkpoints ``files`` at ``path``."""
+    untold = UsageError(
+        f"{path}: the training was not told its languages; "
+        "give source_lang= and target_lang= (--source-lang, --target-lang)"
+    )
     try:
         loaded, cfg, task = checkpoint_utils.load_model_ensemble_and_task(
             [str(file) for file in files], arg_overrides=overrides
@@ -58,25 +87,13 @@ def load(
     except Exception as error:
         if "infer language pair" not in str(error):
             raise
-        raise UsageError(
-            f"{path}: the training was not told its languages; "
-            "give source_lang= and target_lang= (--source-lang, --target-lang)"
-        ) from error
+        raise untold from error
+    settings = getattr(task, "cfg", None) or getattr(task, "args", None)
+    if None in (getattr(settings, "source_lang", ""), getattr(settings, "target_lang", "")):  # a task of several
+        raise untold
     if not all(hasattr(model, "encoder") and hasattr(model, "decoder") for model in loaded):
         raise UsageError(f"{path}: its model is not a translation model")
-    if cfg.dataset.max_tokens is None and cfg.dataset.batch_size is None:
-        cfg.dataset.max_tokens = BATCH
-    if pieces is not None:
-        cfg.bpe = None
-    try:
-        translator = Translator(cfg, task, loaded)
-    except OSError as error:
-        raise UsageError(f"{error}; pieces= (--pieces) names the subword model") from error
-    if translator.bpe is None:
-        binary = Path(str(cfg.task.data).split(os.pathsep)[0])
-        beside = (folder, binary, binary.parent, binary.parent / "sentencepiece")
-        translator.bpe = _subwords(Path(pieces) if pieces is not None else _pieces(beside))
-    return translator
+    return loaded, cfg, task
 
 
 def _checkpoints(path: str | os.PathLike[str]) -> list[Path]:

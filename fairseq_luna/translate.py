@@ -9,7 +9,8 @@ from functools import partial
 from itertools import islice
 from typing import Any
 
-from fairseq_luna.usage_error import UsageError
+from fairseq_luna.search_options import check_numbers
+from fairseq_luna.usage_error import UnreadableText, UsageError
 
 DESCRIPTION = "Translate standard input to standard output, line by line. Empty lines stay empty."
 # Flags of fairseq's with their types: of its configuration, and of its generation.
@@ -22,7 +23,11 @@ def add_flags(parser: ArgumentParser) -> None:
     add = parser.add_argument
     add("model", metavar="MODEL", help="a checkpoint, several with : between them, or a folder with checkpoint_best.pt")
     add("--data", metavar="FOLDER", help="folder with the dictionaries (default: MODEL's, or the training's)")
-    add("--pieces", metavar="FILE", help="SentencePiece model or codes (default: the one beside MODEL or the data)")
+    add(
+        "--pieces",
+        metavar="FILE",
+        help="SentencePiece model or codes (default: those beside MODEL or the data); none: text is in pieces",
+    )
     add("--device", default="cpu", help="such as cuda (default: %(default)s)")
     add_stream_flags(parser, CONFIG | GENERATION)
 
@@ -36,8 +41,10 @@ def add_stream_flags(parser: ArgumentParser, options: Mapping[str, type] = GENER
 
 
 def given(args: Namespace, names: Iterable[str] = GENERATION) -> dict[str, Any]:
-    """The values of these flags that the user gave."""
-    return {name: getattr(args, name) for name in names if getattr(args, name) is not None}
+    """The values of these flags that the user gave. Raises UsageError for a number that cannot be."""
+    values = {name: getattr(args, name) for name in names if getattr(args, name) is not None}
+    check_numbers({"buffer_size": args.buffer_size, **values})
+    return values
 
 
 def run(args: Namespace) -> None:
@@ -46,17 +53,19 @@ def run(args: Namespace) -> None:
     Raises:
         UsageError: the model cannot be loaded, or a line is longer than it reads.
     """
+    options = given(args)
+    config = given(args, CONFIG)
     from tqdm import tqdm
 
     from fairseq_luna.loading import load
 
-    translator = load(args.model, data=args.data, pieces=args.pieces, **given(args, CONFIG))
+    translator = load(args.model, data=args.data, pieces=args.pieces, **config)
     try:
         translator.to(args.device)
     except (AssertionError, RuntimeError) as error:
         raise UsageError(f"--device {args.device}: {str(error).splitlines()[0]}") from error
     warnings.filterwarnings("ignore", message=".*pin_memory")  # of fairseq's batches on a CPU
-    write(translator, args.buffer_size, partial(tqdm, unit=" lines"), **given(args))
+    write(translator, args.buffer_size, partial(tqdm, unit=" lines"), **options)
 
 
 def write(
@@ -65,7 +74,7 @@ def write(
     """Translate standard input to standard output, ``buffer_size`` lines at once, or each as it is typed."""
     if hasattr(signal, "SIGPIPE"):
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # as | head needs
-    size = 1 if sys.stdin.isatty() else max(1, buffer_size)
+    size = 1 if sys.stdin.isatty() else buffer_size
     with (
         open(sys.stdin.fileno(), "rb", closefd=False) as source,
         open(sys.stdout.fileno(), "w", encoding="utf-8", closefd=False) as target,
@@ -87,22 +96,34 @@ def as_text(lines: Iterable[bytes]) -> Iterator[str]:
 
 
 def translated(translator: Any, lines: Iterable[str], size: int, **options: Any) -> Iterator[str]:
-    """A translation for each of ``lines``, of which ``size`` are read at once; blank ones are not translated."""
-    lines = iter(lines)
+    """A translation for each of ``lines``, of which ``size`` are read at once.
+
+    Raises:
+        UsageError: a line cannot be read or translated; it is named, and those before it are translated first.
+    """
+    lines, number = iter(lines), 0
     unreadable = None
     while unreadable is None:
         some: list[str] = []
         try:
             some.extend(line.strip() for line in islice(lines, size))
-        except UsageError as error:  # the lines before it are translated first
+        except UsageError as error:
             unreadable = error
         if not some:
             break
-        texts = [line for line in some if line]
         try:
-            found = iter(translator.translate(texts, **options) if texts else [])
+            yield from translator.translate(some, **options)
         except UsageError:
-            found = (translator.translate(text, **options) for text in texts)  # those before the one that it names
-        yield from (next(found) if line else "" for line in some)
+            yield from one_by_one(translator, some, number + 1, **options)
+        number += len(some)
     if unreadable is not None:
         raise unreadable
+
+
+def one_by_one(translator: Any, lines: Iterable[str], first: int, **options: Any) -> Iterator[str]:
+    """The translations of ``lines``, which are numbered from ``first`` in the error for one that cannot be read."""
+    for number, line in enumerate(lines, first):
+        try:
+            yield translator.translate(line, **options)
+        except UnreadableText as error:
+            raise UsageError(f"line {number}: {error}") from error

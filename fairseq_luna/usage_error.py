@@ -9,6 +9,10 @@ class UsageError(ValueError):
     """A flag, a combination of flags or a file that cannot be used; the message names it and says what to do."""
 
 
+class UnreadableText(UsageError):
+    """A text that a model cannot read, such as one with more pieces than it has positions for."""
+
+
 class CheckpointMismatch(UsageError, RuntimeError):
     """The tensors of a checkpoint do not fit the model: a RuntimeError, as torch's ``load_state_dict`` raises."""
 

@@ -1,9 +1,12 @@
 """``fairseq_luna.load`` and ``python -m fairseq_luna translate``: a trained model translates text."""
 
+import math
 import random
 import re
 import shutil
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -37,6 +40,28 @@ def folder(tiny_data, tmp_path_factory):
 @pytest.fixture(scope="module")
 def translator(folder):
     return fairseq_luna.load(folder)
+
+
+@pytest.fixture(scope="module")
+def speaking(folder, tmp_path_factory):
+    """The folder with a SentencePiece model and its pieces instead of the words."""
+    copied = Path(shutil.copytree(folder, tmp_path_factory.mktemp("speaking") / "model"))
+    draw = random.Random(0)
+    words = (" ".join(draw.choices(["walking", "talked", "walks", "talking"], k=5)) for _ in range(50))
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=words, model_prefix=str(copied / "joint"), vocab_size=19, minloglevel=2
+    )
+    processor = sentencepiece.SentencePieceProcessor(model_file=str(copied / "joint.model"))
+    pieces = [processor.id_to_piece(number) for number in range(3, 19)]
+    lines = "".join(f"{piece} 1\n" for piece in [*pieces, "w1", "w2", "w3", "w4"])
+    for language in "ab":
+        (copied / f"dict.{language}.txt").write_text(lines, encoding="utf-8")
+    return copied
+
+
+@pytest.fixture(scope="module")
+def speaks(speaking):
+    return load(speaking)
 
 
 def test_translations_and_scores_are_those_of_fairseq_interactive(translator, folder, tmp_path, capsys):
@@ -76,6 +101,32 @@ def test_alignments_can_be_asked_for_later(folder, translator):
         assert model.generate(tokens[0], **SIZES)[0]["attention"].numel() == 0
 
 
+def test_threads_share_a_translator_and_not_each_others_options(folder, monkeypatch):
+    """Each call in another thread begins and ends while one with other options is at work."""
+    shared = load(folder, max_tokens=8)
+    tokens = [shared.encode(text) for text in TEXTS]
+    with_alignment = {"print_alignment": "hard", **SIZES}
+    calls = {
+        "alignments": lambda: [best["alignment"] for best, *_ in shared.generate(tokens, **with_alignment)],
+        "attention": lambda: [best["attention"].numel() for best, *_ in shared.generate(tokens, **SIZES)],
+        "long": lambda: shared.translate("w1 " * 20, **SIZES),
+    }
+    expected = {name: call() for name, call in calls.items()}
+    assert all(expected["alignments"]) and not any(expected["attention"])
+    step, inside = shared.task.inference_step, {}
+
+    def interrupted(*args, **options):
+        if threading.current_thread() is threading.main_thread():
+            with ThreadPoolExecutor(1) as other:
+                inside.update({name: other.submit(call).result() for name, call in calls.items()})
+        return step(*args, **options)
+
+    monkeypatch.setattr(shared.task, "inference_step", interrupted)
+    for name, call in calls.items():
+        assert (call(), inside) == (expected[name], expected)
+    assert shared.cfg.dataset.max_tokens == 8
+
+
 def test_it_exports(translator):
     source = translator.encode(TEXTS[0])[None]
     [model] = translator.models
@@ -92,6 +143,35 @@ def test_an_ensemble_is_loaded_and_not_exported_as_one(folder):
         EncoderForExport(both)
 
 
+NOTHING = ("", "  ", "\t\u3000\u0085", "\u200b", "\u00ad", "\ufeff\u200b\u00ad", "\u2581")
+
+
+def test_text_without_pieces_has_no_translation(translator, speaks):
+    for model in (translator, speaks):
+        assert [model.translate(text, **SIZES) for text in NOTHING] == [""] * len(NOTHING)
+        assert model.translate(list(NOTHING), **SIZES) == [""] * len(NOTHING)
+        assert model.sample([], **SIZES) == []
+    expected = translator.translate(TEXTS, **SIZES)
+    assert translator.translate([*NOTHING, TEXTS[2], *NOTHING, *TEXTS[:2]], **SIZES) == [
+        *[""] * len(NOTHING), expected[2], *[""] * len(NOTHING), *expected[:2]
+    ]  # fmt: skip
+
+
+def test_the_places_of_sentences_do_not_change(translator):
+    """A function that restricts words gets the number of the sentence, and skipped sentences leave ""."""
+    words = {0: "w1", 2: "w2"}
+
+    def allowed(sentence, prefix):
+        return [translator.tgt_dict.index(words[sentence]), translator.tgt_dict.eos()]
+
+    found = translator.translate([TEXTS[0], "", TEXTS[1]], prefix_allowed_tokens_fn=allowed, **SIZES)
+    assert [set(text.split()) for text in found] == [{"w1"}, set(), {"w2"}]
+    with_long = [TEXTS[0], "w1 " * 2000, TEXTS[1]]
+    found = translator.translate(with_long, skip_invalid_size_inputs=True, **SIZES)
+    first, second = translator.translate(TEXTS[:2], **SIZES)
+    assert found == [first, "", second]
+
+
 def test_lines_keep_their_order_and_empty_ones_stay_empty(translator):
     lines = ["\n", TEXTS[2] + "\r\n", "  \n", *TEXTS[:2], ""]
     expected = dict(zip(TEXTS, translator.translate(TEXTS, **SIZES), strict=True))
@@ -101,12 +181,17 @@ def test_lines_keep_their_order_and_empty_ones_stay_empty(translator):
 
 def test_a_line_that_cannot_be_translated_takes_no_others_with_it(translator):
     found, expected = [], translator.translate(TEXTS[:2], **SIZES)
-    with pytest.raises(UsageError, match="a sentence has 2001 pieces"):
+    with pytest.raises(UsageError, match="line 3: a sentence has 2001 pieces"):
         found.extend(translated(translator, [*TEXTS[:2], "w1 " * 2000, TEXTS[0]], 100, **SIZES))
     assert found == expected
+    found = []
+    with pytest.raises(UsageError, match="line 4: a sentence has 2001 pieces"):
+        found.extend(translated(translator, ["w1", "w2", "", "w1 " * 2000, "w1"], 2, **SIZES))
+    assert len(found) == 3
+    found = []
     with pytest.raises(UsageError, match=r"line 2: is not UTF-8 \(invalid start byte at byte 3\)"):
         found.extend(translated(translator, as_text([b"w4", b"w1\xff", b"w2"]), 100, **SIZES))
-    assert found == [*expected, expected[1]]
+    assert found == [expected[1]]
 
 
 def test_lines_are_translated_before_the_last_is_read(translator):
@@ -128,20 +213,48 @@ def test_the_command(folder, translator, tmp_path, capfd, monkeypatch):
     assert capfd.readouterr().out == f"{first}\n\n{second}\n"
 
 
-def test_the_subword_model_beside_the_checkpoint_is_used(folder, tmp_path):
-    copied = Path(shutil.copytree(folder, tmp_path / "copied"))
-    draw = random.Random(0)
-    words = (" ".join(draw.choices(["walking", "talked", "walks", "talking"], k=5)) for _ in range(50))
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=words, model_prefix=str(copied / "joint"), vocab_size=15, minloglevel=2
-    )
-    translator = load(copied)
-    pieces = translator.apply_bpe("walked talks")
+def test_the_subword_model_beside_the_checkpoint_is_used(speaks, speaking):
+    pieces = speaks.apply_bpe("walked talks")
     assert pieces.startswith("\u2581") and len(pieces.split()) > 2
-    assert translator.remove_bpe(pieces) == "walked talks"
-    (copied / "codes").touch()
+    assert speaks.remove_bpe(pieces) == "walked talks"
+    (speaking / "codes").touch()
     with pytest.raises(UsageError, match=r"has codes, joint\.model; choose with pieces= \(--pieces\)"):
+        load(speaking)
+    (speaking / "codes").unlink()
+
+
+@pytest.mark.parametrize(
+    ("words", "mark"),
+    [(("\u2581wal", "k", "ed"), "\u2581"), (("wal@@", "k@@", "ed"), "@@"), (("\u2581", "w"), "\u2581")],
+    ids=["sentencepiece", "subword-nmt", "characters"],
+)
+def test_pieces_without_a_subword_model_are_refused(folder, tmp_path, words, mark):
+    copied = Path(shutil.copytree(folder, tmp_path / "copied"))
+    lines = [f"{word} 9" for word in words] + [f"w{i} 9" for i in range(20 - len(words))]
+    for language in "ab":
+        (copied / f"dict.{language}.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    with pytest.raises(UsageError, match=rf"dictionary has pieces of words \({mark}\).*pieces= \(--pieces\), or none"):
         load(copied)
+    assert load(copied, pieces="none").translate(" ".join(words), **SIZES)
+
+
+def test_words_are_not_read_as_pieces(folder, speaking, tmp_path):
+    """Of a model that gets ready pieces, or of fairseq's from_pretrained, which looks for no subword model."""
+    hub = MODEL_REGISTRY["luna"].from_pretrained(str(speaking), "checkpoint_last.pt")
+    for model in (load(speaking, pieces="none"), hub):
+        assert model.translate("\u2581walk ed", **SIZES)
+        for read in (model.translate, model.encode):
+            with pytest.raises(UsageError, match=r"walked talks \.\.\.: has no pieces of SentencePiece"):
+                read("walked talks")
+
+
+def test_a_mark_that_whole_words_have_by_chance(folder, tmp_path):
+    copied = Path(shutil.copytree(folder, tmp_path / "copied"))
+    words = ["\u2581", "x@@", *(f"w{i}" for i in range(18))]
+    lines = "".join(f"{word} {9 if word.startswith('w') else 1}\n" for word in words)
+    for language in "ab":
+        (copied / f"dict.{language}.txt").write_text(lines, encoding="utf-8")
+    assert load(copied).translate("w1 w2", **SIZES)
 
 
 def test_codes_of_subword_nmt_are_used(folder, tmp_path):
@@ -183,6 +296,34 @@ def test_what_cannot_be_loaded_is_refused_in_one_line(folder, tmp_path, given, s
     assert "\n" not in str(refused.value)
 
 
+MANY = ("--task=translation_multi_simple_epoch", "--langs=a,b", "--lang-pairs=a-b,b-a", "--decoder-langtok")
+
+
+@pytest.mark.parametrize("source_mark", [(), ("--encoder-langtok=tgt",)], ids=["target", "source"])
+def test_a_model_of_several_languages_translates_as_fairseq_generate_does(tiny_data, tmp_path, capsys, source_mark):
+    data = Path(shutil.copytree(tiny_data, tmp_path / "data"))
+    for file in data.glob("train.a-b.*"):
+        shutil.copy(file, data / file.name.replace("train", "test"))
+    flags = ("--optimizer=adam", "--lr=0.01", "--max-epoch=4", "--disable-validation")
+    flags = (*FAMILIES["luna"], *MANY, *source_mark, *flags)
+    checkpoint = train(str(data), tmp_path, *[flag.replace("a-b,b-a", "a-b") for flag in flags])
+    run(
+        "generate",
+        *(str(data), f"--user-dir={Path(command.__file__).parent}", f"--path={checkpoint}", "--cpu", *MANY),
+        *(*source_mark, "-s=a", "-t=b", "--gen-subset=test", "--num-workers=0", "--beam=3", "--max-len-b=8"),
+    )
+    out = capsys.readouterr().out
+    lines = {kind: dict(re.findall(rf"^{kind}-(\d+)\t(?:[-\d.]+\t)?(.*)$", out, flags=re.M)) for kind in "SH"}
+    numbers = sorted(lines["H"], key=int)[:20]
+    texts = [re.sub(r"__\w+__ ?", "", lines["S"][number]) for number in numbers]
+    translator = load(checkpoint, data=data, source_lang="a", target_lang="b")
+    assert translator.translate(texts, **SIZES) == [lines["H"][number] for number in numbers]
+    with pytest.raises(UsageError, match="prefix_allowed_tokens_fn: the model's task cannot restrict words"):
+        translator.translate(TEXTS, prefix_allowed_tokens_fn=lambda sentence, words: [4], **SIZES)
+    with pytest.raises(UsageError, match=r"give source_lang= and target_lang= \(--source-lang, --target-lang\)"):
+        load(checkpoint, data=data)
+
+
 def test_a_sentence_that_is_too_long_is_refused(folder):
     short = load(folder, max_source_positions=4)
     with pytest.raises(UsageError, match="a sentence has 6 pieces, the model reads at most 4: w5 w6 w7 w8 w9"):
@@ -195,7 +336,18 @@ def test_a_sentence_that_is_too_long_is_refused(folder):
 
 @pytest.mark.parametrize(
     ("options", "said"),
-    [({"beam": 0}, "beam 0: must be 1 or more"), ({"max_len_b": 0}, "max_len_a, max_len_b: min_len cannot be larger")],
+    [
+        ({"beam": 0}, "beam 0: must be a whole number of 1 or more"),
+        ({"beam": 2.5}, "beam 2.5: must be a whole number of 1 or more"),
+        ({"max_len_b": 0}, "max_len_a, max_len_b: min_len cannot be larger"),
+        ({"max_len_a": 1e308}, "max_len_a, max_len_b: cannot convert float infinity"),
+        ({"temperature": 0.0}, "temperature 0.0: must be above 0"),
+        *(
+            ({name: value}, f"{name} {value}: must be a finite number")
+            for name in ("lenpen", "max_len_a", "max_len_b", "min_len", "unkpen", "temperature", "sampling_topp")
+            for value in (math.nan, math.inf, -math.inf)
+        ),
+    ],
 )
 def test_sizes_of_the_search_that_cannot_be_are_refused(translator, options, said):
     with pytest.raises(UsageError, match=said):

@@ -1,5 +1,8 @@
 """fairseq's transformer decoder with another self-attention, which is causal without a mask."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 from fairseq.models.transformer import TransformerDecoderBase
@@ -12,6 +15,18 @@ from .layers import BuildAttention, SelfAttentionDecoderLayer, source_attention,
 from .source_rows import EncoderOut, selected_rows
 
 NO_LAYER = -1
+# What a call of a model that threads share asks for, each for itself; None: what the decoder's ``need_attn`` says.
+_asked: ContextVar[bool | None] = ContextVar("alignment", default=None)
+
+
+@contextmanager
+def alignment_is(wanted: bool) -> Iterator[None]:
+    """Within this block, in this thread, decoders return the attention to the source if it is ``wanted``."""
+    token = _asked.set(wanted)
+    try:
+        yield
+    finally:
+        _asked.reset(token)
 
 
 class CausalDecoder(TransformerDecoderBase):
@@ -44,7 +59,8 @@ class CausalDecoder(TransformerDecoderBase):
             raise UsageError("full_context_alignment: this decoder is causal by construction; leave it out")
         if alignment_layer is not None:
             return alignment_layer, alignment_heads
-        if not self.need_attn:
+        asked = _asked.get()
+        if not (self.need_attn if asked is None else asked):
             return NO_LAYER, None
         if self.cfg.no_cross_attention:
             raise UsageError("--print-alignment: this model has no attention to the source; leave it out")

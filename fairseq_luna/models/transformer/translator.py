@@ -1,16 +1,23 @@
 """fairseq's hub interface: a trained model as an object that translates text."""
 
+from argparse import Namespace
+from collections.abc import Callable, Sequence
+from inspect import signature
 from typing import Any
 
 from fairseq.hub_utils import GeneratorHubInterface
 from torch import Tensor
 
-from ...usage_error import UsageError
-from .decoder import CausalDecoder
+from ...search_options import check_numbers
+from ...subwords import SPACE, mark_of, says_nothing
+from ...usage_error import UnreadableText, UsageError
+from .decoder import alignment_is
+
+PREFIXES = "prefix_allowed_tokens_fn"
 
 
 class Translator(GeneratorHubInterface):
-    """A trained model, or an ensemble, that translates text.
+    """A trained model, or an ensemble, that translates text. Threads can share one.
 
     It is fairseq's hub interface, of which these are of most use:
 
@@ -21,32 +28,91 @@ class Translator(GeneratorHubInterface):
     - ``encode(text)``, ``decode(tokens)``: through the subword model. ``to("cuda")``, ``half()``: as any module.
     """
 
+    def __init__(self, cfg: Any, task: Any, models: Sequence[Any]) -> None:
+        super().__init__(cfg, task, models)
+        if PREFIXES not in signature(task.build_generator).parameters:
+            task.build_generator = _without_prefixes(task.build_generator)
+        generator = task.build_generator(self.models, cfg.generation)
+        # Besides the end mark those of languages, as in fairseq-generate.
+        self.marks = getattr(generator, "symbols_to_strip_from_output", {generator.eos})
+        self.reads_pieces = mark_of(self.src_dict) == SPACE
+
+    def sample(self, sentences: Any, beam: int = 1, verbose: bool = False, **options: Any) -> Any:
+        """See :class:`fairseq.hub_utils.GeneratorHubInterface`.
+
+        Text without pieces, or too long with ``skip_invalid_size_inputs``, becomes "".
+        """
+        if isinstance(sentences, str):
+            return self.sample([sentences], beam, verbose, **options)[0]
+        tokens = {}
+        for place, sentence in enumerate(sentences):
+            pieces = "" if says_nothing(sentence) else self.apply_bpe(self.tokenize(sentence))
+            if not says_nothing(pieces):
+                tokens[place] = self.binarize(pieces)
+        if options.get("skip_invalid_size_inputs"):
+            tokens = {place: some for place, some in tokens.items() if len(some) <= self.max_positions[0]}
+        if allowed := options.get(PREFIXES):
+            places = list(tokens)
+            options[PREFIXES] = lambda sentence, words: allowed(places[sentence], words)
+        found = self.generate(list(tokens.values()), beam, verbose, **options) if tokens else []
+        texts = {place: self.decode(best["tokens"]) for place, (best, *_) in zip(tokens, found, strict=True)}
+        return [texts.get(place, "") for place in range(len(sentences))]
+
     def generate(self, tokenized_sentences: Any, beam: int = 5, verbose: bool = False, **options: Any) -> Any:
         """See :class:`fairseq.hub_utils.GeneratorHubInterface`, whose models cannot be asked for alignments later.
 
         Raises:
-            UsageError: a sentence is longer than the model reads, or a size of the search cannot be.
+            UnreadableText: a sentence is longer than the model reads.
+            UsageError: a number of the search cannot be.
         """
         if isinstance(tokenized_sentences, Tensor) and tokenized_sentences.dim() == 1:
             return self.generate([tokenized_sentences], beam, verbose, **options)[0]
-        if beam < 1:
-            raise UsageError(f"beam {beam}: must be 1 or more")
+        check_numbers({"beam": beam, **options})
         longest = self.max_positions[0]
         for tokens in tokenized_sentences:
             if len(tokens) > longest and not options.get("skip_invalid_size_inputs"):
                 begin = self.src_dict.string(tokens[:5])
-                raise UsageError(
+                raise UnreadableText(
                     f"a sentence has {len(tokens)} pieces, the model reads at most {longest}: {begin} ...; cut it, or"
                     " load with more max_source_positions, unless positions are learned"
                 )
-        if self.cfg.dataset.max_tokens is not None:  # the training's: a longer sentence is a batch of its own
-            self.cfg.dataset.max_tokens = max(self.cfg.dataset.max_tokens, *map(len, tokenized_sentences), 0)
-        for model in self.models:
-            if isinstance(model.decoder, CausalDecoder):
-                model.decoder.need_attn = bool(options.get("print_alignment", self.cfg.generation.print_alignment))
         try:
-            return super().generate(tokenized_sentences, beam, verbose, **options)
-        except AssertionError as error:
-            if "max_len" not in str(error):
+            with alignment_is(bool(options.get("print_alignment", self.cfg.generation.print_alignment))):
+                return super().generate(tokenized_sentences, beam, verbose, **options)
+        except (AssertionError, OverflowError) as error:
+            if isinstance(error, AssertionError) and "max_len" not in str(error):
                 raise
             raise UsageError(f"max_len_a, max_len_b: {error}") from error
+
+    def apply_bpe(self, sentence: str) -> str:
+        """The pieces of ``sentence``, with spaces between them. Raises UnreadableText if nothing can cut it."""
+        if self.reads_pieces and self.bpe is None and not (SPACE in sentence or says_nothing(sentence)):
+            raise UnreadableText(
+                f"{' '.join(sentence.split()[:5])} ...: has no pieces of SentencePiece, which the model reads, and no"
+                " subword model was given; load with pieces= (--pieces)"
+            )
+        return super().apply_bpe(sentence)
+
+    def string(self, tokens: Tensor) -> str:
+        """The words of the target, without marks."""
+        return self.tgt_dict.string(tokens, extra_symbols_to_ignore=self.marks)
+
+    def _build_batches(self, tokens: Any, skip_invalid_size_inputs: bool) -> Any:
+        """As in fairseq, but a sentence with more pieces than the training's batches is a batch of its own."""
+        limit = self.cfg.dataset.max_tokens
+        if limit is not None:
+            limit = max(limit, *map(len, tokens), 0)
+        dataset = Namespace(max_tokens=limit, batch_size=self.cfg.dataset.batch_size)
+        call = Namespace(cfg=Namespace(dataset=dataset), task=self.task, max_positions=self.max_positions)
+        return GeneratorHubInterface._build_batches(call, tokens, skip_invalid_size_inputs)
+
+
+def _without_prefixes(build_generator: Callable[..., Any]) -> Callable[..., Any]:
+    """A task's ``build_generator`` that lacks the argument which fairseq's hub interface gives it."""
+
+    def build(*args: Any, prefix_allowed_tokens_fn: Any = None, **options: Any) -> Any:
+        if prefix_allowed_tokens_fn is not None:
+            raise UsageError(f"{PREFIXES}: the model's task cannot restrict words; leave it out")
+        return build_generator(*args, **options)
+
+    return build
