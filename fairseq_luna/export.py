@@ -5,19 +5,21 @@ padded; a graph can express neither. Here the state is an argument and a result,
 or if asked left out, for any input. ``docs/export.md`` says what can be exported and has an example.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from fairseq.incremental_decoding_utils import FairseqIncrementalState
+from fairseq.modules import LearnedPositionalEmbedding
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
+from fairseq_luna.models.transformer.source_rows import READ
 from fairseq_luna.usage_error import UsageError
 
 Tensors = dict[str, Tensor]
-
-# The parts of an encoder's output that a decoder reads.
-_SOURCE = ("encoder_out", "encoder_padding_mask", "packed_out", "packed_padding_mask")
 
 
 class EncoderForExport(nn.Module):
@@ -40,7 +42,7 @@ class EncoderForExport(nn.Module):
         """
         with _IndependentOfData():
             out = self.encoder(src_tokens, src_tokens.ne(self.encoder.padding_idx).sum(1))
-        return {name: out[name][0] for name in _SOURCE if out.get(name)}
+        return {name: out[name][0] for name in READ if out.get(name)}
 
 
 class DecoderStepForExport(nn.Module):
@@ -74,11 +76,12 @@ class DecoderStepForExport(nn.Module):
         """
         modules = _stateful(self.model.decoder)
         incremental_state = _nested(state, modules)
-        encoder_out: dict[str, list[Tensor]] = {name: [] for name in _SOURCE} | {k: [v] for k, v in source.items()}
+        encoder_out: dict[str, list[Tensor]] = {name: [] for name in READ} | {k: [v] for k, v in source.items()}
         if state and not source:
             encoder_out["encoder_out"] = [torch.empty(0)]
-        with _IndependentOfData(padded=self.padded):
-            out = self.model.decoder(prev_output_tokens, encoder_out=encoder_out, incremental_state=incremental_state)
+        decoder = self.model.decoder
+        with _IndependentOfData(padded=self.padded), _any_position(decoder.embed_positions):
+            out = decoder(prev_output_tokens, encoder_out=encoder_out, incremental_state=incremental_state)
         log_probs = self.model.get_normalized_probs(out, log_probs=True)
         return log_probs.squeeze(1), _flat(incremental_state, modules)
 
@@ -113,6 +116,24 @@ class _IndependentOfData(TorchFunctionMode):
         if func is torch._shape_as_tensor:
             return args[0].shape
         return func(*args, **(kwargs or {}))
+
+
+@contextmanager
+def _any_position(embedding: Any) -> Iterator[None]:
+    """Keeps the position of a step free in a graph: fairseq's ``int(...)`` of a learned one would fix it."""
+    if not isinstance(embedding, LearnedPositionalEmbedding):
+        yield
+        return
+
+    def newest(tokens: Tensor, incremental_state: Any = None) -> Tensor:
+        position = tokens.new_full((1, 1), embedding.padding_idx + tokens.shape[1])
+        return F.embedding(position, embedding.weight, embedding.padding_idx)
+
+    embedding.forward = newest
+    try:
+        yield
+    finally:
+        del embedding.forward
 
 
 def _stateful(decoder: nn.Module) -> dict[str, Any]:

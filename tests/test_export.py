@@ -33,6 +33,7 @@ WITH_A_STATE = {
     "luna": {"family": "luna"},
     "luna-softmax-source": {"family": "luna", "luna_source_attention": "softmax"},
     "luna-convolution": {"family": "luna", "luna_kernel_size": 5, "luna_segment_bias": 4.0},
+    "luna-learned-positions": {"family": "luna", "encoder_learned_pos": True, "decoder_learned_pos": True},
     "fastformer": {"family": "fastformer"},
     "fastformer-convolution": {"family": "fastformer", "fastformer_kernel_size": 5},
     "block": {"family": "block", "decoder_block_size": 3},

@@ -43,7 +43,7 @@ def differences(
     reference = Reference(model, source)
     log_probs, state = graphs.start(source)
     yield distance(reference.log_probs(np.full((len(source) * BEAM, 1), EOS))[::BEAM], log_probs)
-    words = np.argsort(-log_probs, axis=1)[:, :BEAM]
+    words = np.argsort(np.where(np.arange(vocabulary) == PAD, np.inf, -log_probs), axis=1)[:, :BEAM]
     scores = np.zeros(words.shape, dtype=np.float32)
     rows = np.arange(len(source))[:, None].repeat(BEAM, 1)
     for t in range(1, steps):
