@@ -1,18 +1,25 @@
 """Exported models translate as the trained ones do, without torch and fairseq."""
 
+import io
 import json
 import math
+import random
 import shutil
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import sentencepiece
 import torch
 from commands import FAMILIES, SIZES, train
+from fairseq.data import Dictionary
 from fairseq.data.encoders.subword_nmt_bpe import SubwordNMTBPE
+from fairseq.tasks.translation_multi_simple_epoch import TranslationMultiSimpleEpochTask
 
 import export_translator
 import fairseq_luna
@@ -22,6 +29,9 @@ from shared.command import CommandError
 pytest.importorskip("onnxscript")
 deployed = pytest.importorskip("fairseq_luna.deployed")
 comparison = pytest.importorskip("deploying.comparison")
+marks_of = pytest.importorskip("fairseq_luna.deployed.folder").marks_of
+Graph = pytest.importorskip("deploying.graphs").Graph
+onnx = pytest.importorskip("onnx")
 write_folder = pytest.importorskip("deploying.folder").write_folder
 first_candidates = pytest.importorskip("fairseq_luna.deployed.search").first_candidates
 TORCH = tuple(map(int, torch.__version__.split(".")[:2]))
@@ -42,7 +52,10 @@ TRAINING = (
 # One graph for a range of source lengths, and one for each length.
 MODELS = {
     "luna": (*FAMILIES["luna"], "--max-source-positions=40", "--max-target-positions=40"),
-    "block": (*FAMILIES["block"], "--max-source-positions=12", "--max-target-positions=40"),
+    "block": (
+        *(*FAMILIES["block"], "--max-source-positions=12", "--max-target-positions=40"),
+        *("--encoder-learned-pos", "--decoder-learned-pos"),
+    ),
 }
 
 
@@ -118,11 +131,12 @@ def test_int8_is_smaller_and_translates(export, tmp_path):
     [
         ("settings.json", None, "give a folder that scripts/export_translator.py made"),
         ("settings.json", "{", "settings.json: is damaged"),
+        ("settings.json", '{"format": 3}', "settings.json: is damaged"),
         ("settings.json", '{"format": 99}', "has format 99"),
         ("target.txt", None, "target.txt: No such file"),
-        ("target.txt", "ÿþ", "target.txt: is damaged"),
-        ("step.onnx", "no graph", "step.onnx: cannot be loaded"),
-        ("weights.bin", None, "cannot be loaded"),
+        ("source.txt", "w1 100\n", "source.txt: has 7 bytes, 150 were exported"),
+        ("step.onnx", "no graph", "step.onnx: has 8 bytes"),
+        ("weights.bin", None, "weights.bin: No such file"),
     ],
 )
 def test_a_damaged_folder_is_refused(exported, file, content, message):
@@ -131,14 +145,164 @@ def test_a_damaged_folder_is_refused(exported, file, content, message):
     else:
         (exported / file).write_text(content, encoding="latin-1")
     with pytest.raises(UsageError, match=message):
+        deployed.Translator(exported)
+
+
+def test_every_file_is_recognised(speaking):
+    _, made = speaking
+    names = sorted(path.name for path in made.iterdir())
+    assert set(names) > {"pieces.model", "settings.json", "source.txt", "start.onnx", "target.txt", "weights.bin"}
+    for name in names:
+        whole = (made / name).read_bytes()
+        for changed in (whole[:-1], bytes([whole[0] ^ 1]) + whole[1:]):
+            (made / name).write_bytes(changed)
+            with pytest.raises(UsageError, match=rf"{name}: (has|is damaged)"):
+                deployed.Translator(made)
+        (made / name).write_bytes(whole)
+    assert deployed.Translator(made)
+
+
+def test_a_graph_that_onnxruntime_cannot_load_is_named(exported):
+    (exported / "step.onnx").write_text("no graph")
+    settings = json.loads((exported / "settings.json").read_text())
+    settings["files"]["step.onnx"] = marks_of(exported / "step.onnx")
+    (exported / "settings.json").write_text(json.dumps(settings))
+    with pytest.raises(UsageError, match=r"step\.onnx: cannot be loaded"):
         deployed.Translator(exported).translate(TEXTS[0])
 
 
-def test_missing_pieces_are_named(exported):
-    settings = json.loads((exported / "settings.json").read_text())
-    (exported / "settings.json").write_text(json.dumps(settings | {"pieces": True}))
-    with pytest.raises(UsageError, match="no such SentencePiece model"):
-        deployed.Translator(exported)
+def test_threads_share_the_graphs(exported, monkeypatch):
+    """The second thread translates while the first loads."""
+    translator = deployed.Translator(exported)
+    expected = deployed.Translator(exported).translate(TEXTS, **OPTIONS)
+    load, first, begun = translator.graphs.outputs, threading.get_ident(), []
+
+    class Outputs(dict):
+        def __setitem__(self, name, value):
+            if threading.get_ident() == first and not begun:
+                begun.append(pool.submit(translator.translate, TEXTS, **OPTIONS))
+                with pytest.raises(TimeoutError):  # it waits for the first
+                    begun[0].result(timeout=1)
+            super().__setitem__(name, value)
+
+    monkeypatch.setattr(translator.graphs, "outputs", Outputs(load))
+    with ThreadPoolExecutor(1) as pool:
+        assert translator.translate(TEXTS, **OPTIONS) == expected
+        assert begun[0].result() == expected
+
+
+@pytest.fixture(scope="module")
+def speaking(export, tmp_path_factory):
+    """A model of SentencePiece's pieces, some of them white space, and its export: those of Luna with other words."""
+    folder, made = export("luna")
+    copied = Path(shutil.copytree(folder, tmp_path_factory.mktemp("speaking") / "model"))
+    processor = pieces_of("identity", vocab_size=23)
+    (copied / "joint.model").write_bytes(processor.serialized_model_proto())
+    lines = "".join(f"{processor.id_to_piece(number)} 1\n" for number in range(3, 23))
+    for language in "ab":
+        (copied / f"dict.{language}.txt").write_text(lines, encoding="utf-8")
+    settings = json.loads((made / "settings.json").read_text())
+    graphs = [Graph(**start, model=onnx.load(made / start["file"])) for start in settings["starts"]]
+    graphs.append(Graph("step.onnx", onnx.load(made / "step.onnx")))
+    shutil.rmtree(copied / "exported")
+    (copied / "exported").mkdir()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("deploying.folder.graphs_of", lambda *_: graphs)
+        write_folder(fairseq_luna.load(copied), copied / "exported", int8=False)
+    return copied, copied / "exported"
+
+
+def pieces_of(rule, vocab_size):
+    """A SentencePiece model with white space among its pieces, where the normalisation leaves it."""
+    draw, model = random.Random(0), io.BytesIO()
+    words = [*WHITE[:8], *("walk", "walks", "talk")]
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=(draw.choice(["", " "]).join(draw.choices(words, k=9)) for _ in range(200)),
+        model_writer=model,
+        normalization_rule_name=rule,
+        remove_extra_whitespaces=False,
+        vocab_size=vocab_size,
+        hard_vocab_limit=False,
+        minloglevel=2,
+    )
+    return sentencepiece.SentencePieceProcessor(model_proto=model.getvalue())
+
+
+WHITE = [chr(code) for code in range(sys.maxunicode) if chr(code).isspace() and chr(code) not in "\n\r "]
+INVISIBLE = ["\u200b", "\u00ad", "\ufeff", "\u2060"]
+
+
+def odd_lines():
+    """Every white space alone, at the ends and between words, and 1,000 lines of all sorts."""
+    draw = random.Random(1)
+    odd = [*WHITE, *INVISIBLE, " ", "  ", "\u2581", "@@", "<unk>", "\u00e9", "e\u0301", "\u6f22", "\U0001f600"]
+    odd += 9 * ["walk", "talks", "x"]
+    yield from [text for space in [*WHITE, *INVISIBLE] for text in (space, f"walk{space}talk", f"{space}walk {space}")]
+    yield from ["".join(draw.choices(odd, k=draw.randint(0, 12))) for _ in range(1000)]
+
+
+@pytest.mark.parametrize("rule", ["identity", "nmt_nfkc", None])
+def test_text_is_cut_as_fairseq_cuts_it(export, tmp_path, rule):
+    folder, made = export("luna")
+    theirs, ours = fairseq_luna.load(folder, pieces="none"), deployed.Translator(made)
+    if rule is not None:
+        processor = pieces_of(rule, vocab_size=40)
+        file = tmp_path / "joint.model"
+        file.write_bytes(processor.serialized_model_proto())
+        theirs.bpe, ours.pieces = fairseq_luna.load(folder, pieces=file).bpe, processor
+        dictionary = Dictionary()
+        for number in range(3, processor.get_piece_size()):
+            dictionary.add_symbol(processor.id_to_piece(number))
+        theirs.src_dict = theirs.tgt_dict = dictionary
+        ours.words = dictionary.symbols
+        ours.numbers = dictionary.indices
+    translated = 0
+    for text in odd_lines():
+        if found := ours.encoded(text):
+            translated += 1
+            assert found == theirs.encode(text).tolist(), ascii(text)
+            assert ours.decoded(found) == theirs.decode(torch.tensor(found)), ascii(text)
+        else:
+            assert theirs.translate(text) == ""
+    assert translated > 800
+
+
+def test_text_without_pieces_has_no_translation(speaking):
+    folder, made = speaking
+    ours, theirs = deployed.Translator(made), fairseq_luna.load(folder)
+    texts = ["", "walk", " ", *WHITE[:3], "walks talk", *INVISIBLE, "\u2581", "talk"]
+    expected = theirs.translate(texts, **OPTIONS)
+    assert ours.translate(texts, **OPTIONS) == expected == [ours.translate(text, **OPTIONS) for text in texts]
+    assert [bool(text) for text in expected] == [text in ("walk", "walks talk", "talk") for text in texts]
+    assert next(ours.translations([""])) == [("", 0.0)]
+    assert ours.translate([]) == []
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("name", ["lenpen", "max_len_a", "max_len_b", "min_len"])
+def test_numbers_that_are_not_finite_are_refused(export, name, value):
+    with pytest.raises(UsageError, match=f"{name} {value}: must be a finite number"):
+        deployed.Translator(export("luna")[1]).translate(TEXTS, **{name: value})
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"beam": 2.5}, "beam 2.5: must be a whole number"),
+        ({"max_tokens": 0}, "max_tokens 0: must be a whole number"),
+        ({"max_len_a": -1e308}, "max_len_a, max_len_b: allow -inf words here"),
+        ({"threads": -1}, "threads -1: must be a whole number"),
+    ],
+)
+def test_numbers_that_cannot_be_are_refused(export, options, message):
+    with pytest.raises(UsageError, match=message):
+        threads = {"threads": options.pop("threads")} if "threads" in options else {}
+        deployed.Translator(export("luna")[1], **threads).translate(TEXTS, **options)
+
+
+def test_the_largest_length_is_the_models(export):
+    translator = deployed.Translator(export("luna")[1])
+    assert translator.translate(TEXTS, beam=2, max_len_a=1e308) == translator.translate(TEXTS, beam=2, max_len_b=1000)
 
 
 def test_text_and_beams_that_do_not_fit_are_refused(export):
@@ -158,6 +322,13 @@ def test_what_cannot_be_exported_is_refused(export, tiny_data, tmp_path, capsys)
     transformer = train(tiny_data, tmp_path, "--arch=transformer", *SIZES, *TRAINING)
     assert export_translator.main([str(transformer), f"--data={tiny_data}", f"--output={tmp_path / 'new'}"]) == 2
     assert "is fairseq's own" in capsys.readouterr().err
+
+
+def test_a_task_that_marks_languages_is_refused(export, tmp_path):
+    translator = fairseq_luna.load(export("luna")[0])
+    translator.task = TranslationMultiSimpleEpochTask.__new__(TranslationMultiSimpleEpochTask)
+    with pytest.raises(CommandError, match="TranslationMultiSimpleEpochTask: may add marks of languages"):
+        write_folder(translator, tmp_path, int8=False)
 
 
 def test_another_models_graphs_are_found_to_differ(export, monkeypatch):

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -44,19 +45,21 @@ class Graphs:
         self.options.intra_op_num_threads = threads
         self.sessions: dict[str, onnxruntime.InferenceSession] = {}
         self.outputs: dict[str, list[str]] = {}
+        self.loading = Lock()
 
     def session(self, file: str) -> onnxruntime.InferenceSession:
         """The graph in ``file``, loaded when it is used first. Raises UsageError if it cannot be."""
-        if file not in self.sessions:
-            path = self.folder / file
-            try:
-                session = onnxruntime.InferenceSession(path, self.options, ["CPUExecutionProvider"])
-            except Exception as error:  # onnxruntime's have no common class
-                reason = str(error).splitlines()[0]
-                raise UsageError(f"{path}: cannot be loaded ({reason}); export the model again") from error
-            self.sessions[file] = session
-            self.outputs[file] = [output.name for output in session.get_outputs()]
-        return self.sessions[file]
+        with self.loading:  # threads may share the graphs
+            if file not in self.sessions:
+                path = self.folder / file
+                try:
+                    session = onnxruntime.InferenceSession(path, self.options, ["CPUExecutionProvider"])
+                except Exception as error:  # onnxruntime's have no common class
+                    reason = str(error).splitlines()[0]
+                    raise UsageError(f"{path}: cannot be loaded ({reason}); export the model again") from error
+                self.sessions[file] = session
+                self.outputs[file] = [output.name for output in session.get_outputs()]
+            return self.sessions[file]
 
     def run(self, file: str, inputs: Values) -> Values:
         session = self.session(file)

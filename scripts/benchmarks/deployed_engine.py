@@ -48,7 +48,7 @@ class Deployed:
         self.source = source(args.sentences, args.source_length, args.sizes, "cpu").numpy()
         with tempfile.TemporaryDirectory() as folder:
             write_folder(made, Path(folder), int8=KINDS["-deployed" + kind])
-            starts = settings_of(Path(folder))["starts"]
+            starts = settings_of(Path(folder)).starts
             self.graphs = Graphs(Path(folder), starts, words=len(words), threads=args.threads)
             self.step(4)()  # loads the graphs
 

@@ -8,16 +8,18 @@ from typing import Any, BinaryIO
 
 import onnx
 from fairseq.data.encoders.sentencepiece_bpe import SentencepieceBPE
+from fairseq.tasks.translation import TranslationTask
 from onnx.external_data_helper import set_external_data
 from onnxruntime.quantization import QuantType, quantize_dynamic
 
 from deploying.graphs import graphs_of
-from fairseq_luna.deployed.folder import FORMAT, PIECES, SETTINGS, SOURCE_WORDS, TARGET_WORDS
+from fairseq_luna.deployed.folder import FORMAT, PIECES, SETTINGS, SOURCE_WORDS, TARGET_WORDS, Settings, marks_of
 from fairseq_luna.models.transformer.decoder import CausalDecoder
 from fairseq_luna.models.transformer.translator import Translator
 from shared.command import CommandError
 
 WEIGHTS = "weights.bin"
+SEARCHES = ("build_dataset_for_inference", "build_generator", "inference_step")  # what a task may do otherwise
 SMALL = 1024  # bytes of a tensor that stays in its graph
 PAGE = 4096  # onnxruntime maps weights into memory that begin at a page
 
@@ -26,7 +28,8 @@ def write_folder(translator: Translator, folder: Path, *, int8: bool) -> None:
     """Write the model of ``translator``; ``int8``: the weights of matrix products as bytes.
 
     Raises:
-        CommandError: it is an ensemble or a model of fairseq's, or has other subwords than SentencePiece's.
+        CommandError: it is an ensemble, a model of fairseq's or of another task than translation, or has other subwords
+            than SentencePiece's.
     """
     model = translator.models[0]
     if len(translator.models) > 1:
@@ -34,6 +37,11 @@ def write_folder(translator: Translator, folder: Path, *, int8: bool) -> None:
     if not isinstance(model.decoder, CausalDecoder):
         raise CommandError(
             f"{type(model).__name__}: is fairseq's own; scripts/convert_checkpoint.py makes it one of these"
+        )
+    task = type(translator.task)
+    if any(getattr(task, name) is not getattr(TranslationTask, name) for name in SEARCHES):
+        raise CommandError(
+            f"{task.__name__}: may add marks of languages to the text; only --task translation is exported"
         )
     pieces = isinstance(translator.bpe, SentencepieceBPE)
     if translator.tokenizer is not None or not (pieces or translator.bpe is None):
@@ -53,7 +61,8 @@ def write_folder(translator: Translator, folder: Path, *, int8: bool) -> None:
     translator.tgt_dict.save(str(folder / TARGET_WORDS))
     if pieces:
         (folder / PIECES).write_bytes(translator.bpe.sp.serialized_model_proto())
-    settings = {"format": FORMAT, "starts": starts, "longest_target": longest_target, "pieces": pieces}
+    files = {file.name: marks_of(file) for file in sorted(folder.iterdir())}
+    settings = {"format": FORMAT, **Settings(starts, longest_target, pieces, files)._asdict()}
     (folder / SETTINGS).write_text(json.dumps(settings, indent=2), encoding="utf-8")
 
 
