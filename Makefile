@@ -1,53 +1,58 @@
-# All targets but check-cuda run in .venv, which is created when it is needed. PYTHON chooses the interpreter.
+# All targets but check-cuda run in VENV, which is created when it is needed. PYTHON chooses the interpreter.
+# From a checkout that cannot be written to: make test VENV="$HOME/luna", make demo VENV="$HOME/luna"
+# DEMO_FLAGS="--folder $HOME/demo".
 PYTHON ?= python3
+VENV ?= .venv
 ARCH ?= luna_tiny
 DEMO_FLAGS ?=
 MATRIX_FLAGS ?=
 CUDA_FLAGS ?=
 
-BIN := .venv/bin
-PIP := $(BIN)/python -m pip --disable-pip-version-check
+CUDA := $(VENV)-cuda
+# Modules and not the scripts in bin, whose first line has the folder's whole path.
+RUN := $(VENV)/bin/python
+PIP := $(RUN) -m pip --disable-pip-version-check
 
 .PHONY: demo test test-matrix check-cuda mutants lint bench audit clean
 
-demo: .venv/installed
-	$(BIN)/python scripts/demo.py --arch $(ARCH) $(DEMO_FLAGS)
+demo: $(VENV)/installed
+	$(RUN) scripts/demo.py --arch $(ARCH) $(DEMO_FLAGS)
 
-test: .venv/installed
-	$(BIN)/python -m pytest -x -q -n 2 --dist loadfile
+test: $(VENV)/installed
+	$(RUN) -m pytest -q -n 2 --dist loadfile
 
 # The tests with each Python and torch of noxfile.py, which downloads several gigabytes. MATRIX_FLAGS='-s suite(python-3.12)'
 # chooses one of them.
-test-matrix: .venv/installed
+test-matrix: $(VENV)/installed
 	$(PIP) install --quiet -c constraints.txt nox
-	$(BIN)/nox $(MATRIX_FLAGS)
+	$(RUN) -m nox $(MATRIX_FLAGS)
 
 # Every model and Apollo on a CUDA device that computes nothing; docs/reliability.md explains it. CUDA_FLAGS=luna-tied
 # chooses one of them. Downloads torch's CUDA build, some gigabytes, and needs a C compiler, but no GPU.
-check-cuda: .venv-cuda/libcuda.so.1
-	OMP_NUM_THREADS=1 LD_PRELOAD=$(CURDIR)/$< .venv-cuda/bin/python scripts/check_cuda.py $(CUDA_FLAGS)
+check-cuda: $(CUDA)/libcuda.so.1
+	OMP_NUM_THREADS=1 LD_PRELOAD=$< $(CUDA)/bin/python scripts/check_cuda.py $(CUDA_FLAGS)
 
 # torch brings CUDA's headers, triton the part of them that is missing there.
-.venv-cuda/libcuda.so.1: scripts/cuda_checks/fake_cuda.c .venv-cuda/installed
-	cd .venv-cuda/lib/python3*/site-packages && \
-	$(CC) -shared -fPIC -Wl,-soname,$(@F) -I"$$(echo nvidia/cu*/include)" -Itriton/backends/nvidia/include \
-		-o $(CURDIR)/$@ $(CURDIR)/$<
+$(CUDA)/libcuda.so.1: scripts/cuda_checks/fake_cuda.c $(CUDA)/installed
+	packages=$$(echo $(CUDA)/lib/python3*/site-packages) && \
+	$(CC) -shared -fPIC -Wl,-soname,$(@F) -I"$$(echo $$packages/nvidia/cu*/include)" \
+		-I$$packages/triton/backends/nvidia/include -o $@ $<
 
 # Mutation tests of ops/ and optim/: an hour or two.
-mutants: .venv/installed
+mutants: $(VENV)/installed
 	$(PIP) install --quiet -c constraints.txt mutmut
-	OMP_NUM_THREADS=1 $(BIN)/mutmut run
-	$(BIN)/mutmut results
+	OMP_NUM_THREADS=1 $(RUN) -m mutmut run
+	$(RUN) -m mutmut results
 
-lint: .venv/installed
-	$(BIN)/ruff check .
-	$(BIN)/ruff format --check .
-	$(BIN)/mypy
+lint: $(VENV)/installed
+	$(RUN) -m ruff check .
+	$(RUN) -m ruff format --check .
+	$(RUN) -m mypy
 
-bench: BENCH = $(BIN)/python scripts/benchmark.py
+bench: BENCH = $(RUN) scripts/benchmark.py
 bench: TRAIN_25 = $(BENCH) train --quick --no-peak --shapes 25x40 --systems transformer luna luna-softmax-source fastformer block
 bench: GENERATE_25 = $(BENCH) generate --quick --lengths 25 --source-length 25 --systems transformer luna
-bench: .venv/installed
+bench: $(VENV)/installed
 	mkdir -p outputs/benchmark
 	$(BENCH) op --quick --systems luna-naive luna-chunked fastformer block linear softmax \
 		--no-peak --json outputs/benchmark/op.json --png outputs/benchmark/op.png
@@ -64,18 +69,18 @@ bench: .venv/installed
 	$(BENCH) imports --quick --json outputs/benchmark/imports.json
 
 # Known vulnerabilities of the tested versions; docs/reliability.md explains them. --strict: a failed look-up is a failure.
-audit: .venv/installed
+audit: $(VENV)/installed
 	$(PIP) install --quiet -c constraints.txt pip-audit
-	$(BIN)/pip-audit --requirement constraints.txt --no-deps --disable-pip --strict --desc off
+	$(RUN) -m pip_audit --requirement constraints.txt --no-deps --disable-pip --strict --desc off
 
 # On most Pythons fairseq-fixed is built from source. Without --no-build-isolation its build would download a second torch.
 # For Python 3.10, fairseq needs omegaconf 2.0.6, whose metadata pip >= 24.1 refuses, and an isolated build: with torch it
 # would build extensions whose sources its archive lacks.
 # With "===" no local build of torch, such as one for CPUs, is taken in place of PyPI's, which is CUDA's.
 TORCH = torch
-.venv-cuda/installed: TORCH = torch===$(shell sed -n 's/^torch==//p' constraints.txt)
-.venv/installed .venv-cuda/installed: INSTALL = $(@D)/bin/python -m pip --disable-pip-version-check install --quiet
-.venv/installed .venv-cuda/installed: setup.py pyproject.toml constraints.txt
+$(CUDA)/installed: TORCH = torch===$(shell sed -n 's/^torch==//p' constraints.txt)
+$(VENV)/installed $(CUDA)/installed: INSTALL = $(@D)/bin/python -m pip --disable-pip-version-check install --quiet
+$(VENV)/installed $(CUDA)/installed: setup.py pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(@D)
 	$(INSTALL) 'pip<24.1; python_version < "3.11"'
 	$(INSTALL) -c constraints.txt setuptools wheel cython numpy '$(TORCH)'
