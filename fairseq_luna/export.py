@@ -11,12 +11,12 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from fairseq.incremental_decoding_utils import FairseqIncrementalState
 from fairseq.modules import LearnedPositionalEmbedding
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from fairseq_luna.models.transformer.source_rows import READ
+from fairseq_luna.modules.generation_state import GenerationState
 from fairseq_luna.usage_error import UsageError
 
 Tensors = dict[str, Tensor]
@@ -136,24 +136,24 @@ def _any_position(embedding: Any) -> Iterator[None]:
         del embedding.forward
 
 
-def _stateful(decoder: nn.Module) -> dict[str, Any]:
-    """The modules with a generation state, including fairseq's attention to the source, by name."""
-    return {name: module for name, module in decoder.named_modules() if isinstance(module, FairseqIncrementalState)}
+def _stateful(decoder: nn.Module) -> dict[str, GenerationState]:
+    """The modules with a generation state, by name."""
+    return {name: module for name, module in decoder.named_modules() if isinstance(module, GenerationState)}
 
 
-def _nested(state: Tensors, modules: dict[str, Any]) -> dict[str, dict[str, Tensor | None]]:
+def _nested(state: Tensors, modules: dict[str, GenerationState]) -> dict[str, dict[str, Tensor | None]]:
     nested: dict[str, dict[str, Tensor | None]] = {}
     for place, tensor in state.items():
         module, kind, name = place.split("/")
-        key = modules[module]._get_full_incremental_state_key(kind)
+        key = modules[module].state_key(kind)
         nested.setdefault(key, {})[name] = tensor
     return nested
 
 
-def _flat(incremental_state: Any, modules: dict[str, Any]) -> Tensors:
+def _flat(incremental_state: Any, modules: dict[str, GenerationState]) -> Tensors:
     flat: Tensors = {}
     for module in modules:
-        own = modules[module]._get_full_incremental_state_key("")
+        own = modules[module].state_key("")
         for key, tensors in incremental_state.items():
             if key.startswith(own):
                 kind = key.removeprefix(own)

@@ -1,8 +1,8 @@
 """Incremental state of a module for generation."""
 
+import uuid
 from typing import Any
 
-from fairseq.incremental_decoding_utils import FairseqIncrementalState
 from torch import Tensor, nn
 
 ModuleState = dict[str, Tensor]
@@ -10,29 +10,44 @@ ModuleState = dict[str, Tensor]
 IncrementalState = dict[str, dict[str, Any]]
 
 
-class GenerationState(FairseqIncrementalState, nn.Module):
+class GenerationState(nn.Module):
     """A module whose state is kept in fairseq's dictionary and reordered with the beam.
 
     The first dimension of every tensor in the state is the batch. Tensors that depend on the source alone are kept
     apart, as constants: they have one row for each sentence, which is read by all its beams.
+
+    A copy of the module has keys of its own: it does not read the states of the original.
     """
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self._name_of_state = str(uuid.uuid4())
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Called for a new object by ``copy`` and ``pickle``."""
+        super().__setstate__(state)
+        self._name_of_state = str(uuid.uuid4())
+
+    def state_key(self, kind: str) -> str:
+        """The key of this module's "state" or "constants" in fairseq's dictionary."""
+        return f"{self._name_of_state}.{kind}"
 
     def load_state(self, incremental_state: IncrementalState | None) -> ModuleState | None:
         """This module's state, or None before the first step and outside generation."""
-        return FairseqIncrementalState.get_incremental_state(self, incremental_state, "state")
+        return None if incremental_state is None else incremental_state.get(self.state_key("state"))
 
     def save_state(self, incremental_state: IncrementalState, state: ModuleState) -> None:
         """Store ``state`` for the next step."""
-        FairseqIncrementalState.set_incremental_state(self, incremental_state, "state", state)
+        incremental_state[self.state_key("state")] = state
 
     def load_constants(self, incremental_state: IncrementalState | None) -> ModuleState | None:
         """This module's constants, or None before the first step and outside generation."""
-        return FairseqIncrementalState.get_incremental_state(self, incremental_state, "constants")
+        return None if incremental_state is None else incremental_state.get(self.state_key("constants"))
 
     def save_constants(self, incremental_state: IncrementalState, constants: ModuleState, *, beams: int) -> None:
         """Store ``constants``, each row of which is read by ``beams`` consecutive rows of the batch."""
         number = {"beams": beams} if beams > 1 else {}
-        FairseqIncrementalState.set_incremental_state(self, incremental_state, "constants", constants | number)
+        incremental_state[self.state_key("constants")] = constants | number
 
     def reorder_incremental_state(self, incremental_state: IncrementalState, new_order: Tensor) -> None:
         """Move row ``new_order[i]`` of the batch to row i; called when beams are selected or finish.

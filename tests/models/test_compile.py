@@ -31,9 +31,9 @@ def assert_one_graph(layer, run):
     call, results = last_call(layer, run), []
     torch._dynamo.reset()
     for each in (layer, torch.compile(layer, backend="eager", fullgraph=True)):
-        function, (args, kwargs) = copy.deepcopy((each, call))
+        args, kwargs = copy.deepcopy(call)
         torch.manual_seed(1)
-        results.append(tree_leaves(function(*args, **kwargs)))
+        results.append(tree_leaves(each(*args, **kwargs)))
     for expected, actual in zip(*results, strict=True):
         assert expected is actual is None or expected.equal(actual)
 
