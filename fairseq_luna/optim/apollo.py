@@ -3,7 +3,6 @@
 Not to be confused with the low-rank "APOLLO" of arXiv 2412.05270.
 """
 
-import math
 import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
@@ -13,9 +12,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .apollo_update import BOUND, DEFAULT_DECAY, STATE, has_multi_tensor_kernels, update
+from .apollo_options import check_options, plain
+from .apollo_update import BOUND, STATE, has_multi_tensor_kernels, update
 
-DECAY_TYPES = ("L2", "decoupled", "stable")
 HALF = (torch.float16, torch.bfloat16)
 
 # Elements per multi-tensor call, which bound the temporaries. On a CPU the tensors should stay in the cache between
@@ -33,6 +32,8 @@ class Apollo(torch.optim.Optimizer):
 
         optimizer = Apollo(model.parameters(), lr=0.01)
         schedule = torch.optim.lr_scheduler.LinearLR(optimizer, start_factor=1e-4, total_iters=300)
+
+    Apollo has no momentum that a schedule could cycle: ``OneCycleLR`` and ``CyclicLR`` need ``cycle_momentum=False``.
 
     State per parameter: ``step`` (int) and three tensors of its shape, ``exp_avg``, ``hessian`` and
     ``direction``, in fp32 if the parameter is half precision (the arithmetic is in fp32 too), else in its
@@ -71,7 +72,7 @@ class Apollo(torch.optim.Optimizer):
     ) -> None:
         options = {"lr": lr, "beta": beta, "eps": eps, "rebound": rebound}
         options |= {"weight_decay": weight_decay, "weight_decay_type": weight_decay_type}
-        super().__init__(params, options)
+        super().__init__(params, plain(options))
         if lr > 1:
             warnings.warn(
                 f"Apollo: lr={lr} is likely to diverge; lr 10 in older notes is for a bound of 1.0 on the "
@@ -82,13 +83,15 @@ class Apollo(torch.optim.Optimizer):
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Add a group, with the same checks of its options as in the constructor."""
         check_options({**self.defaults, **param_group})
+        param_group.update(plain(param_group))
         super().add_param_group(param_group)
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Load a state dict; the state of half-precision parameters stays in fp32.
 
         Raises:
-            ValueError: if another optimizer wrote the state.
+            ValueError: if another optimizer wrote the state, or if a parameter's state has another shape or, with
+                ``named_parameters()``, stands at another one's name.
         """
         for state in state_dict["state"].values():
             if not state.keys() >= {"step", *STATE}:
@@ -96,15 +99,33 @@ class Apollo(torch.optim.Optimizer):
                     f"Apollo: optimizer state holds {sorted(state)} instead of {['step', *STATE]}: another "
                     "optimizer wrote it; start with a fresh state (in fairseq, --reset-optimizer)"
                 )
+        self._refuse_other_parameters(state_dict)
         super().load_state_dict(state_dict)
         # torch has cast the state to each parameter's dtype; take the fp32 tensors from the source.
-        saved = chain.from_iterable(group["params"] for group in state_dict["param_groups"])
-        ours = chain.from_iterable(group["params"] for group in self.param_groups)
-        for index, p in zip(saved, ours, strict=True):
+        for index, p in self._saved_with_ours(state_dict):
             if p.dtype in HALF and index in state_dict["state"]:
                 for name in STATE:
                     value = state_dict["state"][index][name]
                     self.state[p][name] = value.to(p.device, torch.float32)
+
+    def _saved_with_ours(self, state_dict: dict[str, Any]) -> Iterator[tuple[int, Tensor]]:
+        """Each parameter's index in the state dict, and the parameter."""
+        saved = chain.from_iterable(group["params"] for group in state_dict["param_groups"])
+        ours = chain.from_iterable(group["params"] for group in self.param_groups)
+        return zip(saved, ours, strict=False)  # torch refuses other numbers of them
+
+    def _refuse_other_parameters(self, state_dict: dict[str, Any]) -> None:
+        advice = "give the parameters in the order of the state, or start with a fresh one (--reset-optimizer)"
+        for place, (index, p) in enumerate(self._saved_with_ours(state_dict)):
+            state = state_dict["state"].get(index)
+            for shape in [tuple(state[name].shape) for name in STATE] if state else []:
+                if shape != tuple(p.shape):
+                    raise ValueError(f"Apollo: parameter {place} is {tuple(p.shape)} and its state {shape}: {advice}")
+        for saved, ours in zip(state_dict["param_groups"], self.param_groups, strict=False):
+            before, now = saved.get("param_names", []), ours.get("param_names", [])
+            if before != now and sorted(before) == sorted(now):
+                first = next(pair for pair in zip(now, before, strict=True) if pair[0] != pair[1])
+                raise ValueError(f"Apollo: parameter {first[0]!r} stands where the state has {first[1]!r}: {advice}")
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
@@ -177,19 +198,3 @@ def _chunks(params: list[Tensor], numel: int) -> Iterator[list[Tensor]]:
             start, filled = i, 0
         filled += p.numel()
     yield params[start:]
-
-
-def check_options(options: dict[str, Any]) -> None:
-    ranges = {
-        "lr": (lambda x: 0 <= x < math.inf, "a finite number of at least 0, such as 0.1"),
-        "beta": (lambda x: 0 <= x < 1, "in [0, 1), such as 0.9"),
-        "eps": (lambda x: 0 < x < math.inf, "a finite number above 0, such as 1e-4"),
-        "weight_decay": (lambda x: 0 <= x < math.inf, "a finite number of at least 0, such as 1e-8"),
-    }
-    for name, (holds, required) in ranges.items():
-        if not (isinstance(options[name], int | float) and holds(options[name])):
-            raise ValueError(f"Apollo: {name}={options[name]!r} must be {required}")
-    choices = {"rebound": tuple(DEFAULT_DECAY), "weight_decay_type": (None, *DECAY_TYPES)}
-    for name, allowed in choices.items():
-        if options[name] not in allowed:
-            raise ValueError(f"Apollo: {name}={options[name]!r} must be one of {allowed}")

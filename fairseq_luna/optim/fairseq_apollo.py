@@ -13,7 +13,8 @@ from fairseq.optim import FairseqOptimizer, register_optimizer
 from omegaconf import II, DictConfig, OmegaConf
 from torch import Tensor
 
-from fairseq_luna.optim.apollo import Apollo, check_options
+from fairseq_luna.optim.apollo import Apollo
+from fairseq_luna.optim.apollo_options import check_options
 from fairseq_luna.optim.apollo_update import spread
 from fairseq_luna.usage_error import UsageError
 

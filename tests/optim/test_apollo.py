@@ -1,7 +1,9 @@
 import copy
+import fractions
 import math
 import warnings
 
+import numpy
 import pytest
 import torch
 from torch import nn
@@ -156,6 +158,19 @@ def test_the_ends_of_the_ranges_are_taken(name, value):
     Apollo([nn.Parameter(torch.ones(2))], **{"lr": 0.1, name: value})
 
 
+@pytest.mark.parametrize("kind", [numpy.float16, numpy.float32, numpy.float64, fractions.Fraction])
+@pytest.mark.parametrize("where", ["argument", "group"])
+def test_numbers_of_other_kinds_are_taken_and_saved_as_pythons(kind, where, tmp_path):
+    p = nn.Parameter(torch.ones(2))
+    given = {name: kind(0.25) for name in ("lr", "beta", "eps", "weight_decay")}
+    optimizer = Apollo([p], **given) if where == "argument" else Apollo([{"params": [p], **given}], lr=numpy.int64(1))
+    p.grad = torch.ones(2)
+    optimizer.step()
+    torch.save(optimizer.state_dict(), tmp_path / "state.pt")
+    (group,) = torch.load(tmp_path / "state.pt", weights_only=True)["param_groups"]
+    assert {name: (group[name], type(group[name])) for name in given} == dict.fromkeys(given, (0.25, float))
+
+
 def test_warns_once_of_a_rate_for_another_bound():
     p = nn.Parameter(torch.ones(2))
     with pytest.warns(UserWarning, match="lr=1.5 is likely to diverge") as record:
@@ -203,3 +218,61 @@ def test_another_optimizers_state_is_refused():
     other.step()
     with pytest.raises(ValueError, match="another optimizer wrote it"):
         Apollo([p], lr=0.1).load_state_dict(copy.deepcopy(other.state_dict()))
+
+
+def trained(params):
+    """A state dict after one step."""
+    optimizer = Apollo(params, lr=0.1)
+    for p in optimizer.param_groups[0]["params"]:
+        p.grad = torch.ones_like(p)
+    optimizer.step()
+    return optimizer.state_dict()
+
+
+def test_a_state_of_another_order_of_shapes_is_refused_at_loading():
+    params = [nn.Parameter(torch.ones(shape)) for shape in ((2, 3), (3, 2))]
+    optimizer = Apollo(params[::-1], lr=0.1)
+    said = r"^Apollo: parameter 0 is \(3, 2\) and its state \(2, 3\): give the parameters in the order of the state"
+    with pytest.raises(ValueError, match=said):
+        optimizer.load_state_dict(trained(params))
+    assert not optimizer.state
+    Apollo(params, lr=0.1).load_state_dict(trained(params))
+
+
+def test_a_state_of_another_order_of_names_is_refused_at_loading():
+    layers = nn.ModuleDict({name: nn.Linear(2, 2, bias=False) for name in ("first", "second")})
+    named = list(layers.named_parameters())
+    optimizer = Apollo(named[::-1], lr=0.1)
+    with pytest.raises(
+        ValueError, match=r"^Apollo: parameter 'second\.weight' stands where the state has 'first\.weight'"
+    ):
+        optimizer.load_state_dict(trained(named))
+    assert not optimizer.state
+    optimizer.load_state_dict(trained(named[::-1]))
+    renamed = [(f"module.{name}", p) for name, p in named]
+    Apollo(renamed, lr=0.1).load_state_dict(trained(named))
+    with pytest.raises(ValueError, match="parameter group that doesn't match the size"):
+        optimizer.load_state_dict(trained(named[:1]))
+
+
+@pytest.mark.parametrize(
+    ("schedule", "flags"),
+    [
+        (torch.optim.lr_scheduler.OneCycleLR, {"max_lr": 0.02, "total_steps": 8}),
+        (torch.optim.lr_scheduler.CyclicLR, {"base_lr": 0.001, "max_lr": 0.02, "step_size_up": 2}),
+    ],
+)
+def test_cyclic_schedules_need_the_argument_that_the_docstring_names(schedule, flags):
+    assert "``OneCycleLR`` and ``CyclicLR`` need ``cycle_momentum=False``" in " ".join(Apollo.__doc__.split())
+    p = nn.Parameter(torch.ones(2))
+    optimizer = Apollo([p], lr=0.01)
+    with pytest.raises(ValueError, match="must support momentum"):
+        schedule(optimizer, **flags)
+    rates = schedule(optimizer, **flags, cycle_momentum=False)
+    seen = set()
+    for _ in range(4):
+        p.grad = torch.ones(2)
+        optimizer.step()
+        rates.step()
+        seen.add(optimizer.param_groups[0]["lr"])
+    assert len(seen) >= 3 and p.isfinite().all()
