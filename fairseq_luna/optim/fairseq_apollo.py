@@ -16,30 +16,12 @@ from torch import Tensor
 from fairseq_luna.optim.apollo import Apollo
 from fairseq_luna.optim.apollo_options import check_options
 from fairseq_luna.optim.apollo_update import spread
+from fairseq_luna.optim.fairseq_options import is_composite, refuse_unsupported
 from fairseq_luna.usage_error import UsageError
 
 logger = logging.getLogger(__name__)
 
 SHORTEST_WARMUP = 100
-
-# Options of fairseq under which Apollo would compute something else: {place in the config: (value, reason)}.
-REFUSED = {
-    "distributed_training.ddp_backend": (
-        "fully_sharded",
-        "--ddp-backend fully_sharded splits tensors, and Apollo's norms need them whole: use legacy_ddp or "
-        "pytorch_ddp (with --zero-sharding os to save memory: its workers hold whole tensors)",
-    ),
-    "distributed_training.use_sharded_state": (
-        True,
-        "--use-sharded-state, a part of --ddp-backend fully_sharded, which splits tensors, and Apollo's norms need "
-        "them whole: use --zero-sharding os alone, whose workers hold whole tensors",
-    ),
-    "common.amp": (
-        True,
-        "--amp: fairseq divides the gradients by the loss scale twice, which changes Adam little but Apollo "
-        "a lot: use --bf16, or --fp16 --fp16-no-flatten-grads",
-    ),
-}
 
 
 class Rebound(StrEnum):
@@ -96,7 +78,7 @@ class FairseqApollo(FairseqOptimizer):
 
     Raises:
         UsageError: if an option is out of its range, or with an option of fairseq that Apollo does not support
-            (see ``REFUSED``). fairseq itself refuses ``--fp16`` without ``--fp16-no-flatten-grads``.
+            (see :func:`~fairseq_luna.optim.fairseq_options.refuse_unsupported`).
     """
 
     def __init__(self, cfg: DictConfig, params: Iterable[Any]) -> None:
@@ -108,7 +90,7 @@ class FairseqApollo(FairseqOptimizer):
         self.clips_each = cfg.apollo_clip_mode == ClipMode.each
         if self.clips_each and not cfg.clip_norm > 0:
             raise UsageError(f"--apollo-clip-mode each with --clip-norm {cfg.clip_norm}: give a norm, such as 0.1")
-        if self.clips_each and isinstance(cfg, DictConfig) and _is_composite(cfg._get_root()):
+        if self.clips_each and isinstance(cfg, DictConfig) and is_composite(cfg._get_root()):
             raise UsageError(
                 "--apollo-clip-mode each: fairseq's composite optimizer clips the total norm; leave it out"
             )
@@ -178,17 +160,6 @@ def clip_each(grads: list[Tensor], max_norm: float) -> None:
         norms = torch._foreach_norm(same, 2, dtype=torch.promote_types(dtype, torch.float32))
         factors = (max_norm / (torch.stack(norms) + 1e-6)).clamp_(max=1)
         torch._foreach_mul_(same, spread(factors.to(dtype), same))
-
-
-def refuse_unsupported(root: DictConfig) -> None:
-    """Raise UsageError if fairseq's config has an option that Apollo does not support."""
-    for place, (value, reason) in REFUSED.items():
-        if OmegaConf.select(root, place) == value:
-            raise UsageError(f"--optimizer apollo does not go with {reason}")
-
-
-def _is_composite(root: DictConfig) -> bool:
-    return getattr(OmegaConf.select(root, "optimizer"), "_name", None) == "composite"
 
 
 def _warn_of_short_warmup(root: DictConfig) -> None:

@@ -5,10 +5,11 @@ from typing import Any
 
 from fairseq import tasks
 from fairseq.trainer import Trainer
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 from torch import Tensor
 
-from fairseq_luna.optim.fairseq_apollo import ClipMode, refuse_unsupported
+from fairseq_luna.optim.fairseq_apollo import ClipMode
+from fairseq_luna.optim.fairseq_options import is_used, refuse_unsupported
 
 
 def install() -> None:
@@ -38,8 +39,7 @@ def _refuse_before_the_model_is_built() -> None:
         # The config in a checkpoint has been checked by the training that wrote it.
         if isinstance(cfg, DictConfig) and not kwargs.get("from_checkpoint"):
             root = cfg._get_root()
-            # In two steps: omegaconf 2.0 cannot select from the None that fairseq-generate has here.
-            if getattr(OmegaConf.select(root, "optimizer"), "_name", None) == "apollo":
+            if is_used(root):
                 refuse_unsupported(root)
         return original_setup(cfg, **kwargs)
 

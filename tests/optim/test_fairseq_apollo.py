@@ -6,13 +6,14 @@ from torch import nn
 
 pytest.importorskip("fairseq")
 
-from fairseq import optim
+from fairseq import optim, tasks
 from fairseq.optim.lr_scheduler import build_lr_scheduler
 from omegaconf import OmegaConf
 
 from fairseq_luna.optim import fairseq_apollo
 from fairseq_luna.optim.apollo import Apollo
 from fairseq_luna.optim.fairseq_apollo import ClipMode, FairseqApollo, FairseqApolloConfig
+from fairseq_luna.optim.fairseq_options import UNFLATTENED
 from fairseq_luna.optim.milestone_lr import MilestoneLRSchedule
 from fairseq_luna.usage_error import UsageError
 from optim.fairseq_apollo_runs import config, spy_on_steps
@@ -98,11 +99,23 @@ def test_unknown_choices_stop_the_parser(flag, value, capsys):
     assert f"argument {flag}: invalid choice: '{value}'" in capsys.readouterr().err
 
 
-def test_flattened_gradients_are_refused_by_flag(monkeypatch):
-    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
-    params = [nn.Parameter(torch.ones(3).half())]
-    with pytest.raises(RuntimeError, match="--fp16-no-flatten-grads"):
-        optim.FP16Optimizer.build_optimizer(config("--fp16"), params)
+@pytest.mark.parametrize("option", UNFLATTENED)
+def test_fp16_is_allowed_where_it_does_not_flatten(option):
+    cfg = config("--fp16")
+    cfg.common[option] = True
+    assert optim.build_optimizer(cfg.optimizer, [nn.Parameter(torch.ones(3))])
+
+
+def test_a_composite_optimizer_with_apollo_is_refused_before_the_model_is_built(tiny_data):
+    cfg = config("--fp16", "--task=translation")
+    cfg.task.data = tiny_data
+    OmegaConf.set_struct(cfg, False)
+    adam, apollo = ({"optimizer": {"_name": name}, "lr_scheduler": {"_name": "fixed"}} for name in ("adam", "apollo"))
+    cfg.optimizer = {"_name": "composite", "groups": {"default": adam}}
+    tasks.setup_task(cfg.task)
+    cfg.optimizer.groups.others = apollo
+    with pytest.raises(UsageError, match="--optimizer apollo does not go with --fp16 alone"):
+        tasks.setup_task(cfg.task)
 
 
 @pytest.mark.parametrize(
@@ -111,6 +124,7 @@ def test_flattened_gradients_are_refused_by_flag(monkeypatch):
         pytest.param(["--ddp-backend", "fully_sharded"], "--ddp-backend fully_sharded", id="sharded"),
         pytest.param(["--use-sharded-state"], "--use-sharded-state", id="sharded-state"),
         pytest.param(["--amp"], "--amp", id="amp"),
+        pytest.param(["--fp16"], "--fp16 alone", id="flattened"),
     ],
 )
 def test_unsupported_options_are_refused(flags, named):

@@ -30,7 +30,8 @@ def test_trains_two_updates(tiny_data, tmp_path, family, optimizer, precision):
     assert all(torch.isfinite(tensor).all() for tensor in trained_weights(path).values())
 
 
-def test_amp_with_apollo_is_refused_in_one_line(tiny_data, tmp_path, capsys):
+@pytest.mark.parametrize("flag", ["--amp", "--fp16"])
+def test_what_apollo_cannot_use_is_refused_in_one_line(tiny_data, tmp_path, capsys, flag):
     fixed = (
         tiny_data,
         f"--user-dir={USER_DIR}",
@@ -39,6 +40,6 @@ def test_amp_with_apollo_is_refused_in_one_line(tiny_data, tmp_path, capsys):
         "--batch-size=8",
         "--num-workers=0",
     )
-    line = refusal(capsys, "train", *fixed, *FAMILIES["luna"], *OPTIMIZERS["apollo"], "--amp", "--max-update=2")
-    assert "--optimizer apollo does not go with --amp" in line
+    line = refusal(capsys, "train", *fixed, *FAMILIES["luna"], *OPTIMIZERS["apollo"], flag, "--max-update=2")
+    assert f"--optimizer apollo does not go with {flag}" in line
     assert list(tmp_path.iterdir()) == []
