@@ -123,7 +123,7 @@ class FourierFeatures(RedrawnDirections, FeatureMapModule):
         self.num_features = number_of_features(num_features, default=64)
         self.sigma = nn.Parameter(torch.ones(num_heads, 1, head_size))
         self.register_directions(1, persistent=False)
-        self.register_buffer("matrices", self.numbered(range(num_heads)))
+        self.register_buffer("matrices", self.numbered(range(num_heads)).to(self.seed.device))
 
     def forward(self) -> FeatureMap:
         picked = self.directions if self.training else self.matrices
@@ -132,12 +132,14 @@ class FourierFeatures(RedrawnDirections, FeatureMapModule):
 
     def draw(self, generator: torch.Generator) -> Tensor:
         """A matrix for each head: ``(H, R, D)``."""
-        return self.numbered(torch.randperm(MATRICES, generator=generator)[: self.num_heads].tolist())
+        order = torch.randperm(MATRICES, generator=generator, device=generator.device)
+        return self.numbered(order[: self.num_heads].tolist())
 
     def numbered(self, numbers: Iterable[int]) -> Tensor:
         """The matrices with these of the 500 ``numbers``, ``(any number, R, D)``: made when needed, to save memory."""
         size = self.num_features, self.head_size
-        return torch.stack([torch.randn(size, generator=self.generator(f"matrix {number}")) for number in numbers])
+        generators = (self.generator(f"matrix {number}") for number in numbers)
+        return torch.stack([torch.randn(size, generator=one, device=one.device) for one in generators])
 
     def upgrade_state_dict_named(self, state_dict: dict[str, Tensor], name: str) -> None:
         """For checkpoints of when all layers had the same matrices, without a seed."""

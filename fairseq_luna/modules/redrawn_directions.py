@@ -14,6 +14,8 @@ class RedrawnDirections(nn.Module):
 
     They are a function of a seed, which torch's generator gives when the module is made, and of the number of the
     redraw. So all processes have the same ones, and a resumed training too: the seed is in the checkpoint.
+
+    fairseq calls :meth:`set_num_updates`; a training loop of one's own may do it too, or keep the first ones.
     """
 
     directions: Tensor
@@ -34,7 +36,7 @@ class RedrawnDirections(nn.Module):
         self.redraw: int | None = None  # that of the directions; not known of those in a checkpoint
         self.register_buffer("seed", torch.randint(2**62, ()))
         self.register_buffer("directions", self.drawn(0), persistent=persistent)
-        self.register_load_state_dict_post_hook(forget_redraw)
+        self.register_load_state_dict_post_hook(after_loading)
 
     def draw(self, generator: torch.Generator) -> Tensor:
         """The directions from the numbers of ``generator``, on the CPU."""
@@ -49,13 +51,16 @@ class RedrawnDirections(nn.Module):
 
     def drawn(self, redraw: int) -> Tensor:
         """The directions of the ``redraw``-th drawing."""
-        return self.draw(self.generator(redraw))
+        return self.draw(self.generator(redraw)).to(self.seed.device)
 
     def generator(self, name: object) -> torch.Generator:
         """The random numbers of this layer that have a ``name``."""
-        return torch.Generator().manual_seed(random.Random(f"{int(self.seed)} {name}").getrandbits(63))
+        seed = 0 if self.seed.is_meta else int(self.seed)  # a module without numbers has directions without numbers
+        return torch.Generator().manual_seed(random.Random(f"{seed} {name}").getrandbits(63))
 
 
-def forget_redraw(module: RedrawnDirections, _: Any) -> None:
-    """fairseq tells the number of updates once before it loads a checkpoint too."""
+def after_loading(module: RedrawnDirections, _: Any) -> None:
+    """The number of the redraw is not in a checkpoint, and not all directions are: those are of its seed then."""
     module.redraw = None
+    if "directions" in module._non_persistent_buffers_set:
+        module.directions = module.drawn(0).to(module.directions.dtype)

@@ -64,7 +64,8 @@ class ReformerAttention(RedrawnDirections):
 
     def draw(self, generator: torch.Generator) -> Tensor:
         """``(R, D, M)``."""
-        return torch.randn(self.num_hashes, self.head_size, MOST_DIRECTIONS, generator=generator)
+        shape = self.num_hashes, self.head_size, MOST_DIRECTIONS
+        return torch.randn(shape, generator=generator, device=generator.device)
 
     def forward(self, x: Tensor, *, padding_mask: Tensor | None = None) -> Tensor:
         """Attend from each step of ``x`` to those with the same hash.

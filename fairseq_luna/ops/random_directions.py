@@ -15,10 +15,11 @@ def orthogonal_directions(count: int, size: int, *, generator: torch.Generator) 
         generator: on the CPU, so that every device gets the same numbers.
     """
     groups = -(-count // size)
-    normal = torch.randn(groups, size, size, generator=generator, dtype=torch.float64)
+    device, dtype = generator.device, torch.float64
+    normal = torch.randn(groups, size, size, generator=generator, device=device, dtype=dtype)
     q, r = torch.linalg.qr(normal)
     # LAPACK chooses the signs of R's diagonal, so that without this Q is not uniform among the rotations, and the
     # features are biased.
     q = q * r.diagonal(dim1=-2, dim2=-1).sign()[:, None]
-    norms = torch.randn(count, size, generator=generator, dtype=torch.float64).norm(dim=1, keepdim=True)
+    norms = torch.randn(count, size, generator=generator, device=device, dtype=dtype).norm(dim=1, keepdim=True)
     return (q.reshape(-1, size)[:count] * norms).float()
