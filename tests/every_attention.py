@@ -25,9 +25,6 @@ class WithSlots(nn.Module):
     def packed(self, batch):
         return self.slots.expand(-1, batch, -1)
 
-    def reorder_incremental_state(self, state, order):
-        self.attention.reorder_incremental_state(state, order)
-
 
 class LunaSelf(WithSlots):
     def forward(self, x, *, padding_mask=None):
@@ -68,15 +65,22 @@ def build(name, place, **flags):
         return luna(place, tie_kv=False, kernel_size=3).eval()
     if name == "luna-segments":
         return luna(place, segment_bias=2.0).eval()
+    if name == "block-unordered":
+        return of_table("block", place, unordered_blocks="mean", **flags).eval()
     if name == "convolution":
         return of_table("linear", place, attention_kernel_size=3, **flags).eval()
     return of_table(name, place, **flags).eval()
 
 
+MORE = ("luna-convolution", "convolution", "block-unordered")
 EVERY = [
     *((name, place) for name, attention in ATTENTIONS.items() for place in attention.factories()),
     *(("luna", place) for place in PLACES),
-    *((name, place) for name in ("luna-convolution", "convolution") for place in ("encoder", "decoder")),
+    *(
+        (name, place)
+        for name in ("luna-convolution", "convolution", "block-unordered")
+        for place in ("encoder", "decoder")
+    ),
     *(("luna-segments", place) for place in ("encoder", "source")),
 ]
 

@@ -12,6 +12,11 @@ def check_heads(num_heads: int, embed_dim: int) -> None:
         raise UsageError(f"--*-attention-heads {num_heads}: must be 1 or more and divide --*-embed-dim {embed_dim}")
 
 
+def beams_of(batch: int, sentences: int) -> int:
+    """How many consecutive rows of a ``batch`` read each of its ``sentences``."""
+    return batch // sentences if sentences else 1
+
+
 def split_heads(x: Tensor, num_heads: int, *, beams: int = 1) -> Tensor:
     """``(T, B, C)`` to ``(B / beams, H, T beams, C / H)``.
 

@@ -16,7 +16,7 @@ from ..ops.kernel_attention import (
 from ..ops.prefix_attention import PrefixMean
 from .feature_maps import FeatureMap
 from .generation_state import GenerationState, IncrementalState, ModuleState
-from .heads import beams_apart
+from .heads import beams_apart, beams_of
 from .kernel_projections import KernelProjections
 from .masks import check_mask
 
@@ -124,9 +124,9 @@ class KernelSourceAttention(GenerationState, KernelProjections):
             assert source is not None, "the first step, and the first with weights, need the source"
             kept = self.read(source, source_padding_mask, features, keep_keys=need_weights)
             if incremental_state is not None:
-                self.save_constants(incremental_state, kept, beams=x.shape[1] // source.shape[1])
+                self.save_constants(incremental_state, kept, beams=beams_of(x.shape[1], source.shape[1]))
         state = PrefixMean(kept["mean"], kept["steps"])
-        beams = x.shape[1] // state.steps.shape[0]
+        beams = beams_of(x.shape[1], state.steps.shape[0])
         projected = self.heads_of(self.q_proj, x, beams=beams)
         q = features.of_queries(projected)
         y = read_kernel_mean(q, state, normaliser=self.normaliser).to(projected.dtype)

@@ -10,7 +10,7 @@ from ..ops.softmax_attention import softmax_attention
 from ..usage_error import CheckpointMismatch, UsageError
 from .attention_projections import AttentionProjections, check_length, check_slots
 from .generation_state import GenerationState, IncrementalState
-from .heads import beams_apart
+from .heads import beams_apart, beams_of
 from .masks import check_mask
 
 
@@ -132,8 +132,8 @@ class LinformerSourceAttention(GenerationState, LinformerProjections):
             k, v = linformer_slots(k, v, *self.sums(source), padding_mask=source_padding_mask)
             slots = {"key": k, "value": v}
             if incremental_state is not None:
-                self.save_constants(incremental_state, slots, beams=x.shape[1] // source.shape[1])
-        beams = x.shape[1] // slots["key"].shape[0]
+                self.save_constants(incremental_state, slots, beams=beams_of(x.shape[1], source.shape[1]))
+        beams = beams_of(x.shape[1], slots["key"].shape[0])
         q = self.heads_of(self.q_proj, x, beams=beams)
         y, weights = softmax_attention(
             q, slots["key"], slots["value"], dropout_p=self.dropout_p(), need_weights=need_weights
@@ -143,7 +143,7 @@ class LinformerSourceAttention(GenerationState, LinformerProjections):
             _, value_sums = self.sums(source)
             mask = source_padding_mask
             if mask is not None:
-                mask = mask.repeat_interleave(x.shape[1] // len(mask), dim=0)
+                mask = mask.repeat_interleave(beams_of(x.shape[1], len(mask)), dim=0)
             weights = linformer_weights(beams_apart(weights, beams), value_sums, len(source), padding_mask=mask)
             weights = weights.transpose(0, 1)
         return self.output(y, beams=beams), weights

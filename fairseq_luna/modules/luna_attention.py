@@ -9,7 +9,7 @@ from ..ops.real_steps import in_own_segment
 from ..ops.softmax_attention import mask_of_scores, softmax_attention
 from .dropout import dropout_probability
 from .generation_state import GenerationState, IncrementalState, ModuleState
-from .heads import beams_apart, check_heads, merge_heads, split_heads
+from .heads import beams_apart, beams_of, check_heads, merge_heads, split_heads
 from .masks import check_mask
 from .projection import Projections, affine_of
 from .short_convolution import convolution_of
@@ -125,7 +125,7 @@ class LunaAttention(GenerationState):
             if packed_padding_mask is not None:
                 slots["padding_mask"] = mask_of_scores(packed_padding_mask, packed.dtype)
             if incremental_state is not None:
-                self.save_constants(incremental_state, slots, beams=query.shape[1] // packed.shape[1])
+                self.save_constants(incremental_state, slots, beams=beams_of(query.shape[1], packed.shape[1]))
         out, weights = self.unpack(query, slots, need_weights)
         return out, packed_context, weights
 
@@ -171,7 +171,7 @@ class LunaAttention(GenerationState):
         if folded is not None:
             return folded, None
         key = slots["key"]
-        beams = query.shape[1] // key.shape[0]
+        beams = beams_of(query.shape[1], key.shape[0])
         q = split_heads(self.q_proj(query), self.num_heads, beams=beams)
         out, weights = self.attend(q, key, slots.get("value", key), slots.get("padding_mask"), need_weights)
         if weights is not None:

@@ -17,7 +17,7 @@ from ..ops.prefix_attention import PrefixMean
 from ..ops.softmax_attention import mask_of_scores
 from .dropout import dropout_probability
 from .generation_state import GenerationState, IncrementalState, ModuleState
-from .heads import beams_apart, check_heads, joined_padding, merge_heads, split_heads
+from .heads import beams_apart, beams_of, check_heads, joined_padding, merge_heads, split_heads
 from .masks import check_mask
 from .projection import Projections, affine_of, project_together
 from .short_convolution import convolution_of, convolved
@@ -116,7 +116,7 @@ class LunaCausalAttention(GenerationState):
             constants = self.load_constants(incremental_state)
             if saved is None or constants is None:
                 assert packed is not None, "the first step needs the packed slots"
-                beams = query.shape[1] // packed.shape[1]
+                beams = beams_of(query.shape[1], packed.shape[1])
                 constants = self.constants_of(packed, packed_padding_mask)
                 self.save_constants(incremental_state, constants, beams=beams)
                 saved = self.first_state(constants["pq"], memory, memory_padding_mask, beams)
@@ -135,7 +135,6 @@ class LunaCausalAttention(GenerationState):
     ) -> tuple[Tensor, Tensor]:
         """All steps at once: ``(B, H, T, D)`` and the unpack weights ``(B, H, T, L)``."""
         assert packed is not None, "the packed slots are needed"
-        steps = query.shape[0]
         if memory is not None:
             padding_mask = joined_padding(memory, memory_padding_mask, query, padding_mask)
             query = torch.cat([memory, query])
@@ -156,7 +155,7 @@ class LunaCausalAttention(GenerationState):
             dropout_p=dropout_probability(self.dropout_module),
         )
         if memory is not None:
-            y, weights = y[:, :, -steps:], weights[:, :, -steps:]
+            y, weights = y[:, :, len(memory) :], weights[:, :, len(memory) :]
         return y, weights
 
     def constants_of(self, packed: Tensor, packed_padding_mask: Tensor | None) -> ModuleState:
@@ -185,7 +184,7 @@ class LunaCausalAttention(GenerationState):
     ) -> tuple[Tensor, Tensor, ModuleState]:
         """Further steps of generation: results as of :meth:`whole_sequence`, and the state after them."""
         pq, packed_padding_mask = constants["pq"], constants.get("padding_mask")
-        beams = query.shape[1] // pq.shape[0]
+        beams = beams_of(query.shape[1], pq.shape[0])
         scores = split_heads(self.pc_proj(query), self.num_heads, beams=beams) @ pq.mT
         if beams > 1:
             scores = beams_apart(scores, beams)

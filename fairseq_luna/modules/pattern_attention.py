@@ -13,7 +13,7 @@ from ..ops.pattern_attention import (
     topk_attention,
 )
 from .generation_state import GenerationState, IncrementalState
-from .heads import beams_apart
+from .heads import beams_apart, beams_of
 from .masks import check_mask
 from .pattern_projections import PatternProjections
 
@@ -120,8 +120,8 @@ class TopKSourceAttention(GenerationState, PatternProjections):
             if source_padding_mask is not None:
                 kept["padding_mask"] = source_padding_mask
             if incremental_state is not None:
-                self.save_constants(incremental_state, kept, beams=x.shape[1] // source.shape[1])
-        beams = x.shape[1] // kept["k"].shape[0]
+                self.save_constants(incremental_state, kept, beams=beams_of(x.shape[1], source.shape[1]))
+        beams = beams_of(x.shape[1], kept["k"].shape[0])
         y, weights = topk_attention(
             *(self.heads_of(self.q_proj, x, beams=beams), kept["k"], kept["v"]),
             count=self.pattern.count,

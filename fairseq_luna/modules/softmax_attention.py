@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from ..ops.softmax_attention import additive_mask, mask_of_scores, scaled_dot_product_attention, softmax_attention
 from .attention_projections import AttentionProjections
 from .generation_state import GenerationState, IncrementalState, ModuleState
-from .heads import beams_apart, split_heads
+from .heads import beams_apart, beams_of, split_heads
 from .masks import check_mask
 from .projection import INPUT_GAIN, Projections, project_together
 
@@ -155,8 +155,8 @@ class SoftmaxSourceAttention(GenerationState, SoftmaxProjections):
             assert source is not None, "the first step needs the source"
             read = self.keys_and_values(source, source_padding_mask)
             if incremental_state is not None:
-                self.save_constants(incremental_state, read, beams=x.shape[1] // source.shape[1])
-        beams = x.shape[1] // read["key"].shape[0]
+                self.save_constants(incremental_state, read, beams=beams_of(x.shape[1], source.shape[1]))
+        beams = beams_of(x.shape[1], read["key"].shape[0])
         out, weights = softmax_attention(
             self.heads_of(self.q_proj, x, beams=beams),
             read["key"],

@@ -85,7 +85,7 @@ def cut_by_size(padding_mask: Tensor, block_size: int, *, dtype: torch.dtype = t
     """Cut after every ``block_size`` real steps of ``padding_mask (B, T)``, True = padding. The last may be shorter."""
     steps = padding_mask.shape[1]
     lengths = (~padding_mask).sum(1, keepdim=True)
-    full = torch.arange(1, -(-steps // block_size) + 1, device=padding_mask.device) * block_size
+    full = torch.arange(1, max(1, -(-steps // block_size)) + 1, device=padding_mask.device) * block_size
     return blocks_of(torch.minimum(full, lengths), padding_mask, min(block_size, steps), dtype)
 
 
@@ -112,7 +112,7 @@ def layout(steps: int, num_blocks: int, random: bool) -> tuple[int, int]:
     def largest(length: int, count: int) -> int:
         return min(2 * length // count, length - count + 1) if random else -(-length // count)
 
-    most = min(num_blocks or round((steps**2 / 2) ** (1 / 3)), steps)
+    most = max(1, min(num_blocks or round((steps**2 / 2) ** (1 / 3)), steps))
     if num_blocks or most == 1:
         return most, largest(steps, most)
     # The longest sentence that has one block less may have a larger one.
@@ -193,17 +193,18 @@ def share_of_place(capacity: int) -> float:
 def to_blocks(*sequences: Tensor, blocks: Blocks) -> tuple[Tensor, ...]:
     """Each ``(B, H, T, D)`` to ``(B M, H, S, D)``; empty places are undefined, but finite."""
     heads, size = sequences[0].shape[1], sequences[0].shape[3]
-    by_step = [x.permute(2, 0, 1, 3).reshape(-1, heads * size) for x in sequences]
+    by_step = [x.permute(2, 0, 1, 3).reshape(blocks.block.numel(), heads * size) for x in sequences]
     together = by_step[0][None] if len(by_step) == 1 else torch.stack(by_step)
     by_place = together.index_select(1, blocks.step_rows)
-    return by_place.view(len(by_step), -1, blocks.capacity, heads, size).transpose(2, 3).unbind()
+    return by_place.view(len(by_step), blocks.sizes.numel(), blocks.capacity, heads, size).transpose(2, 3).unbind()
 
 
 def from_blocks(x: Tensor, blocks: Blocks) -> Tensor:
     """``(B M, H, S, D)`` back to ``(B, H, T, D)``; undefined, but finite, at padding."""
     heads, size = x.shape[1], x.shape[3]
-    by_step = x.transpose(1, 2).reshape(-1, heads * size).index_select(0, blocks.place_rows)
-    return by_step.view(-1, blocks.sizes.shape[0], heads, size).permute(1, 2, 0, 3)
+    by_place = x.transpose(1, 2).reshape(x.shape[0] * x.shape[2], heads * size)
+    by_step = by_place.index_select(0, blocks.place_rows)
+    return by_step.view(*blocks.block.t().shape, heads, size).permute(1, 2, 0, 3)
 
 
 def reduce_blocks(x: Tensor, blocks: Blocks, reduce: str = "mean") -> Tensor:
@@ -224,7 +225,7 @@ def read_blocks(x: Tensor, blocks: Blocks, *, causal: bool = False) -> Tensor:
         ``(T, B, C)``; undefined, but finite, at padding.
     """
     rows = blocks.previous_rows if causal else blocks.block_rows
-    read = x.flatten(0, 1).index_select(0, rows).view(-1, *x.shape[::2])
+    read = x.flatten(0, 1).index_select(0, rows).view(*blocks.block.t().shape, x.shape[2])
     return read * blocks.has_previous.to(x.dtype) if causal else read
 
 

@@ -52,7 +52,7 @@ def read_steps(x: Tensor, steps: Tensor) -> Tensor:
     batch, heads, length, size = x.shape
     rows = steps.t() * batch + torch.arange(batch, device=x.device)
     read = x.permute(2, 0, 1, 3).reshape(length * batch, heads * size).index_select(0, rows.flatten())
-    return read.view(-1, batch, heads, size).permute(1, 2, 0, 3)
+    return read.view(steps.shape[1], batch, heads, size).permute(1, 2, 0, 3)
 
 
 def pack_left(x: Tensor, padding_mask: Tensor | None) -> Tensor:

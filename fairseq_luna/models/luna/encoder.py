@@ -62,7 +62,7 @@ class LunaEncoder(TransformerEncoderBase):
         slots = self.packed_embeddings.shape[0]
         padding_mask = None
         if not self.fix_projection_length:
-            slots = min(slots, longest)
+            slots = min(slots, longest or 1)
             if shortest < slots:
                 # A sentence that is all padding keeps one slot; without any, the softmax over its slots would be NaN.
                 padding_mask = torch.arange(slots, device=lengths.device) >= lengths.clamp(min=1)[:, None]
@@ -87,10 +87,10 @@ class LunaEncoder(TransformerEncoderBase):
             The dictionary of fairseq's encoder, with ``packed_out`` ``(L, B, C)`` and ``packed_padding_mask``
             ``(B, L)``. The lists of masks without padding are empty.
         """
-        steps = src_tokens.shape[1]
+        batch, steps = src_tokens.shape
         padding_mask = src_tokens.eq(self.padding_idx)
         lengths = (~padding_mask).sum(1)
-        shortest = int(lengths.min())  # the one number that a GPU is asked for
+        shortest = int(lengths.min()) if batch else steps  # the one number that a GPU is asked for
         x, embedding = self.forward_embedding(src_tokens, token_embeddings)
         x = x.transpose(0, 1).contiguous()
         packed, packed_padding_mask = self.packed_input(lengths, steps, shortest)

@@ -28,7 +28,7 @@ def selected_rows(encoder_out: EncoderOut) -> EncoderOut:
         return read
     [rows] = encoder_out["rows"]
     sentences = encoder_out["encoder_out"][0].shape[1]
-    beams, others = divmod(rows.shape[0], sentences)
+    beams, others = divmod(rows.shape[0], sentences or 1)
     if others == 0 and not rows.ne(torch.arange(beams * sentences, device=rows.device) // beams).any():
         return read
     return {name: [x.index_select(dim, rows) for x in read[name]] for name, dim in READ.items()}

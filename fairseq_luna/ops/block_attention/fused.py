@@ -54,7 +54,7 @@ def _pairs(blocks: Blocks, causal: bool) -> Pairs:
     block, padded, dtype = blocks.block, blocks.padding_mask, blocks.summing.dtype
     apart = (block[:, :, None] != block[:, None]) | padded[:, None]
     if causal:
-        apart |= torch.ones_like(apart[0]).triu_(1)
+        apart |= apart.new_ones(apart.shape[1:]).triu_(1)
     # A padded step reads itself: a softmax over nothing is NaN.
     apart &= ~torch.eye(apart.shape[1], dtype=torch.bool, device=apart.device)
     number = torch.arange(blocks.sizes.shape[1], device=block.device)

@@ -40,7 +40,8 @@ def mixed_chunk_attention(
         ``(B, H, T, E)`` in the dtype of ``v``; zero at padding.
     """
     dtype = accumulation_dtype(v)
-    shape = (-(-v.shape[2] // chunk_size), min(chunk_size, v.shape[2]))
+    steps = max(1, v.shape[2])
+    shape = (-(-steps // chunk_size), min(chunk_size, steps))
 
     def cut(x: Tensor) -> Tensor:
         return _cut(pack_left(x, padding_mask).to(dtype), shape)
@@ -58,7 +59,7 @@ def mixed_chunk_attention(
         y = torch.bmm(weights, values)
         if causal and shape[0] > 1:
             y = y + _earlier_chunks(cut(far_q), cut(far_k), values, shape)
-        y = _joined(y, v)
+        y = _joined(y, shape, like=v)
         if padding_mask is not None:
             y = read_steps(y, positions(padding_mask))
         if not causal and not together:
@@ -93,11 +94,12 @@ def _earlier_chunks(q: Tensor, k: Tensor, v: Tensor, shape: tuple[int, int]) -> 
 def _cut(x: Tensor, shape: tuple[int, int]) -> Tensor:
     """``(B, H, T, S)`` to ``(B H chunks, size, S)``; the last chunk is filled with zeros."""
     chunks, size = shape
-    missing = chunks * size - x.shape[2]
-    return (F.pad(x, (0, 0, 0, missing)) if missing else x).reshape(-1, size, x.shape[3])
+    batch, heads, steps, channels = x.shape
+    missing = chunks * size - steps
+    return (F.pad(x, (0, 0, 0, missing)) if missing else x).reshape(batch * heads * chunks, size, channels)
 
 
-def _joined(y: Tensor, like: Tensor) -> Tensor:
+def _joined(y: Tensor, shape: tuple[int, int], *, like: Tensor) -> Tensor:
     """``(B H chunks, size, E)`` to the shape of ``like (B, H, T, E)``."""
     batch, heads, steps, size = like.shape
-    return y.view(batch, heads, -1, size)[:, :, :steps]
+    return y.view(batch, heads, shape[0] * shape[1], size)[:, :, :steps]

@@ -83,5 +83,5 @@ def _matrix_of_distances(kernel: Tensor, steps: int) -> Tensor:
     reach = kernel.shape[1] // 2
     step = torch.arange(steps, device=kernel.device)
     distance = step - step[:, None]
-    weights = kernel.index_select(1, (distance.clamp(-reach, reach) + reach).flatten()).view(-1, steps, steps)
+    weights = kernel.index_select(1, (distance.clamp(-reach, reach) + reach).flatten()).view(len(kernel), steps, steps)
     return weights.masked_fill(distance.abs() > reach, 0)

@@ -1,5 +1,6 @@
 """Windows: chunks of queries with the keys of their own and the neighbouring chunks."""
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import torch
@@ -31,7 +32,7 @@ class Chunks(NamedTuple):
 
 def chunks_of(pattern: Window, steps: int, causal: bool) -> Chunks:
     """The chunks for a sequence of ``steps``; one, if several would have about as many scores."""
-    of_class = -(-steps // pattern.dilation)
+    of_class = max(1, -(-steps // pattern.dilation))
     size = max(pattern.window, SHORTEST_CHUNK)
     if of_class <= 3 * size:
         return Chunks(pattern.dilation, 1, of_class, 0, 0)
@@ -44,6 +45,8 @@ def window_attention(
     """Attention to a window in O(T window), for sequences whose real steps come first: ``lengths (B,)``, None = all."""
     batch, heads, steps, size = q.shape
     chunks = chunks_of(pattern, steps, causal)
+    if not steps:
+        pattern = replace(pattern, first=False)  # there is none
     mask = _window_mask(pattern, chunks, steps, lengths, causal, q.dtype, q.device)
     y = scaled_dot_product_attention(
         _chunked(q, chunks),
@@ -58,7 +61,7 @@ def window_attention(
 def _chunked(x: Tensor, chunks: Chunks, before: int = 0, after: int = 0) -> Tensor:
     """``(B, H, T, D)`` to ``(B G M, H, N, D)``: the N steps of each chunk and of its class before and after it."""
     x = F.pad(x, (0, 0, before * chunks.classes, chunks.places - x.shape[2] + after * chunks.classes))
-    by_class = x.unflatten(2, (-1, chunks.classes))
+    by_class = x.unflatten(2, (x.shape[2] // chunks.classes, chunks.classes))
     by_chunk = by_class.unfold(2, before + chunks.size + after, chunks.size)  # (B, H, M, G, D, N)
     return by_chunk.permute(0, 3, 2, 1, 5, 4).flatten(0, 2)
 

@@ -81,7 +81,7 @@ class _PrefixSums(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, block_length: int) -> Tensor:
         batch, heads, steps, _ = q.shape
-        blocks = -(-steps // block_length)
+        blocks = max(1, -(-steps // block_length))
         # Blocks of about equal length, so that the last one has little padding.
         ctx.shape = (batch, heads, blocks, -(-steps // blocks))
         q, k, v = (_cut(x, ctx.shape) for x in (q, k, v))
@@ -146,14 +146,14 @@ def _later(states: Tensor, shape: tuple[int, ...], steps: int) -> Tensor:
 
 def _cut(x: Tensor, shape: tuple[int, ...]) -> Tensor:
     """``(B, H, T, D)`` to ``(B H blocks, C, D)``; the last block is padded with zeros."""
-    _, _, blocks, length = shape
+    batch, heads, blocks, length = shape
     missing = blocks * length - x.shape[2]
     if missing:
         x = F.pad(x, (0, 0, 0, missing))
-    return x.reshape(-1, length, x.shape[-1])
+    return x.reshape(batch * heads * blocks, length, x.shape[-1])
 
 
 def _joined(x: Tensor, shape: tuple[int, ...], steps: int) -> Tensor:
     """``(B H blocks, C, D)`` to ``(B, H, T, D)``."""
     batch, heads, blocks, length = shape
-    return x.view(batch, heads, blocks * length, -1)[:, :, :steps]
+    return x.view(batch, heads, blocks * length, x.shape[-1])[:, :, :steps]

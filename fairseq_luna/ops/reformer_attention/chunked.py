@@ -56,8 +56,9 @@ def reformer_attention(
 
 def _cut(x: Tensor, chunk_size: int, *, fill: int) -> Tensor:
     """``(B, H, R, T)`` to ``(B, H, R, chunks, chunk)``; ``fill`` behind T. A shorter sequence is one shorter chunk."""
-    chunk = min(chunk_size, x.shape[-1])
-    return F.pad(x, (0, -x.shape[-1] % chunk), value=fill).unflatten(-1, (-1, chunk))
+    chunk = max(1, min(chunk_size, x.shape[-1]))
+    chunks = -(-x.shape[-1] // chunk)
+    return F.pad(x, (0, chunks * chunk - x.shape[-1]), value=fill).unflatten(-1, (chunks, chunk))
 
 
 def _with_the_chunk_before(x: Tensor, *, fill: int) -> Tensor:

@@ -20,7 +20,7 @@ def buckets(q: Tensor, directions: Tensor, *, chunk_size: int, padding_mask: Ten
         ``(B, H, R, T)`` int64; the bucket of padding is the largest number.
     """
     rounds, size, largest = directions.shape
-    used = min(largest, -(-q.shape[2] // (2 * chunk_size)))
+    used = min(largest, max(1, -(-q.shape[2] // (2 * chunk_size))))
     flat = directions[:, :, :used].to(q.dtype).transpose(0, 1).reshape(size, rounds * used)
     along = (q.detach() @ flat).unflatten(-1, (rounds, used))
     if padding_mask is not None:

@@ -1,0 +1,63 @@
+"""Batches without sentences, sentences without steps, and searches in which none is left."""
+
+import pytest
+import torch
+
+from every_attention import SIZE, build, call, every
+
+# Steps, sentences, and steps of the source.
+SIZES = {
+    "no sentences": (4, 0, 5),
+    "no steps": (0, 2, 5),
+    "neither": (0, 0, 5),
+    "nothing": (0, 0, 0),
+    "no source": (4, 2, 0),
+    "no sentences and no source": (4, 0, 0),
+}
+EVERY_SIZE = pytest.mark.parametrize(("steps", "batch", "source_steps"), SIZES.values(), ids=SIZES)
+PADDED = pytest.mark.parametrize("padded", [False, True], ids=["without a mask", "with a mask"])
+
+
+def no_padding(padded, batch, steps):
+    return torch.zeros(batch, steps, dtype=torch.bool) if padded else None
+
+
+@every()
+@EVERY_SIZE
+@PADDED
+def test_the_result_has_the_size_of_its_input(name, place, steps, batch, source_steps, padded):
+    module = build(name, place).train()
+    x, source = torch.randn(steps, batch, SIZE, requires_grad=True), torch.randn(source_steps, batch, SIZE)
+    mask = no_padding(padded, batch, source_steps if place == "source" else steps)
+    out = call(module, place, x, mask, source)
+    assert out.shape == x.shape and out.isfinite().all()
+    out.sum().backward()
+    assert x.grad.shape == x.shape
+    trained = {name: x.grad for name, x in module.named_parameters() if "segment_bias" not in name}  # of no scores
+    assert all(gradient is not None and gradient.isfinite().all() for gradient in trained.values())
+    if place == "source":
+        _, weights = module.eval()(x, source, source_padding_mask=mask, need_weights=True)
+        assert weights.shape[1:] == (batch, steps, source_steps)
+
+
+@every("decoder", "source")
+@pytest.mark.parametrize("source_steps", [5, 0])
+@pytest.mark.parametrize("batch", [2, 0])
+@pytest.mark.parametrize("beams", [1, 2])
+@PADDED
+@torch.no_grad()
+def test_generation_goes_on_until_no_row_is_left(name, place, batch, source_steps, beams, padded):
+    module, source, state = build(name, place), torch.randn(source_steps, batch, SIZE), {}
+    rows = batch * beams
+    for step, order in enumerate((torch.arange(rows), torch.arange(0), torch.arange(0))):
+        x = torch.randn(1, rows, SIZE)
+        if place == "source":
+            mask = no_padding(padded, batch, source_steps)
+            out, _ = module(x, source if step == 0 else None, source_padding_mask=mask, incremental_state=state)
+        else:
+            out = module(x, padding_mask=no_padding(padded, rows, 1), incremental_state=state)
+        assert out.shape == x.shape and out.isfinite().all()
+        for each in module.modules():
+            if hasattr(each, "reorder_incremental_state"):
+                each.reorder_incremental_state(state, order)
+        rows = len(order)
