@@ -5,6 +5,7 @@ import torch
 from commands import APOLLO, FAMILIES, generate, train
 
 from authors_program import as_theirs
+from fairseq_luna.models.roberta import LunaRobertaModel
 from fairseq_luna.usage_error import UsageError
 from reader_data import classification_data, language_model_data
 
@@ -64,11 +65,15 @@ def test_their_model_is_trained_further_with_the_flag(tiny_data, theirs, tmp_pat
 
 def test_their_language_model_becomes_a_classifier(tmp_path):
     (tmp_path / "texts").mkdir()
-    ours = train(
-        language_model_data(tmp_path / "texts"), tmp_path / "ours", *READER, *MASKED_LM, "--max-update=2", "--lr=0.01"
-    )
+    texts = language_model_data(tmp_path / "texts")
+    ours = train(texts, tmp_path / "ours", *READER, *MASKED_LM, "--max-update=2", "--lr=0.01")
     last_norm = "encoder.sentence_encoder.layers.1.self_atten_proj_layer_norm"
     theirs = as_theirs(ours, tmp_path / "theirs.pt", arch="luna_base_512", last_norm=last_norm)
+    filled = [
+        LunaRobertaModel.from_pretrained(str(path.parent), path.name, texts, bpe="characters").fill_mask("ab<mask>c")
+        for path in (ours, theirs)
+    ]
+    assert [words for words, *_ in filled[0]] == [words for words, *_ in filled[1]]
     data = classification_data(tmp_path / "data", inputs=1)
     start = f"--finetune-from-model={theirs}"
     path = train(data, tmp_path / "classifier", *READER, *CLASSIFY, start, "--max-update=1")

@@ -20,20 +20,12 @@ HEAD = re.compile(r"classification_heads\.([^.]+)\.(\w+)|(classifier|pre_logits|
 # fairseq's head, which reads the first token's vector.
 READS_FIRST = {"dense", "out_proj"}
 
-
-LARGE: Settings = {
-    **{"encoder_layers": 24, "encoder_embed_dim": 1024},
-    **{"encoder_ffn_embed_dim": 4096, "encoder_attention_heads": 16},
-}
-# What they call their readers, also in the arguments that their checkpoints hold.
+# What they call the readers that they published, also in the arguments of the checkpoints.
 ARCHITECTURES: dict[str, Settings] = {
     "luna_bert": {},
     "luna_base_512": {},
     "luna_base_tied_512": {},
     "luna_base_untied_512": {"untie_luna_kv": True},
-    "luna_base_2048": {"max_positions": 2048, "projection_length": 256},
-    "luna_large_512": LARGE,
-    "luna_large_2048": {**LARGE, "projection_length": 256},
 }
 
 

@@ -3,7 +3,7 @@
 from argparse import Namespace
 
 import pytest
-from fairseq.models import ARCH_CONFIG_REGISTRY, MODEL_REGISTRY
+from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY, MODEL_REGISTRY
 from omegaconf import OmegaConf
 
 from fairseq_luna.models.roberta.config import LunaRobertaConfig, MixedRobertaConfig
@@ -17,7 +17,7 @@ VOCABULARY = 50265
 def parameters(arch: str, **flags) -> int:
     args = Namespace(max_positions=512, **flags)
     ARCH_CONFIG_REGISTRY[arch](args)
-    model = MODEL_REGISTRY[arch.split("roberta")[0] + "roberta"].build_model(args, translation_task(VOCABULARY - 4))
+    model = ARCH_MODEL_REGISTRY[arch].build_model(args, translation_task(VOCABULARY - 4))
     return sum(parameter.numel() for parameter in model.parameters())
 
 
