@@ -24,7 +24,9 @@ made=$(sed -n 's/.*"task": "\([a-z]*\)".*/\1/p' "$DATA/../settings.json" 2> /dev
 [ "${made:-$task}" = "$task" ] || fail "TASK is $task, but DATA=$DATA was made for $made"
 setting=${SETTING:-short}
 case "$setting" in
-    published) size=() ;;
+    # What is only theirs: short trainings were measured without it.
+    published) size=(--fp16 --pooler-activation-fn relu)
+        [[ $system != luna* ]] || size+=(--untie-luna-kv) ;;
     # An update has as many tokens for every task, in any number of texts.
     # The data are sorted by length, so without fairseq's shuffling little of an update is padding.
     # On a CPU, torch's softmax attention takes more than twice as long if it drops weights.

@@ -4,7 +4,7 @@
 #
 # DATA       the binarised data that it was trained on (required)
 # SAVE_DIR   where it was trained (checkpoints/wmt14_en_de/ROW); the average and the translations go there too
-# LAST       number of the last epochs' checkpoints to average (10, as the paper's authors do)
+# LAST       number of the last epochs' checkpoints to average (those that train.sh keeps: 10 of the transformer, else 5)
 # BEAM       (5, as theirs)   LENPEN   (0.6, from "Attention is all you need"; theirs has none)
 # REFERENCE  newstest2014 in German, untouched (DATA/../reference/test.de); with a test.tok.de beside it the data are
 #            tokenised: translations are detokenised for sacreBLEU, and compared with test.tok.de unchanged
@@ -26,7 +26,8 @@ shift
 [ -f "$DATA/dict.en.txt" ] || fail "there is no dict.en.txt in DATA=$DATA; scripts/prepare_wmt14_ende.py makes that folder"
 save_dir=${SAVE_DIR:-checkpoints/wmt14_en_de/$row}
 [ -d "$save_dir" ] || fail "there is no folder $save_dir: train the row first, or set SAVE_DIR to where it was trained"
-last=${LAST:-10}
+case "$row" in transformer_*) kept=10 ;; *) kept=5 ;; esac
+last=${LAST:-$kept}
 [[ $last =~ ^[1-9][0-9]{0,3}$ ]] || fail "LAST is '$last': it must be a whole number above 0"
 reference=${REFERENCE:-$(dirname "$DATA")/reference/test.de}
 [ -f "$reference" ] || fail "there is no reference $reference: set REFERENCE to newstest2014 in German"

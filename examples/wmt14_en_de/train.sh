@@ -51,11 +51,14 @@ else
     update_freq=$((65536 / (gpus * max_tokens)))
 fi
 
+# 1,024 sentences in 8192 tokens, as in config/recipe/luna.yaml.
+sentences=()
+[[ $row = transformer_* ]] || sentences=("dataset.batch_size=$(((max_tokens + 7) / 8))")
 save_dir=${SAVE_DIR:-checkpoints/wmt14_en_de/$row}
 flags=$("$python" "$root/scripts/yaml_flags.py" "$config/$row.yaml" "task.data=$DATA" \
     "common.user_dir=$root/fairseq_luna" "common.log_file=$save_dir/log.json" "checkpoint.save_dir=$save_dir" \
     "distributed_training.distributed_world_size=$gpus" "dataset.max_tokens=$max_tokens" \
-    "optimization.update_freq=$update_freq") || exit
+    "optimization.update_freq=$update_freq" "${sentences[@]}") || exit
 mapfile -t flags <<< "$flags"
 command=("$python" -m fairseq_cli.train "${flags[@]}" "$@")
 

@@ -60,7 +60,12 @@ def test_the_published_setting_builds(task, data):
     assert rest == (model.dropout, cfg.optimizer.weight_decay, cfg.task.num_classes, cfg.task.max_positions - marks)
     assert (cfg.optimizer.adam_betas, optimization.clip_norm) == ("(0.9,0.98)", 0)
     assert str(model.pooling) == ("mean" if task == "pathfinder" else "cls")
+    assert model.attention_dropout == (0.3 if task == "text" else 0.1)
+    assert (cfg.common.fp16, str(model.pooler_activation_fn)) == (True, "relu")
     build(cfg)
+    luna = settings(task, "luna_16", data, SETTING="published").model
+    assert (luna.untie_luna_kv, luna.projection_length) == (True, 16)
+    assert not settings(task, "luna_16", data).model.untie_luna_kv
 
 
 def test_a_dry_run_builds_every_system():

@@ -33,9 +33,9 @@ def test_it_averages_translates_and_scores(prepared):
     average, translate, measure = commands(
         shell(SCORE, ROW, "--cpu", DATA=prepared.data, SAVE_DIR=prepared.run, DRY_RUN=1)
     )
-    averaged = str(prepared.run / "average_of_10.pt")
+    averaged = str(prepared.run / "average_of_5.pt")
     assert average[1:] == [
-        *(str(REPOSITORY / "scripts" / "average_checkpoints.py"), "--last", "10", str(prepared.run)),
+        *(str(REPOSITORY / "scripts" / "average_checkpoints.py"), "--last", "5", str(prepared.run)),
         *("--output", averaged, "--force"),
     ]
     assert translate[:4] == [sys.executable, "-m", "fairseq_cli.generate", str(prepared.data)]

@@ -88,6 +88,8 @@ def test_the_papers_settings_of_all_rows(recipes, row):
         "optimization.clip_norm": 1.0,
         "model.dropout": 0.3 if row == "luna_big" else 0.1,
         "optimizer._name": "adam" if row.endswith("adam") else "apollo",
+        "dataset.batch_size": None if row.startswith("transformer") else 1024,
+        "checkpoint.keep_last_epochs": 10 if row.startswith("transformer") else 5,
     }
     assert {name: recipes[row].settings[name] for name in expected} == expected
 
@@ -101,6 +103,9 @@ def test_apollos_rates(tmp_path):
     assert rates == pytest.approx(
         {0: 1e-5, 500: 0.050005, 1000: 0.1, 299999: 0.1, 300000: 0.01, 450000: 0.001, 500000: 0.001}
     )
+    _, built = built_row("transformer_base_apollo", tmp_path)
+    rates = [built.schedule.step_update(update) for update in (249999, 250000, 449999, 450000)]
+    assert rates == pytest.approx([0.1, 0.01, 0.01, 0.001])
 
 
 def test_adams_rates(tmp_path):
