@@ -2,8 +2,10 @@
 
 import json
 import pkgutil
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 from fairseq_luna import ops
 
@@ -57,6 +59,7 @@ def changes(*modules, after):
     return json.loads(ended.stdout.splitlines()[-1])
 
 
+README = Path(__file__).parent.parent / "README.md"
 NOTHING = {"changed": False, "added": ["fairseq_luna"], "logged": []}
 OPS = [f"fairseq_luna.ops.{name}" for _, name, _ in pkgutil.iter_modules(ops.__path__)]
 FAIRSEQ = "fairseq fairseq.trainer fairseq_cli.train"
@@ -66,12 +69,67 @@ def test_the_package_needs_only_the_standard_library():
     assert changes("fairseq_luna", "fairseq_luna.usage_error", "fairseq_luna.environment", after="") == NOTHING
 
 
-def test_operations_and_apollo_need_only_torch():
-    assert changes(*OPS, "fairseq_luna.optim", "fairseq_luna.optim.apollo", after="torch") == NOTHING
+def test_operations_modules_and_apollo_need_only_torch():
+    plain = ("fairseq_luna.modules", *OPS, "fairseq_luna.optim", "fairseq_luna.optim.apollo")
+    assert changes(*plain, after="torch") == NOTHING
+    assert changes(*plain, after=FAIRSEQ) == NOTHING
 
 
-def test_modules_change_nothing_in_fairseq():
-    assert changes("fairseq_luna.modules", *OPS, "fairseq_luna.optim.apollo", after=FAIRSEQ) == NOTHING
+# Run without anything but torch: importing the others fails.
+WITHOUT_FAIRSEQ = """
+import sys
+sys.modules.update(dict.fromkeys(["fairseq", "fairseq_cli", "omegaconf", "hydra", "numpy"]))
+import torch
+from fairseq_luna import modules
+from fairseq_luna.modules import feature_maps, pattern_projections, synthesizer_scores
+from fairseq_luna.usage_error import UsageError
+
+torch.manual_seed(0)
+size = {"embed_dim": 8, "num_heads": 2}
+more = {
+    "Luna": {"num_packed_heads": 2}, "Kernel": {"feature_map": feature_maps.PositiveFeatures},
+    "Pattern": {"pattern": pattern_projections.local}, "TopK": {"pattern": pattern_projections.topk},
+    "Synthesizer": {"scores": synthesizer_scores.DenseScores},
+}
+x, ran = torch.randn(9, 2, 8), []
+for name in modules.__all__:
+    options = dict(next((options for start, options in more.items() if name.startswith(start)), {}))
+    options |= {"embed_dim": 8} if name.startswith(("Gated", "AttentionPooling")) else size
+    if name == "LunaCausalAttention":
+        options.pop("num_packed_heads")
+    if "Source" in name:
+        options["source_dim"] = 8
+    attention = getattr(modules, name)(**options)
+    slots = [torch.randn(3, 2, 8)] if name.startswith("Luna") else []
+    source = [x] if "Source" in name or name == "LunaAttention" else []
+    masks = {"padding_mask": torch.zeros(2, 9, dtype=torch.bool)} if name == "AttentionPooling" else {}
+    out = attention(x, *slots, *source, **masks)
+    out = out if torch.is_tensor(out) else out[0]
+    out.sum().backward()
+    assert out.isfinite().all(), name
+    if "Causal" in name:
+        state = {}
+        steps = [attention(x[t : t + 1], *slots, incremental_state=state) for t in range(9)]
+        steps = torch.cat([step if torch.is_tensor(step) else step[0] for step in steps])
+        torch.testing.assert_close(steps, out, rtol=1e-4, atol=1e-5)
+    ran.append(name)
+assert len(ran) == len(modules.__all__) > 20
+try:
+    modules.SoftmaxAttention(**size, q_noise=0.1)
+except UsageError as error:
+    assert "q_noise 0.1" in str(error)
+else:
+    raise AssertionError("no refusal")
+torch.manual_seed(0)
+exec(compile(sys.argv[1], "README.md", "exec"))
+assert loss < 0.3
+"""
+
+
+def test_modules_and_the_code_of_the_readme_run_without_fairseq():
+    [code] = re.findall(r"```python\n(.*?)```", README.read_text(encoding="utf-8"), flags=re.S)
+    ended = subprocess.run([sys.executable, "-c", WITHOUT_FAIRSEQ, code], capture_output=True, text=True, timeout=300)
+    assert ended.returncode == 0, ended.stderr
 
 
 def test_activation_changes_fairseq_and_logs_nothing():

@@ -2,11 +2,10 @@
 
 from dataclasses import replace
 
-from fairseq.modules.fairseq_dropout import FairseqDropout
 from torch import Tensor, nn
 
 from ..usage_error import UsageError
-from .dropout import dropout_probability
+from .dropout import Dropout, dropout_probability
 from .heads import check_heads, merge_heads, split_heads
 from .projection import Projections
 
@@ -42,7 +41,7 @@ class AttentionProjections(nn.Module):
         super().__init__()
         check_heads(num_heads, embed_dim)
         self.num_heads = num_heads
-        self.dropout_module = FairseqDropout(dropout, module_name=type(self).__name__)
+        self.dropout_module = Dropout(dropout, module_name=type(self).__name__)
         new = Projections(size=embed_dim, bias=bias, q_noise=q_noise, qn_block_size=qn_block_size)
         self.create_projections(new, source_dim=source_dim or embed_dim, key_bias=bias and key_bias)
 

@@ -5,14 +5,13 @@ from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
-from fairseq.modules.fairseq_dropout import FairseqDropout
 from torch import Tensor, nn
 
 from ..ops.block_attention import block_attention, read_blocks, unordered_block_attention
 from ..ops.block_partition import Blocks
 from ..ops.once_per_batch import once_per_batch
 from ..usage_error import UsageError
-from .dropout import dropout_probability
+from .dropout import Dropout, dropout_probability
 from .heads import check_heads, merge_heads, split_heads
 from .projection import Projections, affine_of, project_together
 from .short_convolution import convolution_of
@@ -66,7 +65,7 @@ class BlockProjections(nn.Module):
         self.num_heads = num_heads
         self.share_levels = share_levels
         self.unordered = unordered
-        self.dropout_module = FairseqDropout(dropout, module_name=type(self).__name__)
+        self.dropout_module = Dropout(dropout, module_name=type(self).__name__)
         new = Projections(size=embed_dim, bias=bias, q_noise=q_noise, qn_block_size=qn_block_size)
         if self.is_ordered or share_levels:
             self.q_proj = new.input()

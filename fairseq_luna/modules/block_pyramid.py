@@ -1,11 +1,10 @@
 """Attention inside blocks, for the layers of the block pyramid."""
 
-from fairseq.modules.fairseq_dropout import FairseqDropout
 from torch import Tensor, nn
 
 from ..ops.block_attention import attention_within
 from ..ops.block_partition import Blocks, from_blocks
-from .dropout import dropout_probability
+from .dropout import Dropout, dropout_probability
 from .heads import merge_heads, split_heads
 from .projection import Projections, project_together
 
@@ -22,7 +21,7 @@ class WithinBlockAttention(nn.Module):
     def __init__(self, *, embed_dim: int, num_heads: int, dropout: float = 0.0) -> None:
         super().__init__()
         self.num_heads = num_heads
-        self.dropout_module = FairseqDropout(dropout, module_name=type(self).__name__)
+        self.dropout_module = Dropout(dropout, module_name=type(self).__name__)
         new = Projections(size=embed_dim, bias=True, q_noise=0.0, qn_block_size=8)
         self.q_proj = new.input()
         self.k_proj = new.input()

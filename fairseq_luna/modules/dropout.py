@@ -1,8 +1,39 @@
-"""The dropout probability that applies now, for functions that take a number instead of a module."""
+"""Dropout that evaluation may keep, and its probability for functions that take a number instead of a module."""
 
-from fairseq.modules.fairseq_dropout import FairseqDropout
+from collections.abc import Collection
+from typing import Any
+
+import torch.nn.functional as F
+from torch import Tensor, nn
 
 
-def dropout_probability(module: FairseqDropout) -> float:
-    """Return ``p`` in training, and in evaluation if the module applies dropout during inference; otherwise 0."""
+class Dropout(nn.Module):
+    """Dropout with the interface of fairseq's, without fairseq.
+
+    Args:
+        p: the probability.
+        module_name: what ``--retain-dropout-modules`` calls it.
+    """
+
+    def __init__(self, p: float, *, module_name: str) -> None:
+        super().__init__()
+        self.p = p
+        self.module_name = module_name
+        self.apply_during_inference = False
+
+    def forward(self, x: Tensor) -> Tensor:
+        """``x`` of any shape to the same."""
+        p = dropout_probability(self)
+        return F.dropout(x, p) if p else x
+
+    def make_generation_fast_(
+        self, *, retain_dropout: bool = False, retain_dropout_modules: Collection[str] | None = None, **_: Any
+    ) -> None:
+        """Called by fairseq-generate with its flags: evaluation keeps the dropout of all modules, or of those named."""
+        if retain_dropout and (retain_dropout_modules is None or self.module_name in retain_dropout_modules):
+            self.apply_during_inference = True
+
+
+def dropout_probability(module: Any) -> float:
+    """``p`` of a :class:`Dropout` or of fairseq's, in training and in evaluation that keeps it; otherwise 0."""
     return module.p if module.training or module.apply_during_inference else 0.0

@@ -3,7 +3,6 @@
 from typing import Any
 
 import torch
-from fairseq.modules.fairseq_dropout import FairseqDropout
 from torch import Tensor, nn
 
 from ..ops.external_attention import (
@@ -14,7 +13,7 @@ from ..ops.external_attention import (
     initial_slot_means,
 )
 from .attention_projections import check_slots
-from .dropout import dropout_probability
+from .dropout import Dropout, dropout_probability
 from .generation_state import GenerationState, IncrementalState
 from .heads import check_heads, merge_heads, split_heads
 from .masks import check_mask
@@ -54,7 +53,7 @@ class ExternalProjections(nn.Module):
         check_heads(num_heads, embed_dim)
         check_slots(num_slots)
         self.num_heads, self.num_slots = num_heads, num_slots
-        self.dropout_module = FairseqDropout(dropout, module_name=type(self).__name__)
+        self.dropout_module = Dropout(dropout, module_name=type(self).__name__)
         new = Projections(size=embed_dim, bias=bias, q_noise=q_noise, qn_block_size=qn_block_size)
         self.q_proj = new.input(bias=False)
         self.out_proj = new.output()

@@ -1,11 +1,11 @@
 """Options, parameters and learned maps of Fastformer's attention, bidirectional and causal."""
 
 import torch
-from fairseq.modules.fairseq_dropout import FairseqDropout
 from torch import Tensor, nn
 
 from ..ops.fastformer_attention import FastformerMaps
 from ..usage_error import UsageError
+from .dropout import Dropout
 from .heads import check_heads, merge_heads, split_heads
 from .projection import Projections
 from .short_convolution import convolution_of
@@ -61,7 +61,7 @@ class FastformerProjections(nn.Module):
         self.combine = combine
         self.residual = residual
         self.share = share
-        self.dropout_module = FairseqDropout(dropout, module_name=type(self).__name__)
+        self.dropout_module = Dropout(dropout, module_name=type(self).__name__)
         new = Projections(size=embed_dim, bias=bias, q_noise=q_noise, qn_block_size=qn_block_size)
         self.q_proj = new.input()
         if share != "query-key-value":

@@ -4,7 +4,6 @@ from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
-from fairseq.modules.fairseq_dropout import FairseqDropout
 from torch import Tensor, nn
 
 from ..ops.mixed_chunk_attention import (
@@ -14,7 +13,7 @@ from ..ops.mixed_chunk_attention import (
     mixed_chunk_attention_step,
 )
 from ..usage_error import UsageError
-from .dropout import dropout_probability
+from .dropout import Dropout, dropout_probability
 from .generation_state import GenerationState, IncrementalState
 from .masks import check_mask
 from .projection import Projections, project_together
@@ -54,7 +53,7 @@ class GatedProjections(nn.Module):
         if chunk_size < 1:
             raise UsageError(f"--attention-chunk {chunk_size}: must be 1 or more")
         self.chunk_size = chunk_size
-        self.dropout_module = FairseqDropout(dropout, module_name=type(self).__name__)
+        self.dropout_module = Dropout(dropout, module_name=type(self).__name__)
         new = Projections(size=embed_dim, bias=bias, q_noise=q_noise, qn_block_size=qn_block_size)
         self.shared_proj = new.input(outputs=key_size)
         self.v_proj = new.input(outputs=2 * embed_dim)

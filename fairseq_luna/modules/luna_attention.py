@@ -1,13 +1,12 @@
 """Luna's bidirectional attention: pack the context into the slots, and unpack it for each query."""
 
 import torch
-from fairseq.modules.fairseq_dropout import FairseqDropout
 from torch import Tensor, nn
 
 from ..ops import folded_attention
 from ..ops.real_steps import in_own_segment
 from ..ops.softmax_attention import mask_of_scores, softmax_attention
-from .dropout import dropout_probability
+from .dropout import Dropout, dropout_probability
 from .generation_state import GenerationState, IncrementalState, ModuleState
 from .heads import beams_apart, beams_of, check_heads, merge_heads, split_heads
 from .masks import check_mask
@@ -61,7 +60,7 @@ class LunaAttention(GenerationState):
         self.num_heads = num_heads
         self.num_packed_heads = num_packed_heads
         self.tie_kv = tie_kv
-        self.dropout_module = FairseqDropout(dropout, module_name=type(self).__name__)
+        self.dropout_module = Dropout(dropout, module_name=type(self).__name__)
         new = Projections(size=embed_dim, bias=bias, q_noise=q_noise, qn_block_size=qn_block_size)
         self.pq_proj = new.input()
         self.q_proj = new.input()

@@ -1,7 +1,6 @@
 """Luna's causal attention for decoders."""
 
 import torch
-from fairseq.modules.fairseq_dropout import FairseqDropout
 from torch import Tensor, nn
 
 from ..ops.folded_attention import folding_pays, scores_of
@@ -15,7 +14,7 @@ from ..ops.luna_causal_attention import (
 )
 from ..ops.prefix_attention import PrefixMean
 from ..ops.softmax_attention import mask_of_scores
-from .dropout import dropout_probability
+from .dropout import Dropout, dropout_probability
 from .generation_state import GenerationState, IncrementalState, ModuleState
 from .heads import beams_apart, beams_of, check_heads, joined_padding, merge_heads, split_heads
 from .masks import check_mask
@@ -61,7 +60,7 @@ class LunaCausalAttention(GenerationState):
         self.num_heads = num_heads
         self.activation = activation
         self.tie_kv = tie_kv
-        self.dropout_module = FairseqDropout(dropout, module_name=type(self).__name__)
+        self.dropout_module = Dropout(dropout, module_name=type(self).__name__)
         new = Projections(size=embed_dim, bias=bias, q_noise=q_noise, qn_block_size=qn_block_size)
         self.pq_proj = new.input()
         self.q_proj = new.input()

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
-from fairseq.modules.quant_noise import quant_noise
 from torch import Tensor, nn
 from torch.nn.modules.module import _has_any_global_hook
 
 from ..ops.folded_attention import Affine
+from ..usage_error import UsageError
 
 INPUT_GAIN = 1 / math.sqrt(2)  # as in fairseq's MultiheadAttention
 
@@ -48,7 +48,17 @@ class Projections:
         return self.noisy(linear)
 
     def noisy(self, linear: nn.Linear) -> nn.Module:
-        """``linear`` with the quantisation noise."""
+        """``linear`` with the quantisation noise.
+
+        Raises:
+            UsageError: there is no fairseq to make it.
+        """
+        if self.q_noise <= 0:
+            return linear
+        try:
+            from fairseq.modules.quant_noise import quant_noise
+        except ImportError as error:
+            raise UsageError(f"q_noise {self.q_noise}: install fairseq, whose noise it is, or leave it out") from error
         return quant_noise(linear, self.q_noise, self.qn_block_size)
 
 

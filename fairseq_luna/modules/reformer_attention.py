@@ -1,12 +1,11 @@
 """Reformer's attention for encoders."""
 
 import torch
-from fairseq.modules.fairseq_dropout import FairseqDropout
 from torch import Tensor
 
 from ..ops.reformer_attention import reformer_attention
 from ..usage_error import UsageError
-from .dropout import dropout_probability
+from .dropout import Dropout, dropout_probability
 from .heads import check_heads, merge_heads, split_heads
 from .masks import check_mask
 from .projection import Projections
@@ -57,7 +56,7 @@ class ReformerAttention(RedrawnDirections):
                 raise UsageError(f"{flag} {value}: must be 1 or more")
         self.num_heads, self.head_size = num_heads, embed_dim // num_heads
         self.num_hashes, self.chunk_size = num_hashes, chunk_size
-        self.dropout_module = FairseqDropout(dropout, module_name=type(self).__name__)
+        self.dropout_module = Dropout(dropout, module_name=type(self).__name__)
         new = Projections(size=embed_dim, bias=bias, q_noise=q_noise, qn_block_size=qn_block_size)
         self.q_proj, self.v_proj, self.out_proj = new.input(), new.input(), new.output()
         self.register_directions(redraw_features)

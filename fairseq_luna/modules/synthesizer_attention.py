@@ -2,7 +2,6 @@
 
 from typing import Any, ClassVar
 
-from fairseq.modules.fairseq_dropout import FairseqDropout
 from torch import Tensor, nn
 
 from ..ops.synthesizer_attention import (
@@ -12,7 +11,7 @@ from ..ops.synthesizer_attention import (
     synthesizer_attention_step,
 )
 from .attention_projections import check_length
-from .dropout import dropout_probability
+from .dropout import Dropout, dropout_probability
 from .generation_state import GenerationState, IncrementalState
 from .heads import check_heads, merge_heads, split_heads
 from .masks import check_mask
@@ -53,7 +52,7 @@ class SynthesizerProjections(nn.Module):
         super().__init__()
         check_heads(num_heads, embed_dim)
         self.num_heads, self.max_positions = num_heads, max_positions
-        self.dropout_module = FairseqDropout(dropout, module_name=type(self).__name__)
+        self.dropout_module = Dropout(dropout, module_name=type(self).__name__)
         new = Projections(size=embed_dim, bias=bias, q_noise=q_noise, qn_block_size=qn_block_size)
         self.scores = scores(new=new, num_heads=num_heads, max_positions=max_positions)
         self.v_proj = new.input()

@@ -1,12 +1,11 @@
 """Dropout of whole words at the input."""
 
-from fairseq.modules import FairseqDropout
 from torch import Tensor
 
-from .dropout import dropout_probability
+from .dropout import Dropout, dropout_probability
 
 
-class WordDropout(FairseqDropout):
+class WordDropout(Dropout):
     """Sets the embedding of a word to zero with probability ``p`` and scales the others by 1 / (1 - p)."""
 
     def __init__(self, p: float) -> None:
