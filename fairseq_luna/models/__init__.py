@@ -12,8 +12,9 @@ compat.apply_patches()
 usage_error.report_in_one_line()
 
 from ..optim import fairseq_apollo, milestone_lr, trainer_hooks
-from . import block, block_pyramid, fastformer, luna, mixed, roberta
+from . import block, block_pyramid, fastformer, language_pairs, luna, mixed, roberta
 
 trainer_hooks.install()
+language_pairs.refuse()
 
 __all__ = ["block", "block_pyramid", "fairseq_apollo", "fastformer", "luna", "milestone_lr", "mixed", "roberta"]

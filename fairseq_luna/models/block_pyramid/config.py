@@ -5,10 +5,9 @@ from typing import Any
 
 from fairseq import utils
 from fairseq.dataclass import ChoiceEnum
-from omegaconf import II
 
 from ...usage_error import UsageError
-from ..transformer.checks import check_heads, check_positions, check_positive, check_rates
+from ..transformer.checks import check_heads, check_positions, check_positive, check_rates, longest_text
 from ..transformer.config import OptionalInt, config_of, nested_config, option
 
 ACTIVATIONS = ChoiceEnum(utils.get_available_activation_fns())
@@ -29,24 +28,27 @@ PYRAMID_OPTIONS = {
     "activation_dropout": option(float, 0.0, "dropout probability after activation in FFN"),
     "pooler_activation_fn": option(ACTIVATIONS, "tanh", "activation function of the classification head"),
     "pooler_dropout": option(float, 0.0, "dropout probability in the classification head"),
-    "max_source_positions": option(OptionalInt, None, "maximum tokens of a text (default: the task's --max-positions)"),
+    "max_source_positions": option(OptionalInt, None, "maximum tokens of a text (default: --max-positions)"),
     # fairseq's task sets this field of the model's config.
-    "max_positions": option(int, II("task.max_positions"), "maximum tokens of a text"),
+    "max_positions": option(OptionalInt, None, "maximum tokens of a text (default: the task's)"),
 }
 
 PyramidConfig = config_of(__name__, "PyramidConfig", PYRAMID_OPTIONS)
 
 
-def pyramid_config(cfg: Any) -> Any:
+def pyramid_config(cfg: Any, task: Any) -> Any:
     """Return fairseq's nested transformer config with the pyramid's fields, checked; block sizes are a list of int.
 
     Args:
         cfg: a PyramidConfig, or a namespace or DictConfig with its fields.
+        task: whose longest text is the default of ``max_positions``.
 
     Raises:
         UsageError: names the flag, its value and what to do.
     """
     nested = nested_config(PyramidConfig, cfg, {"max_source_positions": "max_positions"})
+    if nested.max_source_positions is None:
+        nested.max_source_positions = longest_text(task)
     nested.pyramid_block_sizes = block_sizes(nested.pyramid_block_sizes)
     side = nested.encoder
     check_positive(nested, "encoder.layers", "encoder.embed_dim", "encoder.ffn_embed_dim", "max_source_positions")

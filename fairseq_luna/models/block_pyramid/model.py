@@ -34,7 +34,7 @@ class PyramidClassifier(ExplainsMismatch, FairseqEncoderModel):
     @classmethod
     def build_model(cls, cfg: Any, task: Any) -> "PyramidClassifier":
         """Build the model from the flat config of the command line, of hydra or of a checkpoint."""
-        nested = pyramid_config(cfg)
+        nested = pyramid_config(cfg, task)
         return cls(nested, PyramidEncoder(nested, task.source_dictionary))
 
     def register_classification_head(self, name: str, num_classes: int, inner_dim: int | None = None) -> None:

@@ -13,7 +13,7 @@ from fairseq.dataclass import ChoiceEnum
 from ..luna.config import LUNA_OPTIONS
 from ..mixed.attentions import able
 from ..mixed.config import CHOICES, OPTIONS, check_read
-from ..transformer.checks import check_heads, check_layers_to_keep, check_positive, check_rates
+from ..transformer.checks import check_heads, check_layers_to_keep, check_positive, check_rates, longest_text
 from ..transformer.config import OptionalInt, config_of, nested_config, option, transformer_options
 from .head import POOLINGS
 
@@ -107,8 +107,7 @@ def mixed_roberta_config(cfg: Any, task: Any) -> Any:
 def roberta_config(nested: Any, task: Any) -> Any:
     """Set in ``nested`` what is the same in every RoBERTa, and check what every family reads."""
     if nested.max_positions is None:
-        # fairseq 0.12.2's masked_lm has its longest text in its config alone.
-        nested.max_positions = task.max_positions() or task.cfg.tokens_per_sample
+        nested.max_positions = longest_text(task)
     nested.max_source_positions = nested.max_positions
     nested.no_scale_embedding = nested.encoder.learned_pos = True
     nested.layernorm_embedding = not nested.encoder.normalize_before

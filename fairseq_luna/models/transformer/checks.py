@@ -169,3 +169,20 @@ def check_layers_to_keep(name: str, kept: str | None) -> None:
 def flag(name: str) -> str:
     """The command-line flag of a config field such as ``encoder_layers`` or ``encoder.layers``."""
     return "--" + name.replace("_", "-").replace(".", "-")
+
+
+def longest_text(task: Any) -> int:
+    """The tokens of the longest text of a fairseq task, for a model that reads texts.
+
+    Raises:
+        UsageError: the task has sources and targets, or takes the length from the model.
+    """
+    settings = getattr(task, "cfg", None) or getattr(task, "args", None)  # older kinds of tasks have args alone
+    name = getattr(settings, "_name", None) or getattr(settings, "task", None)
+    try:
+        longest = task.max_positions() or settings.tokens_per_sample  # fairseq 0.12.2's masked_lm has no max_positions
+    except AttributeError as error:
+        raise UsageError(f"--task {name}: it has no longest text; give --max-positions, such as 512") from error
+    if not isinstance(longest, int):
+        raise UsageError(f"--task {name}: it has sources and targets, and this --arch reads texts; use another task")
+    return longest

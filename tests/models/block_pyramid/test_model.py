@@ -169,9 +169,10 @@ def test_half_precision_stays_near_fp32(dtype, bound):
 
 
 def test_hydra_sets_the_flags_and_the_tasks_length():
-    config = OmegaConf.create({"task": {"max_positions": 30}, "model": OmegaConf.structured(PyramidConfig())})
-    config.model.pyramid_block_sizes = "2"
-    model = MODEL_REGISTRY["block_pyramid_classifier"].build_model(config.model, translation_task())
+    config, task = OmegaConf.structured(PyramidConfig()), translation_task()
+    config.pyramid_block_sizes = "2"
+    task.cfg, task.max_positions = Namespace(_name="sentence_prediction"), lambda: 30
+    model = MODEL_REGISTRY["block_pyramid_classifier"].build_model(config, task)
     assert model.max_positions() == 30
     assert [len(branch.layers) for branch in model.encoder.branches] == [5]
 

@@ -1,0 +1,35 @@
+"""fairseq's tasks that train a model for each pair of languages, which no model of this package is."""
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from fairseq.models import ARCH_MODEL_REGISTRY
+from fairseq.tasks.multilingual_translation import MultilingualTranslationTask
+from fairseq.tasks.semisupervised_translation import SemisupervisedTranslationTask
+
+from ..usage_error import UsageError
+from .transformer.checkpoint import ExplainsMismatch
+
+
+def refuse() -> None:
+    """Let these tasks refuse the models of this package; call once per process.
+
+    Otherwise they fail earlier, where they look for their own flags among the model's.
+    """
+    for task in (MultilingualTranslationTask, SemisupervisedTranslationTask):
+        task.build_model = _refusing(task.build_model)
+
+
+def _refusing(build_model: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(build_model)
+    def checked(self: Any, cfg: Any, *more: Any, **options: Any) -> Any:
+        name = getattr(cfg, "_name", None)
+        if issubclass(ARCH_MODEL_REGISTRY.get(name, object), ExplainsMismatch):
+            raise UsageError(
+                f"--task {self.args.task}: it trains a model for each pair of languages, and --arch {name} is one; use"
+                " another task, such as translation_multi_simple_epoch, where all pairs share an encoder-decoder"
+            )
+        return build_model(self, cfg, *more, **options)
+
+    return checked
