@@ -20,6 +20,7 @@ def main() -> int:
     translate.add_flags(commands.add_parser("translate", help=text, description=text))
     args = parser.parse_args()
     if args.command == "translate":
+        translate.end_at_signals()
         logging.disable(logging.INFO)  # fairseq's, on import too
     # For the path alone fairseq is not imported: that takes seconds, and fairseq logs meanwhile.
     problem = environment.fairseq_missing() if args.path else environment.fairseq_problem()

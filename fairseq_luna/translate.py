@@ -53,12 +53,11 @@ def run(args: Namespace) -> None:
     Raises:
         UsageError: the model cannot be loaded, or a line is longer than it reads.
     """
-    options = given(args)
-    config = given(args, CONFIG)
     from tqdm import tqdm
 
     from fairseq_luna.loading import load
 
+    options, config = given(args), given(args, CONFIG)
     translator = load(args.model, data=args.data, pieces=args.pieces, **config)
     try:
         translator.to(args.device)
@@ -68,12 +67,18 @@ def run(args: Namespace) -> None:
     write(translator, args.buffer_size, partial(tqdm, unit=" lines"), **options)
 
 
+def end_at_signals() -> None:
+    """End this process without a traceback at Ctrl-C, also during imports, and where the output is closed (| head)."""
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # a background job ignores it
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    if hasattr(signal, "SIGPIPE"):
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+
+
 def write(
     translator: Any, buffer_size: int, progress: Callable[..., Iterable[str]] | None = None, **options: Any
 ) -> None:
     """Translate standard input to standard output, ``buffer_size`` lines at once, or each as it is typed."""
-    if hasattr(signal, "SIGPIPE"):
-        signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # as | head needs
     size = 1 if sys.stdin.isatty() else buffer_size
     with (
         open(sys.stdin.fileno(), "rb", closefd=False) as source,

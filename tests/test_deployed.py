@@ -118,6 +118,20 @@ def test_lines_are_translated_without_torch_and_fairseq(export):
     assert (ended.returncode, ended.stderr, ended.stdout.splitlines()) == (0, "", [first, "", second])
 
 
+def test_the_command_ends_in_one_line(export):
+    _, made = export("luna")
+    command = [sys.executable, "-m", "fairseq_luna.deployed", str(made)]
+    for flags, text, said in (
+        (["--lenpen=nan"], "", "lenpen nan: must be a finite number"),
+        (["--threads=0"], "", "threads 0: must be a whole number of 1 or more"),
+        ([], "w1\n\n" + "w1 " * 100, "line 3: a text has 100 pieces, the model reads at most 39"),
+    ):
+        ended = subprocess.run([*command, *flags], input=text, capture_output=True, text=True, timeout=300)
+        assert ended.returncode == 1 and ended.stderr.startswith(f"fairseq_luna.deployed: {said}")
+        assert len(ended.stderr.splitlines()) == 1
+        assert len(ended.stdout.splitlines()) == text.count("\n")
+
+
 def test_int8_is_smaller_and_translates(export, tmp_path):
     folder, made = export("luna")
     assert export_translator.main([str(folder), f"--output={tmp_path / 'int8'}", "--int8"]) == 0

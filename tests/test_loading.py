@@ -4,10 +4,13 @@ import math
 import random
 import re
 import shutil
+import signal
+import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from unittest import mock
 
 import pytest
 import sentencepiece
@@ -19,7 +22,7 @@ import fairseq_luna
 from fairseq_luna import __main__ as command
 from fairseq_luna.export import DecoderStepForExport, EncoderForExport
 from fairseq_luna.loading import load
-from fairseq_luna.translate import as_text, translated
+from fairseq_luna.translate import as_text, end_at_signals, translated
 from fairseq_luna.usage_error import UsageError
 
 TEXTS = ["w1 w2 w3", "w4", "w5 w6 w7 w8 w9"]
@@ -208,9 +211,58 @@ def test_the_command(folder, translator, tmp_path, capfd, monkeypatch):
     with source.open() as stdin:
         monkeypatch.setattr(sys, "stdin", stdin)
         monkeypatch.setattr(sys, "argv", ["fairseq_luna", "translate", str(folder), "--beam=3", "--max-len-b=8"])
+        monkeypatch.setattr(command.translate, "end_at_signals", lambda: None)
         assert command.main() == 0
     first, second = translator.translate(TEXTS[:2], **SIZES)
     assert capfd.readouterr().out == f"{first}\n\n{second}\n"
+
+
+def stopped(*arguments):
+    """What a command of this package prints to its error stream if Ctrl-C follows its first line, and its status."""
+    ended = subprocess.Popen(
+        [sys.executable, "-m", *arguments, "--buffer-size=1", "--max-len-b=8"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    with ended:
+        ended.stdin.write("w1 w2\n")
+        ended.stdin.flush()
+        ended.stdout.readline()
+        ended.send_signal(signal.SIGINT)
+        return ended.communicate(timeout=300)[1], ended.returncode
+
+
+def test_ctrl_c_prints_no_traceback(folder):
+    printed, status = stopped("fairseq_luna", "translate", str(folder))
+    assert "Traceback" not in printed and "KeyboardInterrupt" not in printed
+    assert status == -signal.SIGINT
+
+
+def test_a_background_job_goes_on_at_ctrl_c(monkeypatch):
+    monkeypatch.setattr(signal, "signal", set_handlers := mock.Mock())
+    monkeypatch.setattr(signal, "getsignal", lambda number: signal.SIG_IGN)
+    end_at_signals()
+    assert mock.call(signal.SIGINT, signal.SIG_DFL) not in set_handlers.call_args_list
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (("--max-len-a=nan",), "max_len_a nan: must be a finite number"),
+        (("--lenpen=inf",), "lenpen inf: must be a finite number"),
+        (("--beam=0",), "beam 0: must be a whole number of 1 or more"),
+        (("--buffer-size=0",), "buffer_size 0: must be a whole number of 1 or more"),
+        (("--max-tokens=-1",), "max_tokens -1: must be a whole number of 1 or more"),
+        (("--max-source-positions=0",), "max_source_positions 0: must be a whole number of 1 or more"),
+    ],
+)
+def test_numbers_of_the_command_are_checked_before_the_model_is_loaded(tmp_path, monkeypatch, flags, said):
+    monkeypatch.setattr(sys, "argv", ["fairseq_luna", "translate", str(tmp_path / "no-such-model"), *flags])
+    monkeypatch.setattr(command.translate, "end_at_signals", lambda: None)
+    with pytest.raises(UsageError, match=said):
+        command.main()
 
 
 def test_the_subword_model_beside_the_checkpoint_is_used(speaks, speaking):

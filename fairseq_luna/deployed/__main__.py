@@ -14,10 +14,12 @@ def main() -> int:
     add("--threads", type=int, default=1, metavar="N", help="CPU threads (default: %(default)s)")
     translate.add_stream_flags(parser)
     args = parser.parse_args()
+    translate.end_at_signals()
     try:
+        options = translate.given(args)
         from . import Translator
 
-        translate.write(Translator(args.folder, threads=args.threads), args.buffer_size, **translate.given(args))
+        translate.write(Translator(args.folder, threads=args.threads), args.buffer_size, **options)
     except (ImportError, UsageError) as error:
         print(f"fairseq_luna.deployed: {error}", file=sys.stderr)
         return 1
