@@ -3,13 +3,15 @@
 Without this patch no checkpoint of a model without a dataclass config, and none that was trained with --eval-bleu, can
 be loaded (fairseq 0.12.2 and fairseq-fixed 0.12.3.1). It declares those classes safe. Everything else is still refused,
 because unpickling it could execute code. A refused or a damaged file raises a UsageError with the file's name, and so
-does one whose arguments name a model or a task that is not registered, where fairseq raises KeyError.
+does one whose arguments name a model or a task that is not registered, where fairseq raises KeyError. A torch whose own reader has a known fault
+gives a warning.
 """
 
 import argparse
 import errno
 import functools
 import io
+import logging
 import pickle
 import re
 import zipfile
@@ -24,6 +26,8 @@ from fairseq import checkpoint_utils
 
 from fairseq_luna.compat.patch import Patch
 from fairseq_luna.usage_error import UsageError
+
+logger = logging.getLogger(__name__)
 
 _reconstruct: Any = numpy.zeros(1).__reduce__()[0]
 _scalar: Any = numpy.float64(0).__reduce__()[0]
@@ -42,6 +46,8 @@ _SAFE: list[Callable | tuple[Callable, str]] = [
     (_scalar, "numpy.core.multiarray.scalar"),
     (_scalar, "numpy._core.multiarray.scalar"),
 ]
+# The first torch without CVE-2026-24747, a fault of weights_only.
+_SOUND = (2, 10)
 # What torch says of a class that was not declared safe.
 _REFUSED = re.compile(r"GLOBAL (\S+)|but got <class '([^']+)'>")
 
@@ -64,6 +70,7 @@ def apply() -> None:
 
     @functools.wraps(original_load)
     def load_checkpoint_to_cpu(path: str, *args: Any, **kwargs: Any) -> dict[str, Any]:
+        _warn_of(torch.__version__)
         try:
             return original_load(path, *args, **kwargs)
         except KeyError as error:
@@ -84,6 +91,16 @@ def apply() -> None:
             raise _damaged(path, error) from error
 
     checkpoint_utils.load_checkpoint_to_cpu = load_checkpoint_to_cpu
+
+
+@functools.cache
+def _warn_of(version: str) -> None:
+    """Say once if a checkpoint can harm this torch."""
+    if tuple(map(int, version.split(".")[:2])) < _SOUND:
+        logger.warning(
+            f"torch {version} has a memory fault that a checkpoint can exploit, with weights_only too (CVE-2026-24747):"
+            f" load only files that you trust, or install torch {'.'.join(map(str, _SOUND))} or later"
+        )
 
 
 def _shows_damage(error: Exception, path: str) -> bool:

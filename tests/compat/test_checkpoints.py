@@ -10,6 +10,7 @@ import torch
 from fairseq import checkpoint_utils
 
 import tiny_training
+from fairseq_luna.compat import checkpoints
 from fairseq_luna.usage_error import UsageError
 
 
@@ -58,6 +59,22 @@ def test_names_of_another_program_are_said(tiny_data, tmp_path, what):
     torch.save({**state, "cfg": None, "args": None}, file)
     path = tiny_training.train_here(tiny_data, tmp_path / "on", "--max-update=2", f"--finetune-from-model={file}")
     assert torch.load(path, weights_only=True)["optimizer_history"][-1]["num_updates"] == 2
+
+
+@pytest.mark.parametrize(
+    ("version", "warns"), [("2.6.0", True), ("2.9.1+cu128", True), ("2.10.0", False), ("3.0.0a0+git1", False)]
+)
+def test_a_torch_whose_own_check_has_a_fault_is_named_once(version, warns, tmp_path, monkeypatch, caplog):
+    file = tmp_path / "empty.pt"
+    file.touch()
+    monkeypatch.setattr(torch, "__version__", version)
+    checkpoints._warn_of.cache_clear()
+    for _ in range(2):
+        with pytest.raises(UsageError, match="is not a fairseq checkpoint or is damaged"):
+            checkpoint_utils.load_checkpoint_to_cpu(str(file))
+    said = [record.getMessage() for record in caplog.records if "CVE-2026-24747" in record.getMessage()]
+    assert len(said) == warns and all(f"torch {version} " in line and "torch 2.10 or later" in line for line in said)
+    checkpoints._warn_of.cache_clear()
 
 
 def refusal_of(content: object, file: Path) -> str:
