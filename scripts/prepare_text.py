@@ -9,6 +9,7 @@ bin/, reference/ (raw text for scoring) and joint.model or codes, as for the pub
 Training pairs with an empty side, too many pieces, or sides of too different lengths are dropped and counted.
 """
 
+import math
 import sys
 from argparse import Namespace
 from collections.abc import Sequence
@@ -80,8 +81,10 @@ def run(args: Namespace) -> None:
 def check(args: Namespace, languages: tuple[str, str], texts: dict[str, list[tuple[Path, ...]]]) -> None:
     """Refuse flags that do not go together, and files that are not there."""
     check_languages(languages)
-    if not args.ratio >= 1:
-        raise CommandError(f"--ratio {args.ratio}: must be 1 or more")
+    if not 1 <= args.ratio < math.inf:
+        raise CommandError(f"--ratio {args.ratio}: must be 1 or more, and finite")
+    if not 0 < args.coverage <= 1:
+        raise CommandError(f"--coverage {args.coverage}: must be above 0 and at most 1")
     if (args.tokenised or args.lower) and args.bpe != SUBWORD_NMT:
         raise CommandError(f"--tokenised and --lower: only with --bpe {SUBWORD_NMT}")
     if args.tokenised and args.lower:

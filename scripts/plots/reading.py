@@ -10,6 +10,7 @@ from fairseq import checkpoint_utils
 from fairseq.dataclass.configs import GenerationConfig
 
 import fairseq_luna.models  # noqa: F401 (applies the patches, registers the models)
+from fairseq_luna.subwords import SPACE, mark_of, says_nothing
 from fairseq_luna.usage_error import UsageError
 from plots.attention_map import Pair
 from shared.command import CommandError
@@ -62,7 +63,7 @@ def sentence_pair(model: Any, task: Any, source: str, target: str | None, pieces
         target_tokens = _translation(model, task, tokens)
         target_words = [task.target_dictionary[token] for token in target_tokens[0, :-1]]
     else:
-        target_words = _words("--target", target, pieces)
+        target_words = _words("--target", target, pieces, task.target_dictionary)
         target_tokens = _tokens("--target", target_words, task.target_dictionary, model.decoder.max_positions())
     return Pair(
         source=tokens,
@@ -75,25 +76,26 @@ def sentence_pair(model: Any, task: Any, source: str, target: str | None, pieces
 
 def source_sentence(model: Any, task: Any, source: str, pieces: Path | None) -> tuple[list[str], torch.Tensor]:
     """The words of a sentence, and its tokens ``(1, S)``; arguments and errors are those of :func:`sentence_pair`."""
-    words = _words("--source", source, pieces)
+    words = _words("--source", source, pieces, task.source_dictionary)
     return words, _tokens("--source", words, task.source_dictionary, model.encoder.max_positions())
 
 
-def _words(flag: str, sentence: str, pieces: Path | None) -> list[str]:
-    if pieces is None:
-        words = sentence.split()
-    else:
+def _words(flag: str, sentence: str, pieces: Path | None, dictionary: Any) -> list[str]:
+    if pieces is not None:
         import sentencepiece
 
         try:
-            words = sentencepiece.SentencePieceProcessor(model_file=str(pieces)).encode(sentence, out_type=str)
+            processor = sentencepiece.SentencePieceProcessor(model_file=str(pieces))
         except (OSError, RuntimeError) as error:
             raise CommandError(
                 f"--sentencepiece-model {pieces}: is no SentencePiece model, or cannot be read"
             ) from error
-    if not words:
+        sentence = " ".join(processor.encode(sentence, out_type=str))
+    if says_nothing(sentence):
         raise CommandError(f"{flag}: the sentence is empty")
-    return words
+    if SPACE not in sentence and mark_of(dictionary) == SPACE:
+        raise CommandError(f"{flag}: is not in pieces, which the model reads; give --sentencepiece-model")
+    return sentence.split()
 
 
 def _tokens(flag: str, words: list[str], dictionary: Any, longest: int) -> torch.Tensor:

@@ -63,8 +63,8 @@ FOUND = {
         "--adaptive-softmax-dropout 2.0: must be at least 0 and less than 1",
     ),
     "adaptive-factor": (
-        configuration("--adaptive-softmax-cutoff=8", "--adaptive-softmax-factor=0", **ADAPTIVE),
-        "--adaptive-softmax-factor 0.0: must be above 0",
+        configuration("--adaptive-softmax-cutoff=8", "--adaptive-softmax-factor=inf", **ADAPTIVE),
+        "--adaptive-softmax-factor inf: must be above 0 and finite",
     ),
     "adaptive-ties": (configuration("--tie-adaptive-weights"), "--tie-adaptive-weights: it needs adaptive input"),
     "adaptive-softmax-of-shared-embeddings": (

@@ -75,6 +75,14 @@ def test_text_is_split_by_its_sentencepiece_model(tmp_path: Path) -> None:
     assert dictionary.unk() not in ids
     assert found.source.tolist() == [[*ids, EOS]]
     assert found.prefix.tolist() == [[EOS, *ids]]
+    for unread in ("the cat", "cat"):
+        with pytest.raises(CommandError, match=r"--source: is not in pieces.*; give --sentencepiece-model"):
+            reading.source_sentence(model, task, unread, None)
+    for nothing in ("\u200b", "\u00ad \u3000"):
+        with pytest.raises(CommandError, match="--source: the sentence is empty"):
+            reading.source_sentence(model, task, nothing, tmp_path / "m.model")
+    words, tokens = reading.source_sentence(model, task, "the\u0085 cat", tmp_path / "m.model")
+    assert len(words) + 1 == tokens.shape[1] and "\u0085" not in words  # as fairseq reads a line
     with pytest.raises(CommandError, match=r"text: is no SentencePiece model"):
         reading.sentence_pair(model, task, "the cat", "the cat", text)
     with pytest.raises(CommandError, match=r"--target: 11 tokens, but the model reads at most 9"):

@@ -88,6 +88,8 @@ def test_merges_of_tokens_with_rules(
         ("--train {a} {b} --hold-out 2 -t pt-br", "--target-lang pt-br: must be letters, digits or _"),
         ("--train {a} {b} --hold-out 2 --lower", "--tokenised and --lower: only with --bpe subword-nmt"),
         ("--train {a} {b} --hold-out 2 --ratio 0", "--ratio 0.0: must be 1 or more"),
+        ("--train {a} {b} --hold-out 2 --ratio inf", "--ratio inf: must be 1 or more, and finite"),
+        ("--train {a} {b} --hold-out 2 --coverage nan", "--coverage nan: must be above 0 and at most 1"),
         ("--train {a} {b} --hold-out 40", "--hold-out 40: the training text has only 40 pairs"),
         ("--train {a}", "--train: expected 2 arguments"),
     ],

@@ -1,5 +1,6 @@
 """Checks of flags, for every family. Each raises UsageError, naming the flag, its value and what to do."""
 
+import math
 from collections.abc import Mapping
 from itertools import pairwise
 from operator import attrgetter
@@ -155,8 +156,8 @@ def check_adaptive_softmax(nested: Any) -> None:
     dropout, factor = nested.adaptive_softmax_dropout, nested.adaptive_softmax_factor
     if not 0 <= dropout < 1:
         raise UsageError(f"--adaptive-softmax-dropout {dropout}: must be at least 0 and less than 1")
-    if not factor > 0:
-        raise UsageError(f"--adaptive-softmax-factor {factor}: must be above 0, such as 4")
+    if not 0 < factor < math.inf:
+        raise UsageError(f"--adaptive-softmax-factor {factor}: must be above 0 and finite, such as 4")
 
 
 def check_layers_to_keep(name: str, kept: str | None) -> None:
