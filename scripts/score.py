@@ -1,13 +1,15 @@
 """Score fairseq-generate's output against the untouched reference: sacreBLEU, chrF, tokenised and compound-split BLEU.
 
     python scripts/score.py generate-test.txt --reference wmt14/reference/test.de
+    python -m fairseq_luna translate MODEL < test.en > test.out; python scripts/score.py test.out --reference test.de
     python scripts/score.py luna.txt --other block.txt --baseline transformer.txt --reference test.de
 
     python scripts/score.py generate-test.txt --reference reference/test.de --documents reference/test.documents
 
 Several files after one flag are shards of one system. D- lines are scored: they are the text if fairseq-generate had
 --bpe and --tokenizer, and equal to the H- lines otherwise; remaining pieces are joined. Text that Moses tokenised
-before training needs --tokenised-by moses: its H- lines are then detokenised, for all scores.
+before training needs --tokenised-by moses: its H- lines are then detokenised, for all scores. A file without any of
+these lines is text, one translation a line.
 
 With --documents a score is of whole documents (d-BLEU), and a table has it by source. Beside it stands sacreBLEU by
 segment, of the lines where the translation has as many separators as the reference. Where a source has a single
@@ -22,7 +24,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from scoring import paired, pieces
+from scoring import doubts, paired, pieces
 from scoring.documents import BySource, by_source, lines_of, read_labels, whole
 from scoring.generated import read_both
 from scoring.measures import Scores, check_counts, score
@@ -37,19 +39,20 @@ _MOSES, _NONE = "moses", "none"
 
 
 class System(NamedTuple):
-    """``text`` is detokenised, ``tokens`` are the model's, with pieces joined."""
+    """``text`` is detokenised, ``tokens`` are the model's, with pieces joined; ``plain`` is Generated's."""
 
     name: str
     text: list[str]
     tokens: list[str]
+    plain: bool = False
 
 
 @command
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = Parser(__doc__)
     add = parser.add_argument
-    add("generated", nargs="+", type=Path, metavar="FILE", help="fairseq-generate's output, or its shards")
-    add("--reference", type=Path, required=True, help="the untouched reference, one sentence a line")
+    add("generated", nargs="+", type=Path, metavar="FILE", help="fairseq-generate's output, its shards, or text")
+    add("--reference", type=Path, help="the untouched reference, one sentence a line (required)")
     add("--baseline", nargs="+", type=Path, metavar="FILE", help="compare with this system's output")
     add("--other", nargs="+", type=Path, action="append", default=[], metavar="FILE", help="another system's output")
     add("--remove-bpe", choices=pieces.CHOICES, default=pieces.AUTO, help="the kind of remaining pieces")
@@ -70,7 +73,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def check(args: Namespace) -> None:
-    """Raises CommandError for flags that contradict each other, before anything is read."""
+    """Raises CommandError for flags that are missing or contradict each other, before anything is read."""
+    if not args.reference:
+        raise CommandError(
+            "--reference FILE is missing: the true translations, untouched, one a line, such as reference/test.de, "
+            "which scripts/prepare_*.py leave beside bin"
+        )
     if not args.baseline and (args.paired_bs or args.seed):
         raise CommandError("--paired-bs and --seed: give a --baseline to compare with")
     if args.tokenised_reference and args.tokenize == _MOSES:
@@ -112,10 +120,10 @@ def run(args: Namespace) -> None:
         if args.sources:
             places = lines_of(args.sources, labels)
             labels, references = at(places, labels), at(places, references)
-            systems = [System(name, at(places, text), at(places, tokens)) for name, text, tokens in systems]
+            systems = [System(name, at(places, text), at(places, tokens)) for name, text, tokens, _ in systems]
         for system in systems:
             documents[system.name] = by_source(system.text, references, labels, target=target, lowercase=args.lowercase)
-        systems = [System(name, whole(text, labels), whole(tokens, labels)) for name, text, tokens in systems]
+        systems = [System(name, whole(text, labels), whole(tokens, labels)) for name, text, tokens, _ in systems]
         references = reference_tokens = whole(references, labels)
     unit = unit_of(args)
     if args.baseline and len(references) < 2:
@@ -126,9 +134,10 @@ def run(args: Namespace) -> None:
             scores[system.name] = rouge(system.text, references)
         else:
             tokens = (system.tokens, reference_tokens) if as_it_stands else None
-            scores[system.name] = score(
+            scores[system.name] = found = score(
                 *(system.text, references), target=target, language=language, tokens=tokens, lowercase=args.lowercase
             )
+            warn(doubts.another_reference(system.name, args.reference, found.bleu.matched or 0))
         lines = lines_of_scores(system.name, scores[system.name], unit)
         if args.documents:
             lines += lines_of_documents(documents[system.name])
@@ -175,21 +184,18 @@ def read_systems(args: Namespace, language: str | None) -> list[System]:
 
 def read(shards: Sequence[Path], args: Namespace, language: str | None) -> System:
     """One system's output, named after its first file."""
-    tokens, text = read_both(shards, args.remove_bpe)
+    tokens, text, plain = read_both(shards, args.remove_bpe)
     if args.tokenised_by == _MOSES:
         # Not the D- lines: fairseq-generate may have detokenised those, which cannot be seen from them.
         text = detokenise(tokens, language or "")
-    elif looks_tokenised(text):
-        print(
-            f"score.py: warning: {shards[0]} looks tokenised; with --tokenised-by moses it is detokenised first",
-            file=sys.stderr,
-        )
-    return System(str(shards[0]), text, tokens)
+    else:
+        warn(doubts.tokenised(shards[0], text))
+    return System(str(shards[0]), text, tokens, plain)
 
 
-def looks_tokenised(text: Sequence[str]) -> bool:
-    """Whether most full stops at the end of a sentence follow a space."""
-    return 2 * sum(line.endswith(" .") for line in text) > sum(line.endswith(".") for line in text)
+def warn(doubt: str | None) -> None:
+    if doubt:
+        print(f"score.py: warning: {doubt}", file=sys.stderr)
 
 
 def check_against(system: System, references: Sequence[str], file: Path) -> None:
@@ -197,7 +203,8 @@ def check_against(system: System, references: Sequence[str], file: Path) -> None
     try:
         check_counts(len(system.text), len(references))
     except CommandError as problem:
-        raise CommandError(f"{system.name} against {file}: {problem}") from problem
+        hint = "; it has no H- or D- lines of fairseq-generate, so each line is a translation" if system.plain else ""
+        raise CommandError(f"{system.name} against {file}: {problem}{hint}") from problem
 
 
 if __name__ == "__main__":

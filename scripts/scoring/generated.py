@@ -1,4 +1,4 @@
-"""Reading the output of fairseq-generate or fairseq-interactive, or the file in --results-path.
+"""Reading the output of fairseq-generate or fairseq-interactive, or the file in --results-path; or plain translations.
 
 For each sentence it has an H- line, the model's tokens, and a D- line, the text that --bpe and --tokenizer make of
 them; without those flags both are equal. T- lines are ignored: they are the binarised reference, in which unknown
@@ -6,7 +6,7 @@ words are replaced. Scores are computed against the untouched file.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -23,10 +23,12 @@ class Generated(NamedTuple):
     Args:
         tokens: from the H- lines.
         text: from the D- lines, or from the H- lines if there are no others.
+        plain: there are no such lines: each line is a translation.
     """
 
     tokens: list[str]
     text: list[str]
+    plain: bool = False
 
 
 def read_both(shards: Sequence[Path], remove_bpe: str = pieces.AUTO) -> Generated:
@@ -36,14 +38,21 @@ def read_both(shards: Sequence[Path], remove_bpe: str = pieces.AUTO) -> Generate
         shards: files that together have every sentence once.
         remove_bpe: one of ``pieces.CHOICES``.
 
+    Files without any such line have a translation in each line, as ``python -m fairseq_luna translate`` writes them.
+
     Raises:
-        CommandError: no hypotheses, a sentence that is missing or repeated, an incomplete line.
+        CommandError: no text, a sentence that is missing or repeated, an incomplete line.
         OSError: a file cannot be read.
     """
-    hypotheses, detokenised = by_number(shards)
+    # Once, because a shard may be a pipe.
+    contents = [(shard, list(read_lines(shard))) for shard in shards]
+    hypotheses, detokenised = by_number(contents)
     named = ", ".join(map(str, shards))
     if not hypotheses and not detokenised:
-        raise CommandError(f"{named}: no H- or D- lines; give the output of fairseq-generate, run without --quiet")
+        lines = pieces.join([line for _, content in contents for line in content], remove_bpe)
+        if not any(lines):
+            raise CommandError(f"{named}: has no text")
+        return Generated(lines, lines, plain=True)
     if hypotheses and detokenised and hypotheses.keys() != detokenised.keys():
         number = min(hypotheses.keys() ^ detokenised.keys())
         raise CommandError(
@@ -54,11 +63,11 @@ def read_both(shards: Sequence[Path], remove_bpe: str = pieces.AUTO) -> Generate
     return Generated(tokens, text)
 
 
-def by_number(shards: Sequence[Path]) -> tuple[dict[int, str], dict[int, str]]:
+def by_number(contents: Iterable[tuple[Path, Iterable[str]]]) -> tuple[dict[int, str], dict[int, str]]:
     """The unchanged H- lines and D- lines, by their sentences' numbers."""
     kinds: dict[str, dict[int, str]] = {"H": {}, "D": {}}
-    for shard in shards:
-        for place, line in enumerate(read_lines(shard), 1):
+    for shard, lines in contents:
+        for place, line in enumerate(lines, 1):
             mark = _HYPOTHESIS.match(line)
             if not mark:
                 continue

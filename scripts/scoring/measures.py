@@ -22,6 +22,7 @@ class Measure:
         signature: sacreBLEU's.
         hypothesis_length, reference_length: in scored tokens; None for chrF.
         brevity_penalty: from 0 to 1; None for chrF.
+        matched: percentage of the hypotheses' tokens that their own references have; None for chrF.
     """
 
     name: str
@@ -30,6 +31,7 @@ class Measure:
     hypothesis_length: int | None = None
     reference_length: int | None = None
     brevity_penalty: float | None = None
+    matched: float | None = None
 
 
 @dataclass(frozen=True)
@@ -125,4 +127,5 @@ def _multi_bleu(lowercase: bool) -> BLEU:
 
 def _bleu(name: str, metric: BLEU, hypotheses: Sequence[str], references: Sequence[str]) -> Measure:
     result = metric.corpus_score(hypotheses, [references])
-    return Measure(name, result.score, str(metric.get_signature()), result.sys_len, result.ref_len, result.bp)
+    lengths = (result.sys_len, result.ref_len, result.bp)
+    return Measure(name, result.score, str(metric.get_signature()), *lengths, matched=result.precisions[0])

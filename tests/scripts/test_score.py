@@ -188,8 +188,8 @@ def test_pieces_are_joined(lines: list[str], kind: str | None, tmp_path: Path) -
 def test_pieces_that_fairseq_has_joined_are_unchanged(tmp_path: Path) -> None:
     # --bpe joins only the D- lines, --remove-bpe both; a single ▁ may be a character of the text.
     file = write_generated(tmp_path / "generated", WORDS, SENTENCEPIECES)
-    assert read_both([file]) == (WORDS, WORDS)
-    assert read_both([file], pieces.SENTENCEPIECE) == (WORDS, WORDS)
+    assert read_both([file]) == (WORDS, WORDS, False)
+    assert read_both([file], pieces.SENTENCEPIECE) == (WORDS, WORDS, False)
     assert pieces.join(["a \u2581 b", "c d", "e f"]) == ["a \u2581 b", "c d", "e f"]
 
 
@@ -280,6 +280,38 @@ def test_counts_must_agree(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
         measures.score([], [])
 
 
+def test_plain_translations_are_scored(generated: Path, reference: Path, tmp_path: Path, capsys) -> None:
+    """As ``python -m fairseq_luna translate`` writes them, from a file or a pipe."""
+    plain = write_lines(tmp_path / "test.out", HYPOTHESES)
+    expected = run(capsys, generated, "--reference", reference).replace(str(generated), str(plain))
+    assert run(capsys, plain, "--reference", reference) == expected
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with subprocess.Popen(["cp", str(plain), str(pipe)]):
+        assert run(capsys, pipe, "--reference", reference) == expected.replace(str(plain), str(pipe))
+    write_lines(plain, HYPOTHESES[1:])
+    assert refusal(capsys, plain, "--reference", reference) == (
+        f"{plain} against {reference}: 39 hypotheses but 40 references; it has no H- or D- lines of fairseq-generate, "
+        "so each line is a translation"
+    )
+    assert refusal(capsys, plain).startswith("--reference FILE is missing: the true translations, untouched")
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [
+        ("another order", [f"Haus{n} steht{n} am{n} See{n} ." for n in range(1, 41)]),
+        ("another language", ["The small house is red ."] * 40),
+    ],
+)
+def test_another_reference_is_noticed(kind: str, text: list[str], tmp_path: Path, capsys) -> None:
+    reference = write_lines(tmp_path / "test.de", [f"Haus{n} steht{n} am{n} See{n} ." for n in range(40)])
+    assert score.main([str(write_lines(tmp_path / kind, text)), "--reference", str(reference)]) == 0
+    warned = capsys.readouterr().err
+    found = re.search(r"^score.py: warning: only (\d+)% of the words of .* are in the same line of .*\?$", warned, re.M)
+    assert found and int(found[1]) < 25
+
+
 def test_an_unreadable_file_is_named(generated: Path, reference: Path, tmp_path: Path, capsys) -> None:
     missing, empty, latin = (tmp_path / name for name in ("missing", "empty", "latin.de"))
     empty.touch()
@@ -287,7 +319,7 @@ def test_an_unreadable_file_is_named(generated: Path, reference: Path, tmp_path:
     assert refusal(capsys, missing, "--reference", reference) == f"{missing}: No such file or directory"
     assert refusal(capsys, generated, "--reference", missing) == f"{missing}: No such file or directory"
     assert refusal(capsys, tmp_path, "--reference", reference) == f"{tmp_path}: Is a directory"
-    assert refusal(capsys, empty, "--reference", reference).startswith(f"{empty}: no H- or D- lines; ")
+    assert refusal(capsys, empty, "--reference", reference) == f"{empty}: has no text"
     assert "0 references" in refusal(capsys, generated, "--reference", empty, "--tokenize", "none")
     assert refusal(capsys, generated, "--reference", latin).startswith(f"{latin}, line 1: not UTF-8 (")
     cut = write_lines(tmp_path / "cut", ["H-0\t-0.1\ta", "D-0\t-0.1\ta", "H-1\t-0.1\tb", "D-1\t-0.1"])
