@@ -8,6 +8,7 @@ from pathlib import Path
 import sentencepiece
 
 from shared.command import CommandError
+from shared.text_files import count_lines
 
 # A larger corpus is sampled, so that memory is bounded.
 _SENTENCES_IN_MEMORY = 4_000_000
@@ -24,6 +25,7 @@ def learn_pieces(
     """Write ``joint.model`` and ``joint.vocab``, a byte-pair encoding, to ``folder``.
 
     Args:
+        vocabulary: number of pieces; fewer are made, and that is said, if the text has no more.
         coverage: share of the text's characters that get a piece; the rarest ones are unknown.
         symbols: strings that are pieces of their own wherever they occur.
     """
@@ -35,6 +37,7 @@ def learn_pieces(
             model_prefix=str(folder / "joint"),
             model_type="bpe",
             vocab_size=vocabulary,
+            hard_vocab_limit=False,
             character_coverage=coverage,
             user_defined_symbols=list(symbols),
             input_sentence_size=_SENTENCES_IN_MEMORY,
@@ -45,6 +48,9 @@ def learn_pieces(
     except RuntimeError as error:
         reason = " ".join(str(error).split())
         raise CommandError(f"SentencePiece cannot learn --vocabulary-size {vocabulary}: {reason}") from error
+    learned = count_lines(folder / "joint.vocab")
+    if learned < vocabulary:
+        print(f"  only {learned:,} pieces: the text has no more")
 
 
 def write_dictionary(model: Path, target: Path) -> None:

@@ -95,7 +95,19 @@ def test_joined_sentencepieces_are_the_text(texts: list[Path], tmp_path: Path) -
     assert cut(["Ω heute", ""]) == ["▁ <unk> " + cut(["heute"])[0], ""]
 
 
-def test_a_vocabulary_that_the_text_cannot_fill_is_refused_in_one_line(texts: list[Path], tmp_path: Path) -> None:
-    with pytest.raises(CommandError, match="SentencePiece cannot learn --vocabulary-size 9000: ") as problem:
-        learn_pieces(texts, tmp_path, vocabulary=9000, coverage=1.0)
+def test_fewer_pieces_than_requested_are_reported(
+    texts: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    learn_pieces(texts, tmp_path, vocabulary=9000, coverage=1.0)
+    learned = len((tmp_path / "joint.vocab").read_text(encoding="utf-8").splitlines())
+    assert capsys.readouterr().out == f"  only {learned} pieces: the text has no more\n"
+    lines = texts[0].read_text(encoding="utf-8").splitlines()
+    assert [
+        "".join(line.split(" ")).replace("▁", " ").strip() for line in Cut(tmp_path / "joint.model")(lines)
+    ] == lines
+
+
+def test_a_vocabulary_without_room_for_the_characters_is_refused_in_one_line(texts: list[Path], tmp_path: Path) -> None:
+    with pytest.raises(CommandError, match="SentencePiece cannot learn --vocabulary-size 9: ") as problem:
+        learn_pieces(texts, tmp_path, vocabulary=9, coverage=1.0)
     assert "\n" not in str(problem.value)
