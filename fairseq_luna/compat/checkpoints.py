@@ -3,8 +3,8 @@
 Without this patch no checkpoint of a model without a dataclass config, and none that was trained with --eval-bleu, can
 be loaded (fairseq 0.12.2 and fairseq-fixed 0.12.3.1). It declares those classes safe. Everything else is still refused,
 because unpickling it could execute code. A refused or a damaged file raises a UsageError with the file's name, and so
-does one whose arguments name a model or a task that is not registered, where fairseq raises KeyError. A torch whose own reader has a known fault
-gives a warning.
+does one whose arguments name a model or a task that is not registered, where fairseq raises KeyError. A
+torch whose own reader has a known fault gives a warning.
 """
 
 import argparse
