@@ -13,6 +13,14 @@ class UnreadableText(UsageError):
     """A text that a model cannot read, such as one with more pieces than it has positions for."""
 
 
+class ArgumentError(UsageError):
+    """An argument that cannot be used: ``ArgumentError(name, value, what to do)``. Models name its flag instead."""
+
+    def __str__(self) -> str:
+        name, value, advice = self.args
+        return f"{name} {value}: {advice}"
+
+
 class CheckpointMismatch(UsageError, RuntimeError):
     """The tensors of a checkpoint do not fit the model: a RuntimeError, as torch's ``load_state_dict`` raises."""
 

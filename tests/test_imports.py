@@ -35,6 +35,15 @@ def imported(path):
             yield from (f"{module}.{alias.name}" for alias in node.names)
 
 
+@pytest.mark.parametrize("part", ["ops", "modules"])
+def test_errors_below_the_models_name_arguments_and_no_flags(part):
+    trees = [ast.parse(path.read_text(encoding="utf-8")) for path in (PACKAGE / part).rglob("*.py")]
+    raised = [node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Raise)]
+    assert raised
+    words = [node.value for error in raised for node in ast.walk(error) if isinstance(node, ast.Constant)]
+    assert [word for word in words if "--" in str(word)] == []
+
+
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
 def test_imports_go_down_only(path):
     name = path.relative_to(PACKAGE).as_posix()

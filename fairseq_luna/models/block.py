@@ -1,6 +1,5 @@
 """Block attention: attention inside blocks of a sentence, and between the blocks."""
 
-from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from fairseq.dataclass import ChoiceEnum
@@ -12,7 +11,7 @@ from .transformer.architectures import SIZES, register_architectures
 from .transformer.checkpoint import WIDTH
 from .transformer.checks import REFUSED_OUTSIDE_LUNA
 from .transformer.config import checked_config, flat_config, option
-from .transformer.layers import attention_options, flag_options
+from .transformer.layers import attention_options, with_flags
 from .transformer.model import SelfAttentionModel
 
 OPTIONS = {
@@ -35,6 +34,7 @@ OPTIONS = {
 FLAGS = {"share_block_levels": "share_levels", "unordered_blocks": "unordered"}
 ENCODER_FLAGS = {"num_blocks": "num_blocks", "random_blocks": "random_blocks", **FLAGS}
 DECODER_FLAGS = {"decoder_block_size": "block_size", **FLAGS}
+KERNEL = {"block_kernel_size": "kernel_size"}
 
 BlockConfig = flat_config(__name__, "BlockConfig", OPTIONS)
 
@@ -56,16 +56,11 @@ class BlockModel(SelfAttentionModel):
 
     @staticmethod
     def encoder_self_attention(cfg: Any) -> nn.Module:
-        return BlockAttention(**options(cfg, cfg.encoder, ENCODER_FLAGS))
+        return with_flags(BlockAttention, cfg, ENCODER_FLAGS | KERNEL, **attention_options(cfg, cfg.encoder))
 
     @staticmethod
     def decoder_self_attention(cfg: Any) -> nn.Module:
-        return BlockCausalAttention(**options(cfg, cfg.decoder, DECODER_FLAGS))
-
-
-def options(cfg: Any, side: Any, flags: Mapping[str, str]) -> dict[str, Any]:
-    """Constructor arguments of one side's self-attention."""
-    return {**attention_options(cfg, side), **flag_options(cfg, flags), "kernel_size": cfg.block_kernel_size}
+        return with_flags(BlockCausalAttention, cfg, DECODER_FLAGS | KERNEL, **attention_options(cfg, cfg.decoder))
 
 
 register_architectures("block", {f"block_{name}": settings for name, settings in SIZES.items()})

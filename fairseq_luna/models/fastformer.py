@@ -11,7 +11,7 @@ from .transformer.architectures import SIZES, register_architectures
 from .transformer.checkpoint import WIDTH
 from .transformer.checks import REFUSED_OUTSIDE_LUNA
 from .transformer.config import checked_config, flat_config, option
-from .transformer.layers import attention_options, flag_options
+from .transformer.layers import attention_options, with_flags
 from .transformer.model import SelfAttentionModel
 
 OPTIONS = {
@@ -32,6 +32,7 @@ OPTIONS = {
 
 # Flags of the attention, and the constructor arguments that they become.
 FLAGS = {"fastformer_combine": "combine", "fastformer_residual": "residual", "fastformer_share": "share"}
+KERNEL = {"fastformer_kernel_size": "kernel_size"}
 
 FastformerConfig = flat_config(__name__, "FastformerConfig", OPTIONS)
 
@@ -54,20 +55,11 @@ class FastformerModel(SelfAttentionModel):
 
     @staticmethod
     def encoder_self_attention(cfg: Any) -> nn.Module:
-        return FastformerAttention(**options(cfg, cfg.encoder))
+        return with_flags(FastformerAttention, cfg, FLAGS | KERNEL, **attention_options(cfg, cfg.encoder))
 
     @staticmethod
     def decoder_self_attention(cfg: Any) -> nn.Module:
-        return FastformerCausalAttention(**options(cfg, cfg.decoder))
-
-
-def options(cfg: Any, side: Any) -> dict[str, Any]:
-    """Constructor arguments of one side's self-attention."""
-    return {
-        **attention_options(cfg, side),
-        **flag_options(cfg, FLAGS),
-        "kernel_size": cfg.fastformer_kernel_size,
-    }
+        return with_flags(FastformerCausalAttention, cfg, FLAGS | KERNEL, **attention_options(cfg, cfg.decoder))
 
 
 register_architectures("fastformer", {f"fastformer_{name}": settings for name, settings in SIZES.items()})

@@ -1,10 +1,11 @@
 """Parameters of an attention with queries, keys and values."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from torch import Tensor, nn
 
-from ..usage_error import UsageError
+from ..usage_error import ArgumentError
 from .dropout import Dropout, dropout_probability
 from .heads import check_heads, merge_heads, split_heads
 from .projection import Projections
@@ -73,13 +74,23 @@ class AttentionProjections(nn.Module):
 def check_slots(num_slots: int) -> None:
     """Raise UsageError if an attention cannot have ``num_slots`` slots."""
     if num_slots < 1:
-        raise UsageError(f"--num-slots {num_slots}: must be 1 or more")
+        raise ArgumentError("num_slots", num_slots, "must be 1 or more")
 
 
-def check_length(steps: int, max_positions: int, *, name: str, flag: str) -> None:
-    """Raise UsageError if an attention, ``name``, whose positions ``flag`` limits, cannot read ``steps``."""
-    if steps > max_positions:
-        raise UsageError(
-            f"{flag} {max_positions}: {name} reads at most so many words, and a sentence has {steps}; leave it out, or"
-            " train with a larger number"
-        )
+class NamedArguments:
+    """Errors of a forward pass name an argument as ``argument_names`` does: models give the flags."""
+
+    argument_names: Mapping[str, str] = {}
+
+    def name_of(self, argument: str) -> str:
+        return self.argument_names.get(argument, argument)
+
+    def check_length(self, steps: int, max_positions: int, *, attention: str) -> None:
+        """Raise UsageError if ``attention``, which has ``max_positions``, cannot read ``steps``."""
+        if steps > max_positions:
+            raise ArgumentError(
+                self.name_of("max_positions"),
+                max_positions,
+                f"{attention} reads at most so many words, and a sentence has {steps}; leave it out, or train with a"
+                " larger number",
+            )

@@ -5,7 +5,7 @@ from typing import Any
 from torch import Tensor
 
 from ..ops.block_partition import cut_by_number
-from ..usage_error import UsageError
+from ..usage_error import ArgumentError
 from .block_projections import BlockProjections, same_blocks
 from .heads import mask_of
 from .masks import check_mask
@@ -29,7 +29,7 @@ class BlockAttention(BlockProjections):
     def __init__(self, *, num_blocks: int = 0, random_blocks: bool = False, **options: Any) -> None:
         super().__init__(**options)
         if num_blocks < 0:
-            raise UsageError(f"--num-blocks {num_blocks}: must be 1 or more, or 0 for the optimum")
+            raise ArgumentError("num_blocks", num_blocks, "must be 1 or more, or 0 for the optimum")
         self.num_blocks = num_blocks
         self.random_blocks = random_blocks
 

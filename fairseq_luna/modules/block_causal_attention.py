@@ -8,7 +8,7 @@ from torch import Tensor
 
 from ..ops.block_attention import BlockState, block_attention_step, initial_state, unordered_block_attention_step
 from ..ops.block_partition import cut_by_size
-from ..usage_error import UsageError
+from ..usage_error import ArgumentError
 from .block_projections import BlockProjections, same_blocks
 from .dropout import dropout_probability
 from .generation_state import GenerationState, IncrementalState, ModuleState
@@ -35,7 +35,7 @@ class BlockCausalAttention(GenerationState, BlockProjections):
     def __init__(self, *, block_size: int = 8, **options: Any) -> None:
         super().__init__(**options)
         if block_size < 1:
-            raise UsageError(f"--decoder-block-size {block_size}: must be 1 or more, such as 8")
+            raise ArgumentError("block_size", block_size, "must be 1 or more, such as 8")
         self.block_size = block_size
 
     def forward(

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from ..ops.block_attention import block_attention, read_blocks, unordered_block_attention
 from ..ops.block_partition import Blocks
 from ..ops.once_per_batch import once_per_batch
-from ..usage_error import UsageError
+from .choices import check_choice
 from .dropout import Dropout, dropout_probability
 from .heads import check_heads, merge_heads, split_heads
 from .projection import Projections, affine_of, project_together
@@ -59,8 +59,7 @@ class BlockProjections(nn.Module):
         qn_block_size: int = 8,
     ) -> None:
         super().__init__()
-        if unordered not in UNORDERED:
-            raise UsageError(f"--unordered-blocks {unordered}: choose one of {', '.join(UNORDERED)}")
+        check_choice("unordered", unordered, UNORDERED)
         check_heads(num_heads, embed_dim)
         self.num_heads = num_heads
         self.share_levels = share_levels
@@ -76,7 +75,7 @@ class BlockProjections(nn.Module):
             self.block_k_proj = new.input()
             self.block_v_proj = new.input()
         self.out_proj = new.output(inputs=2)
-        self.convolution = convolution_of(kernel_size, embed_dim=embed_dim, flag="--block-kernel-size")
+        self.convolution = convolution_of(kernel_size, embed_dim=embed_dim)
 
     @property
     def is_ordered(self) -> bool:

@@ -24,9 +24,7 @@ class ConvolvedAttention(GenerationState):
     def __init__(self, attention: nn.Module, *, embed_dim: int, kernel_size: int, causal: bool) -> None:
         super().__init__()
         self.attention = attention
-        self.convolution = ShortConvolution(
-            embed_dim=embed_dim, kernel_size=kernel_size, flag="--attention-kernel-size"
-        )
+        self.convolution = ShortConvolution(embed_dim=embed_dim, kernel_size=kernel_size)
         self.causal = causal
 
     def forward(

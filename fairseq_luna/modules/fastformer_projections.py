@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from ..ops.fastformer_attention import FastformerMaps
-from ..usage_error import UsageError
+from .choices import check_choice
 from .dropout import Dropout
 from .heads import check_heads, merge_heads, split_heads
 from .projection import Projections
@@ -73,7 +73,7 @@ class FastformerProjections(nn.Module):
         self.query_key_proj = new.input(inputs=2) if combine == "concat" else None
         self.key_value_proj = new.input(inputs=2) if combine == "concat" else None
         self.out_proj = new.output()
-        self.convolution = convolution_of(kernel_size, embed_dim=embed_dim, flag="--fastformer-kernel-size")
+        self.convolution = convolution_of(kernel_size, embed_dim=embed_dim)
 
     def queries_keys_values(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """The projections of ``x (T, B, C)``, each ``(B, H, T, D)``; shared ones are the same tensor."""
@@ -107,9 +107,3 @@ class FastformerProjections(nn.Module):
         """``out_proj(u)`` plus the residual: ``(T, B, C)`` from ``(B, H, T, D)``."""
         added = q if self.residual == "query" else global_query
         return self.out_proj(merge_heads(u)) + merge_heads(added)
-
-
-def check_choice(flag: str, value: str, choices: tuple[str, ...]) -> None:
-    """Raise UsageError if ``value`` is not one of ``choices``."""
-    if value not in choices:
-        raise UsageError(f"--fastformer-{flag} {value}: choose {', '.join(choices[:-1])} or {choices[-1]}")

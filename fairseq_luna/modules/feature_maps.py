@@ -16,7 +16,7 @@ from ..ops.feature_maps import (
     softmax_features,
 )
 from ..ops.random_directions import orthogonal_directions
-from ..usage_error import UsageError
+from ..usage_error import ArgumentError
 from .redrawn_directions import RedrawnDirections
 
 MATRICES = 500  # of a layer of RFA, to pick from in training
@@ -148,5 +148,5 @@ class FourierFeatures(RedrawnDirections, FeatureMapModule):
 
 def number_of_features(given: int | None, *, default: int) -> int:
     if given is not None and given < 1:
-        raise UsageError(f"--num-features {given}: must be 1 or more; leave it out for {default}")
+        raise ArgumentError("num_features", given, f"must be 1 or more; leave it out for {default}")
     return given or default

@@ -12,7 +12,7 @@ from ..ops.mixed_chunk_attention import (
     mixed_chunk_attention,
     mixed_chunk_attention_step,
 )
-from ..usage_error import UsageError
+from ..usage_error import ArgumentError
 from .dropout import Dropout, dropout_probability
 from .generation_state import GenerationState, IncrementalState
 from .masks import check_mask
@@ -51,7 +51,7 @@ class GatedProjections(nn.Module):
     ) -> None:
         super().__init__()
         if chunk_size < 1:
-            raise UsageError(f"--attention-chunk {chunk_size}: must be 1 or more")
+            raise ArgumentError("chunk_size", chunk_size, "must be 1 or more")
         self.chunk_size = chunk_size
         self.dropout_module = Dropout(dropout, module_name=type(self).__name__)
         new = Projections(size=embed_dim, bias=bias, q_noise=q_noise, qn_block_size=qn_block_size)

@@ -3,13 +3,13 @@
 import torch
 from torch import Tensor
 
-from ..usage_error import UsageError
+from ..usage_error import ArgumentError
 
 
-def check_heads(num_heads: int, embed_dim: int) -> None:
-    """Raise UsageError if ``num_heads`` does not divide ``embed_dim``."""
+def check_heads(num_heads: int, embed_dim: int, *, name: str = "num_heads") -> None:
+    """Raise UsageError if ``num_heads``, an argument called ``name``, does not divide ``embed_dim``."""
     if num_heads < 1 or embed_dim % num_heads:
-        raise UsageError(f"--*-attention-heads {num_heads}: must be 1 or more and divide --*-embed-dim {embed_dim}")
+        raise ArgumentError(name, num_heads, f"must be 1 or more and divide embed_dim {embed_dim}")
 
 
 def beams_of(batch: int, sentences: int) -> int:

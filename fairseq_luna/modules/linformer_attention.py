@@ -7,14 +7,15 @@ from torch import Tensor, nn
 
 from ..ops.linformer_attention import linformer_attention, linformer_slots, linformer_weights
 from ..ops.softmax_attention import softmax_attention
-from ..usage_error import CheckpointMismatch, UsageError
-from .attention_projections import AttentionProjections, check_length, check_slots
+from ..usage_error import CheckpointMismatch
+from .attention_projections import AttentionProjections, NamedArguments, check_slots
+from .choices import check_choice
 from .generation_state import GenerationState, IncrementalState
 from .heads import beams_apart, beams_of
 from .masks import check_mask
 
 
-class LinformerProjections(AttentionProjections):
+class LinformerProjections(NamedArguments, AttentionProjections):
     """The parameters of Linformer (arXiv 2006.04768): every slot is a weighted sum of all positions, for all heads.
 
     Args:
@@ -31,8 +32,7 @@ class LinformerProjections(AttentionProjections):
     def __init__(self, *, num_slots: int = 128, max_positions: int = 1024, share: str = "none", **options: Any) -> None:
         super().__init__(**options)
         check_slots(num_slots)
-        if share not in ("none", "kv", "layers"):
-            raise UsageError(f"--linformer-share {share}: must be none, kv or layers")
+        check_choice("share", share, ("none", "kv", "layers"))
         self.num_slots, self.max_positions, self.share = num_slots, max_positions, share
         self.key_sums = self._sums()
         self.value_sums = self._sums() if share == "none" else None
@@ -47,7 +47,7 @@ class LinformerProjections(AttentionProjections):
         Raises:
             UsageError: if the sequence is longer than they are.
         """
-        check_length(len(x), self.max_positions, name="linformer", flag="--max-source-positions")
+        self.check_length(len(x), self.max_positions, attention="linformer")
         return self.key_sums, self.key_sums if self.value_sums is None else self.value_sums
 
     def upgrade_state_dict_named(self, state_dict: dict[str, Tensor], name: str) -> None:
@@ -60,7 +60,7 @@ class LinformerProjections(AttentionProjections):
         given = [x for key, x in state_dict.items() if key.startswith(side) and key.endswith(".key_sums")]
         if self.share == "layers" and not all(x.equal(given[0]) for x in given):
             raise CheckpointMismatch(
-                "does not fit the model: its layers do not share their sums. Check --linformer-share"
+                f"does not fit the model: its layers do not share their sums. Check {self.name_of('share')}"
             )
 
 

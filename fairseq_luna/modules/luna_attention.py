@@ -56,7 +56,7 @@ class LunaAttention(GenerationState):
     ) -> None:
         super().__init__()
         check_heads(num_heads, embed_dim)
-        check_heads(num_packed_heads, embed_dim)
+        check_heads(num_packed_heads, embed_dim, name="num_packed_heads")
         self.num_heads = num_heads
         self.num_packed_heads = num_packed_heads
         self.tie_kv = tie_kv
@@ -74,7 +74,7 @@ class LunaAttention(GenerationState):
             self.v_proj = new.input()
         self.out_proj = new.output()
         self.segment_bias = nn.Parameter(torch.full((num_packed_heads,), segment_bias)) if segment_bias else None
-        self.convolution = convolution_of(kernel_size, embed_dim=embed_dim, flag="--luna-kernel-size")
+        self.convolution = convolution_of(kernel_size, embed_dim=embed_dim)
 
     def forward(
         self,

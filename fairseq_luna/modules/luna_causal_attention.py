@@ -5,6 +5,7 @@ from torch import Tensor, nn
 
 from ..ops.folded_attention import folding_pays, scores_of
 from ..ops.luna_causal_attention import (
+    PACK_ACTIVATIONS,
     initial_state,
     luna_causal_attention_from_scores,
     luna_causal_attention_step,
@@ -14,6 +15,7 @@ from ..ops.luna_causal_attention import (
 )
 from ..ops.prefix_attention import PrefixMean
 from ..ops.softmax_attention import mask_of_scores
+from .choices import check_choice
 from .dropout import Dropout, dropout_probability
 from .generation_state import GenerationState, IncrementalState, ModuleState
 from .heads import beams_apart, beams_of, check_heads, joined_padding, merge_heads, split_heads
@@ -39,7 +41,8 @@ class LunaCausalAttention(GenerationState):
         q_noise, qn_block_size: fairseq's quantisation noise on the projections.
 
     Raises:
-        UsageError: if ``num_heads`` does not divide ``embed_dim``, or ``kernel_size`` is even or negative.
+        UsageError: if ``num_heads`` does not divide ``embed_dim``, ``activation`` is unknown, or ``kernel_size`` is
+            even or negative.
     """
 
     def __init__(
@@ -57,6 +60,7 @@ class LunaCausalAttention(GenerationState):
     ) -> None:
         super().__init__()
         check_heads(num_heads, embed_dim)
+        check_choice("activation", activation, tuple(PACK_ACTIVATIONS))
         self.num_heads = num_heads
         self.activation = activation
         self.tie_kv = tie_kv
@@ -71,7 +75,7 @@ class LunaCausalAttention(GenerationState):
             self.k_proj = new.input()
             self.v_proj = new.input()
         self.out_proj = new.output()
-        self.convolution = convolution_of(kernel_size, embed_dim=embed_dim, flag="--luna-kernel-size")
+        self.convolution = convolution_of(kernel_size, embed_dim=embed_dim)
 
     def forward(
         self,

@@ -6,16 +6,11 @@ from typing import Any
 from torch import Tensor
 
 from ..ops.pattern_attention import Pattern, RandomBlocks, Strided, TopK, Window
-from ..usage_error import UsageError
+from ..usage_error import ArgumentError
 from .attention_projections import AttentionProjections
 
-FLAGS = {
-    "window": "--attention-window",
-    "dilation": "--attention-dilation",
-    "stride": "--attention-chunk",
-    "block_size": "--attention-chunk",
-    "count": "--attention-topk",
-}
+# The numbers that patterns have.
+NUMBERS = ("window", "dilation", "stride", "block_size", "count")
 
 
 def local(*, window: int = 16) -> Window:
@@ -55,9 +50,9 @@ class PatternProjections(AttentionProjections):
     """
 
     def __init__(self, *, pattern: Callable[..., Pattern], **options: Any) -> None:
-        chosen = {name: options.pop(name) for name in FLAGS if name in options}
+        chosen = {name: options.pop(name) for name in NUMBERS if name in options}
         super().__init__(**options)
         for name, value in chosen.items():
             if value < 1:
-                raise UsageError(f"{FLAGS[name]} {value}: must be 1 or more")
+                raise ArgumentError(name, value, "must be 1 or more")
         self.pattern = pattern(**chosen)

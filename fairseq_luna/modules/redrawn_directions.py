@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..usage_error import UsageError
+from ..usage_error import ArgumentError
 
 
 class RedrawnDirections(nn.Module):
@@ -31,7 +31,7 @@ class RedrawnDirections(nn.Module):
             UsageError: if it is negative.
         """
         if redraw_features < 0:
-            raise UsageError(f"--redraw-features {redraw_features}: must be 1 or more updates; or 0: never")
+            raise ArgumentError("redraw_features", redraw_features, "must be 1 or more updates; or 0: never")
         self.redraw_features = redraw_features
         self.redraw: int | None = None  # that of the directions; not known of those in a checkpoint
         self.register_buffer("seed", torch.randint(2**62, ()))

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from ..ops.reformer_attention import reformer_attention
-from ..usage_error import UsageError
+from ..usage_error import ArgumentError
 from .dropout import Dropout, dropout_probability
 from .heads import check_heads, merge_heads, split_heads
 from .masks import check_mask
@@ -51,9 +51,9 @@ class ReformerAttention(RedrawnDirections):
     ) -> None:
         super().__init__()
         check_heads(num_heads, embed_dim)
-        for flag, value in (("--num-hashes", num_hashes), ("--attention-chunk", chunk_size)):
+        for name, value in (("num_hashes", num_hashes), ("chunk_size", chunk_size)):
             if value < 1:
-                raise UsageError(f"{flag} {value}: must be 1 or more")
+                raise ArgumentError(name, value, "must be 1 or more")
         self.num_heads, self.head_size = num_heads, embed_dim // num_heads
         self.num_hashes, self.chunk_size = num_hashes, chunk_size
         self.dropout_module = Dropout(dropout, module_name=type(self).__name__)

@@ -5,8 +5,10 @@ from torch import Tensor, nn
 
 from ..ops.real_steps import rows_real_first
 from ..ops.short_convolution import short_convolution
-from ..usage_error import UsageError
+from ..usage_error import ArgumentError
 from .generation_state import ModuleState
+
+ODD = "must be an odd number of words, such as 5; or 0: no convolution"
 
 
 class ShortConvolution(nn.Module):
@@ -15,16 +17,15 @@ class ShortConvolution(nn.Module):
     Args:
         embed_dim: channels, C.
         kernel_size: K, odd, so that the kernel has a middle.
-        flag: the command-line flag of ``kernel_size``, for the error message.
 
     Raises:
         UsageError: if ``kernel_size`` is even or below 1.
     """
 
-    def __init__(self, *, embed_dim: int, kernel_size: int, flag: str) -> None:
+    def __init__(self, *, embed_dim: int, kernel_size: int) -> None:
         super().__init__()
         if kernel_size < 1 or kernel_size % 2 == 0:
-            raise UsageError(f"{flag} {kernel_size}: must be an odd number of words, such as 5; or 0: no convolution")
+            raise ArgumentError("kernel_size", kernel_size, ODD)
         self.kernel_size = kernel_size
         self.weight = nn.Parameter(torch.empty(embed_dim, kernel_size))
         bound = kernel_size**-0.5  # as in torch.nn.Conv1d with one channel per group
@@ -87,9 +88,9 @@ def latest(seen: Tensor, count: int, padding_mask: Tensor | None) -> Tensor:
     return seen.transpose(0, 1).gather(1, place[..., None].expand(-1, -1, seen.shape[2]))
 
 
-def convolution_of(kernel_size: int, *, embed_dim: int, flag: str) -> ShortConvolution | None:
+def convolution_of(kernel_size: int, *, embed_dim: int) -> ShortConvolution | None:
     """The convolution, or None if ``kernel_size`` is 0."""
-    return ShortConvolution(embed_dim=embed_dim, kernel_size=kernel_size, flag=flag) if kernel_size else None
+    return ShortConvolution(embed_dim=embed_dim, kernel_size=kernel_size) if kernel_size else None
 
 
 def convolved(

@@ -1,6 +1,6 @@
 """Synthesizer, chosen by its scores: dense, random and their factorized forms."""
 
-from typing import Any, ClassVar
+from typing import Any
 
 from torch import Tensor, nn
 
@@ -10,7 +10,7 @@ from ..ops.synthesizer_attention import (
     next_positions,
     synthesizer_attention_step,
 )
-from .attention_projections import check_length
+from .attention_projections import NamedArguments
 from .dropout import Dropout, dropout_probability
 from .generation_state import GenerationState, IncrementalState
 from .heads import check_heads, merge_heads, split_heads
@@ -19,7 +19,7 @@ from .projection import Projections
 from .synthesizer_scores import ScoreMap
 
 
-class SynthesizerProjections(nn.Module):
+class SynthesizerProjections(NamedArguments, nn.Module):
     """The parameters of Synthesizer (arXiv 2005.00743): no word is compared with another one.
 
     Args:
@@ -34,8 +34,6 @@ class SynthesizerProjections(nn.Module):
     Raises:
         UsageError: if ``num_heads`` does not divide ``embed_dim``.
     """
-
-    length_flag: ClassVar[str]
 
     def __init__(
         self,
@@ -58,10 +56,6 @@ class SynthesizerProjections(nn.Module):
         self.v_proj = new.input()
         self.out_proj = new.output()
 
-    def check_length(self, steps: int) -> None:
-        """Raise UsageError if the scores are of fewer positions than ``steps``."""
-        check_length(steps, self.max_positions, name="a synthesizer", flag=self.length_flag)
-
     def values(self, x: Tensor) -> Tensor:
         """``x (T, B, C)`` to ``(B, H, T, D)``."""
         return split_heads(self.v_proj(x), self.num_heads)
@@ -72,7 +66,7 @@ class SynthesizerProjections(nn.Module):
 
     def attend(self, x: Tensor, padding_mask: Tensor | None, *, causal: bool) -> Tensor:
         """The whole pass over ``x (T, B, C)``: ``(T, B, C)``."""
-        self.check_length(len(x))
+        self.check_length(len(x), self.max_positions, attention="a synthesizer")
         y = self.scores.attention(
             x, self.values(x), padding_mask=padding_mask, causal=causal, dropout_p=self.dropout_p()
         )
@@ -85,8 +79,6 @@ class SynthesizerProjections(nn.Module):
 
 class SynthesizerAttention(SynthesizerProjections):
     """Bidirectional self-attention for encoders. Arguments: :class:`SynthesizerProjections`."""
-
-    length_flag = "--max-source-positions"
 
     def forward(self, x: Tensor, *, padding_mask: Tensor | None = None) -> Tensor:
         """Attend from each step of ``x`` to all of them.
@@ -110,8 +102,6 @@ class SynthesizerCausalAttention(GenerationState, SynthesizerProjections):
 
     The state is the values of the steps before, half of what softmax attention keeps.
     """
-
-    length_flag = "--max-target-positions"
 
     def forward(
         self,
@@ -141,7 +131,7 @@ class SynthesizerCausalAttention(GenerationState, SynthesizerProjections):
         v, saved = self.values(x), self.load_state(incremental_state)
         state = initial_values(v) if saved is None else Values(saved["v"], saved.get("steps"))
         steps = state.v.shape[2] + len(x)
-        self.check_length(steps)
+        self.check_length(steps, self.max_positions, attention="a synthesizer")
         scores = self.scores.rows(x, next_positions(state, len(x), padding_mask), steps)
         options: dict[str, Any] = {"padding_mask": padding_mask, "dropout_p": self.dropout_p()}
         y, state = synthesizer_attention_step(scores, v, state, **options)

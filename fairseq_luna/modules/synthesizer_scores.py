@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from ..ops.dtypes import accumulation_dtype, full_precision
 from ..ops.real_steps import pack_left
 from ..ops.synthesizer_attention import position_attention, synthesizer_attention
-from ..usage_error import UsageError
+from ..usage_error import ArgumentError
 from .heads import split_heads
 from .projection import Projections
 
@@ -130,9 +130,11 @@ class RandomScores(ScoreMap):
         super().__init__(**options)
         longest = math.isqrt(self.LARGEST // self.num_heads)
         if self.max_positions > longest:
-            raise UsageError(
-                f"--max-*-positions {self.max_positions}: synthesizer-random learns a score for each pair of positions;"
-                f" choose at most {longest}, or synthesizer-factorized-random"
+            raise ArgumentError(
+                "max_positions",
+                self.max_positions,
+                f"synthesizer-random learns a score for each pair of positions; choose at most {longest}, or"
+                " synthesizer-factorized-random",
             )
         self.matrix = nn.Parameter(torch.randn(self.num_heads, self.max_positions, self.max_positions))
 

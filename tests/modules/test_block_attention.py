@@ -178,9 +178,9 @@ def test_half_precision_stays_near_fp32(unordered, dtype, bound):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"num_blocks": -1}, "--num-blocks -1: must be"),
-        ({"unordered": "max"}, "--unordered-blocks max: choose one of none, mean, sum"),
-        ({"num_heads": 3}, r"--\*-attention-heads 3: must be 1 or more and divide --\*-embed-dim 16"),
+        ({"num_blocks": -1}, "num_blocks -1: must be"),
+        ({"unordered": "max"}, "unordered max: choose none, mean or sum"),
+        ({"num_heads": 3}, r"num_heads 3: must be 1 or more and divide embed_dim 16"),
     ],
     ids=["num-blocks", "unordered-blocks", "heads"],
 )

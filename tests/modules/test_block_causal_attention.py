@@ -205,8 +205,8 @@ def test_dropout_is_only_for_training():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"block_size": 0}, "--decoder-block-size 0: must be 1 or more"),
-        ({"unordered": "max"}, "--unordered-blocks max: choose one of none, mean, sum"),
+        ({"block_size": 0}, "block_size 0: must be 1 or more"),
+        ({"unordered": "max"}, "unordered max: choose none, mean or sum"),
     ],
     ids=["block-size", "unordered-blocks"],
 )

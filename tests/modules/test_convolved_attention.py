@@ -56,5 +56,5 @@ def test_generation_with_a_reordered_beam(kind):
 
 
 def test_a_kernel_without_a_middle_is_refused():
-    with pytest.raises(UsageError, match="--attention-kernel-size 4: must be an odd number"):
+    with pytest.raises(UsageError, match="kernel_size 4: must be an odd number"):
         ConvolvedAttention(FastformerAttention(**SIZES), embed_dim=8, kernel_size=4, causal=False)

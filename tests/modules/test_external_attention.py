@@ -38,8 +38,8 @@ def test_equals_the_authors_numbers():
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"num_heads": 3}, "--*-attention-heads 3: must be 1 or more and divide --*-embed-dim 8"),
-        ({"num_slots": 0}, "--num-slots 0: must be 1 or more"),
+        ({"num_heads": 3}, "num_heads 3: must be 1 or more and divide embed_dim 8"),
+        ({"num_slots": 0}, "num_slots 0: must be 1 or more"),
     ],
     ids=["num_heads", "num_slots"],
 )

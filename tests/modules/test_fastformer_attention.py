@@ -156,13 +156,13 @@ def test_half_precision_stays_near_fp32(combine, dtype, bound):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"combine": "max"}, "--fastformer-combine max: choose product, sum or concat"),
-        ({"residual": "key"}, "--fastformer-residual key: choose query or global-query"),
-        ({"share": "all"}, "--fastformer-share all: choose none, query-value or query-key-value"),
-        ({"heads": 3}, r"--\*-attention-heads 3: must be 1 or more and divide --\*-embed-dim 16"),
-        ({"kernel_size": 4}, "--fastformer-kernel-size 4: must be an odd number of words, such as 5; or 0"),
-        ({"kernel_size": -3}, "--fastformer-kernel-size -3: must be an odd number of words"),
-        ({"heads": 0}, r"--\*-attention-heads 0: must be 1 or more"),
+        ({"combine": "max"}, "combine max: choose product, sum or concat"),
+        ({"residual": "key"}, "residual key: choose query or global-query"),
+        ({"share": "all"}, "share all: choose none, query-value or query-key-value"),
+        ({"heads": 3}, r"num_heads 3: must be 1 or more and divide embed_dim 16"),
+        ({"kernel_size": 4}, "kernel_size 4: must be an odd number of words, such as 5; or 0"),
+        ({"kernel_size": -3}, "kernel_size -3: must be an odd number of words"),
+        ({"heads": 0}, r"num_heads 0: must be 1 or more"),
     ],
 )
 def test_invalid_options_are_refused(options, message):

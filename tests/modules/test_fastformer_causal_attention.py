@@ -154,5 +154,5 @@ def test_dropout_is_only_for_training_and_stays_causal():
 
 
 def test_invalid_options_are_refused():
-    with pytest.raises(ValueError, match="--fastformer-combine max: choose product, sum or concat"):
+    with pytest.raises(ValueError, match="combine max: choose product, sum or concat"):
         build(combine="max")

@@ -151,9 +151,9 @@ def test_rfas_checkpoints_without_a_seed_can_be_loaded():
 @pytest.mark.parametrize(
     ("build", "message"),
     [
-        (lambda: performer(num_features=0), "--num-features 0: must be 1 or more; leave it out for 16"),
-        (lambda: rfa(num_features=-2), "--num-features -2: must be 1 or more; leave it out for 64"),
-        (lambda: performer(redraw_features=-1), "--redraw-features -1: must be 1 or more updates; or 0: never"),
+        (lambda: performer(num_features=0), "num_features 0: must be 1 or more; leave it out for 16"),
+        (lambda: rfa(num_features=-2), "num_features -2: must be 1 or more; leave it out for 64"),
+        (lambda: performer(redraw_features=-1), "redraw_features -1: must be 1 or more updates; or 0: never"),
     ],
 )
 def test_numbers_that_are_too_small_are_refused(build, message):

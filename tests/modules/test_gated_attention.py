@@ -81,5 +81,5 @@ def test_data_decides_no_branch(kind):
 
 
 def test_a_chunk_of_no_steps_is_refused():
-    with pytest.raises(UsageError, match=r"^--attention-chunk 0: must be 1 or more$"):
+    with pytest.raises(UsageError, match=r"^chunk_size 0: must be 1 or more$"):
         build(GatedAttention, chunk_size=0)

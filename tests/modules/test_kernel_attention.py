@@ -321,7 +321,7 @@ def test_quantisation_noise_reaches_the_projections():
 
 @pytest.mark.parametrize("heads", [3, 0])
 def test_heads_that_do_not_divide_the_channels_are_refused(heads):
-    message = rf"--\*-attention-heads {heads}: must be 1 or more and divide --\*-embed-dim 16"
+    message = rf"num_heads {heads}: must be 1 or more and divide embed_dim 16"
     with pytest.raises(ValueError, match=message):
         KernelAttention(feature_map=EluFeatures, embed_dim=16, num_heads=heads)
 

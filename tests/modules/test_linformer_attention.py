@@ -52,16 +52,16 @@ def test_sums_of_their_own_are_not_loaded_into_layers_that_share():
 @pytest.mark.parametrize("kind", [LinformerAttention, LinformerSourceAttention])
 def test_a_longer_sequence_is_refused(kind):
     module, [x] = build(kind), sequences((51, 1, 8))
-    with pytest.raises(UsageError, match=r"^--max-source-positions 50: .* a sentence has 51; [^\n]*$"):
+    with pytest.raises(UsageError, match=r"^max_positions 50: .* a sentence has 51; [^\n]*$"):
         module(x) if kind is LinformerAttention else module(x[:1], x)
 
 
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"num_heads": 3}, "--*-attention-heads 3: must be 1 or more and divide --*-embed-dim 8"),
-        ({"num_slots": 0}, "--num-slots 0: must be 1 or more"),
-        ({"share": "heads"}, "--linformer-share heads: must be none, kv or layers"),
+        ({"num_heads": 3}, "num_heads 3: must be 1 or more and divide embed_dim 8"),
+        ({"num_slots": 0}, "num_slots 0: must be 1 or more"),
+        ({"share": "heads"}, "share heads: choose none, kv or layers"),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
 )

@@ -217,6 +217,16 @@ def test_every_parameter_gets_a_gradient(tie_kv, kernel_size):
     assert all(p.grad is not None and p.grad.abs().max() > 0 for p in module.parameters())
 
 
-def test_heads_that_do_not_divide_the_channels_are_refused():
-    with pytest.raises(UsageError, match=r"-attention-heads 3: must be 1 or more and divide --\*-embed-dim 16"):
-        LunaCausalAttention(embed_dim=16, num_heads=3)
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"num_heads": 3}, "num_heads 3: must be 1 or more and divide embed_dim 16"),
+        ({"activation": "relu"}, "activation relu: choose softplus or elu"),
+        ({"kernel_size": 2}, "kernel_size 2: must be an odd number of words, such as 5; or 0: no convolution"),
+    ],
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
+)
+def test_bad_values_are_refused(options, said):
+    with pytest.raises(UsageError) as refused:
+        LunaCausalAttention(**{"embed_dim": 16, "num_heads": 2, **options})
+    assert str(refused.value) == said

@@ -161,10 +161,10 @@ def test_data_decides_no_branch(name, place):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"pattern": local, "window": 0}, "--attention-window 0: must be 1 or more"),
-        ({"pattern": topk, "count": 0}, "--attention-topk 0: must be 1 or more"),
-        ({"pattern": sparse, "stride": 0}, "--attention-chunk 0: must be 1 or more"),
-        ({"pattern": topk, "num_heads": 3}, "--*-attention-heads 3: must be 1 or more and divide --*-embed-dim 16"),
+        ({"pattern": local, "window": 0}, "window 0: must be 1 or more"),
+        ({"pattern": topk, "count": 0}, "count 0: must be 1 or more"),
+        ({"pattern": sparse, "stride": 0}, "stride 0: must be 1 or more"),
+        ({"pattern": topk, "num_heads": 3}, "num_heads 3: must be 1 or more and divide embed_dim 16"),
     ],
     ids=["window", "topk", "chunk", "heads"],
 )

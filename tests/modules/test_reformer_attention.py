@@ -42,10 +42,10 @@ def test_dropout_is_for_training():
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"num_heads": 3}, "--*-attention-heads 3: must be 1 or more and divide --*-embed-dim 8"),
-        ({"num_hashes": 0}, "--num-hashes 0: must be 1 or more"),
-        ({"chunk_size": 0}, "--attention-chunk 0: must be 1 or more"),
-        ({"redraw_features": -1}, "--redraw-features -1: must be 1 or more updates; or 0: never"),
+        ({"num_heads": 3}, "num_heads 3: must be 1 or more and divide embed_dim 8"),
+        ({"num_hashes": 0}, "num_hashes 0: must be 1 or more"),
+        ({"chunk_size": 0}, "chunk_size 0: must be 1 or more"),
+        ({"redraw_features": -1}, "redraw_features -1: must be 1 or more updates; or 0: never"),
     ],
     ids=["heads", "hashes", "chunk", "redraw"],
 )

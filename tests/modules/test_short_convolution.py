@@ -8,7 +8,7 @@ from numeric import PADDED, gradients, mixed_padding, sequences
 
 def build(kernel_size=5, size=6):
     torch.manual_seed(0)
-    return ShortConvolution(embed_dim=size, kernel_size=kernel_size, flag="--some-size").double()
+    return ShortConvolution(embed_dim=size, kernel_size=kernel_size).double()
 
 
 def inputs(steps=12, batch=2, size=6):
@@ -77,5 +77,5 @@ def test_the_state_continues_the_sentence(parts, padded):
 
 @pytest.mark.parametrize("kernel_size", [-1, 0, 4])
 def test_even_and_negative_kernel_sizes_are_refused(kernel_size):
-    with pytest.raises(ValueError, match=f"--some-size {kernel_size}: must be an odd number of words"):
+    with pytest.raises(ValueError, match=f"kernel_size {kernel_size}: must be an odd number of words"):
         build(kernel_size)

@@ -73,15 +73,15 @@ def test_the_two_factors_give_every_position_a_score_of_its_own(longest):
 
 @EVERY_KIND
 def test_a_longer_sequence_is_refused(scores):
-    said = r"^--max-{}-positions 42: a synthesizer reads at most so many words, and a sentence has 43; [^\n]*$"
+    said = r"^max_positions 42: a synthesizer reads at most so many words, and a sentence has 43; [^\n]*$"
     [x] = sequences((LONGEST + 1, 1, SIZE))
-    with pytest.raises(UsageError, match=said.format("source")):
+    with pytest.raises(UsageError, match=said):
         build(scores)(x)
     module, state = build(scores, SynthesizerCausalAttention), {}
-    with pytest.raises(UsageError, match=said.format("target")):
+    with pytest.raises(UsageError, match=said):
         module(x)
     module(x[:LONGEST], incremental_state=state)
-    with pytest.raises(UsageError, match=said.format("target")):
+    with pytest.raises(UsageError, match=said):
         module(x[LONGEST:], incremental_state=state)
 
 
@@ -133,10 +133,10 @@ def test_the_parameters_of_a_matrix_of_positions():
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"num_heads": 3}, "--*-attention-heads 3: must be 1 or more and divide --*-embed-dim 8"),
+        ({"num_heads": 3}, "num_heads 3: must be 1 or more and divide embed_dim 8"),
         (
             {"max_positions": 11586},
-            "--max-*-positions 11586: synthesizer-random learns a score for each pair of positions; choose at most"
+            "max_positions 11586: synthesizer-random learns a score for each pair of positions; choose at most"
             " 11585, or synthesizer-factorized-random",
         ),
     ],

@@ -106,7 +106,7 @@ def test_the_memory_of_encoders_is_that_of_lengths_that_they_accept(tmp_path: Pa
     flags = ("--memory", "--lengths", "1000", "12000", "--heads=2", "--embed-dim=8", "--systems", *systems)
     args = benchmark.parse(["encoder", *flags])
     assert [encoder.accepts(name, args, 12000) for name in systems] == [True, False, True]
-    assert "synthesizer-random is not measured: --max-*-positions 12000: " in capsys.readouterr().err
+    assert "synthesizer-random is not measured: --max-source-positions 12000: " in capsys.readouterr().err
     args.lengths = [1000]
     rows = {row["system"]: row for row in encoder.rows(args)}
     assert rows["softmax"]["peak_ratio"] == 1 < rows["topk"]["peak_ratio"]  # it has all scores at once

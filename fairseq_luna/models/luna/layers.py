@@ -1,5 +1,6 @@
 """Luna's encoder and decoder layer: each takes and returns a sequence x and a packed sequence p."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from fairseq.modules import LayerNorm
@@ -7,17 +8,18 @@ from torch import Tensor
 
 from ...modules import LunaAttention, LunaCausalAttention
 from ...modules.generation_state import IncrementalState
-from ..transformer.layers import DecoderLayer, ResidualLayer, attention_options, source_attention
+from ..transformer.layers import DecoderLayer, ResidualLayer, attention_options, source_attention, with_flags
+
+# Flags of the attentions, and the constructor arguments that they become.
+KERNEL = {"luna_kernel_size": "kernel_size"}
+SEGMENTS = {"luna_segment_bias": "segment_bias"}
+CAUSAL = {"luna_activation": "activation", **KERNEL}
 
 
-def luna_attention(cfg: Any, side: Any, **options: Any) -> LunaAttention:
-    """The bidirectional attention with the flags of one side and further ``options``."""
-    return LunaAttention(
-        num_packed_heads=side.projected_attention_heads,
-        tie_kv=not cfg.untie_luna_kv,
-        **options,
-        **attention_options(cfg, side),
-    )
+def luna_attention(cfg: Any, side: Any, flags: Mapping[str, str]) -> LunaAttention:
+    """The bidirectional attention of one side with these ``flags``."""
+    options = {"num_packed_heads": side.projected_attention_heads, "tie_kv": not cfg.untie_luna_kv}
+    return with_flags(LunaAttention, cfg, flags, **options, **attention_options(cfg, side))
 
 
 class LunaEncoderLayer(ResidualLayer):
@@ -30,7 +32,7 @@ class LunaEncoderLayer(ResidualLayer):
 
     def __init__(self, cfg: Any, *, packed_is_read: bool = True) -> None:
         super().__init__(cfg, cfg.encoder)
-        self.self_attn = luna_attention(cfg, cfg.encoder, kernel_size=cfg.luna_kernel_size)
+        self.self_attn = luna_attention(cfg, cfg.encoder, KERNEL)
         self.self_attn_layer_norm = LayerNorm(self.embed_dim, export=cfg.export)
         self.self_attn_packed_layer_norm = None
         if self.normalize_before or packed_is_read:
@@ -74,20 +76,15 @@ class LunaDecoderLayer(DecoderLayer):
         super().__init__(cfg)
         self.last = last
         self.cross_self_attention: bool = cfg.cross_self_attention
-        self.self_attn = LunaCausalAttention(
-            activation=cfg.luna_activation,
-            tie_kv=not cfg.untie_luna_kv,
-            kernel_size=cfg.luna_kernel_size,
-            **attention_options(cfg, cfg.decoder),
+        self.self_attn = with_flags(
+            LunaCausalAttention, cfg, CAUSAL, tie_kv=not cfg.untie_luna_kv, **attention_options(cfg, cfg.decoder)
         )
         self.self_attn_layer_norm = LayerNorm(self.embed_dim, export=cfg.export)
         self.encoder_attn = None
         self.encoder_attn_packed_layer_norm = None
         if not no_encoder_attn:
             packs = cfg.luna_source_attention == "packed"
-            self.encoder_attn = (
-                luna_attention(cfg, cfg.decoder, segment_bias=cfg.luna_segment_bias) if packs else source_attention(cfg)
-            )
+            self.encoder_attn = luna_attention(cfg, cfg.decoder, SEGMENTS) if packs else source_attention(cfg)
             self.encoder_attn_layer_norm = LayerNorm(self.embed_dim, export=cfg.export)
             if packs and (self.normalize_before or not last):
                 self.encoder_attn_packed_layer_norm = LayerNorm(self.embed_dim, export=cfg.export)

@@ -52,7 +52,7 @@ from ...modules.synthesizer_scores import (
 from ...usage_error import UsageError
 from .. import block, fastformer
 from ..transformer.checks import flag
-from ..transformer.layers import attention_options, flag_options
+from ..transformer.layers import attention_options, with_flags
 
 # The places of a model that have an attention, and the field of the config that names it.
 PLACES = {
@@ -230,12 +230,8 @@ def build_attention(cfg: Any, place: str) -> nn.Module:
     options = attention_options(cfg, cfg.encoder if place == "encoder" else cfg.decoder)
     if place == "source":
         options["source_dim"] = cfg.encoder.embed_dim
-    attention = factory.module(**options, **flag_options(cfg, factory.flags))
+    attention = with_flags(factory.module, cfg, factory.flags, **options)
     if place == "source" or not cfg.attention_kernel_size:
         return attention
-    return ConvolvedAttention(
-        attention,
-        embed_dim=options["embed_dim"],
-        kernel_size=cfg.attention_kernel_size,
-        causal=place == "decoder",
-    )
+    convolved = partial(ConvolvedAttention, attention, causal=place == "decoder")
+    return with_flags(convolved, cfg, {"attention_kernel_size": "kernel_size"}, embed_dim=options["embed_dim"])

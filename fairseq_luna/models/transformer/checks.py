@@ -178,7 +178,7 @@ def longest_text(task: Any) -> int:
     Raises:
         UsageError: the task has sources and targets, or takes the length from the model.
     """
-    settings = getattr(task, "cfg", None) or getattr(task, "args", None)  # older kinds of tasks have args alone
+    settings: Any = getattr(task, "cfg", None) or getattr(task, "args", None)  # older kinds of tasks have args alone
     name = getattr(settings, "_name", None) or getattr(settings, "task", None)
     try:
         longest = task.max_positions() or settings.tokens_per_sample  # fairseq 0.12.2's masked_lm has no max_positions

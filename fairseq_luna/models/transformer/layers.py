@@ -1,7 +1,7 @@
 """Layers: the sub-layers that all have, and an encoder and a decoder layer around a given self-attention."""
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from fairseq import utils
 from fairseq.distributed import fsdp_wrap
@@ -11,11 +11,15 @@ from fairseq.modules.quant_noise import quant_noise
 from torch import Tensor, nn
 
 from ...modules import SoftmaxSourceAttention
+from ...modules.attention_projections import NamedArguments
 from ...modules.dropout import dropout_probability
 from ...modules.generation_state import IncrementalState
 from ...ops.dropout import add_dropped
+from ...usage_error import ArgumentError
+from .checks import flag
 
 BuildAttention = Callable[[Any], nn.Module]
+Made = TypeVar("Made", bound=nn.Module)
 
 
 class ResidualLayer(nn.Module):
@@ -198,6 +202,19 @@ def attention_options(cfg: Any, side: Any) -> dict[str, Any]:
         "q_noise": cfg.quant_noise.pq,
         "qn_block_size": cfg.quant_noise.pq_block_size,
     }
+
+
+def with_flags(module: Callable[..., Made], cfg: Any, flags: Mapping[str, str], **options: Any) -> Made:
+    """``module`` made with ``options`` and the ``flags`` of :func:`flag_options`; its errors name the flags."""
+    names = {argument: flag(field) for field, argument in flags.items()}
+    try:
+        made = module(**options, **flag_options(cfg, flags))
+    except ArgumentError as error:
+        name, *said = error.args
+        raise ArgumentError(names.get(name, name), *said) from error
+    if isinstance(made, NamedArguments):
+        made.argument_names = names
+    return made
 
 
 def flag_options(cfg: Any, flags: Mapping[str, str]) -> dict[str, Any]:

@@ -76,4 +76,4 @@ def positive(activation: str, scores: Tensor) -> Tensor:
     if activation == "elu":
         above = scores > 0
         return torch.where(above, scores + 1, scores.masked_fill(above, 0).exp())
-    raise ValueError(f"--luna-activation {activation}: choose one of softplus, elu")
+    raise ValueError(f"activation {activation}: choose one of softplus, elu")

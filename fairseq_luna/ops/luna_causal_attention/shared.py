@@ -33,7 +33,7 @@ PACK_ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"softplus": softplus,
 def pack_activation(name: str) -> Callable[[Tensor], Tensor]:
     """The activation called ``name``; ValueError if there is none."""
     if name not in PACK_ACTIVATIONS:
-        raise ValueError(f"--luna-activation {name}: choose one of {', '.join(PACK_ACTIVATIONS)}")
+        raise ValueError(f"activation {name}: choose one of {', '.join(PACK_ACTIVATIONS)}")
     return PACK_ACTIVATIONS[name]
 
 

@@ -13,7 +13,8 @@ from fairseq_luna import __file__ as package
 from fairseq_luna.models.mixed.attentions import ATTENTIONS, PLACES
 from fairseq_luna.models.mixed.config import OPTIONS
 from fairseq_luna.models.transformer.checks import flag
-from support import build_model
+from fairseq_luna.usage_error import UsageError
+from support import build_model, sentences
 
 REFUSED = {
     (place, name): getattr(ATTENTIONS[name], place)
@@ -73,6 +74,38 @@ def test_a_flag_is_read_by_the_attentions_that_name_it(field, place, name):
     argument = ATTENTIONS[name].factories()[place].flags[field]
     parts = [getattr(attention, part) for part in ("feature_map", "pattern") if hasattr(attention, part)]
     assert getattr(*parts or [attention], argument) == value
+
+
+@pytest.mark.parametrize(
+    ("name", "field", "value", "said"),
+    [
+        ("local", "attention_window", 0, "must be 1 or more"),
+        ("sparse", "attention_chunk", 0, "must be 1 or more"),
+        ("bigbird", "attention_chunk", -1, "must be 1 or more"),
+        ("flash", "attention_chunk", 0, "must be 1 or more"),
+        ("topk", "attention_topk", 0, "must be 1 or more"),
+        ("reformer", "num_hashes", 0, "must be 1 or more"),
+        ("performer", "redraw_features", -1, "must be 1 or more updates; or 0: never"),
+        ("rfa", "num_features", 0, "must be 1 or more; leave it out for 64"),
+        ("external", "num_slots", 0, "must be 1 or more"),
+        ("block", "num_blocks", -1, "must be 1 or more, or 0 for the optimum"),
+        ("fastformer", "fastformer_combine", "max", "choose product, sum or concat"),
+        ("synthesizer-random", "max_source_positions", 20000, "synthesizer-random learns a score for each pair"),
+    ],
+    ids=lambda value: value if isinstance(value, str) and " " not in value else "",
+)
+def test_a_value_that_an_attention_refuses_is_that_of_its_flag(name, field, value, said):
+    with pytest.raises(UsageError) as refused:
+        build_model("mixed", encoder_self_attention=name, **{field: value})
+    assert str(refused.value).startswith(f"{flag(field)} {value}: {said}")
+    assert flag(field) not in str(refused.value.__cause__)
+
+
+@pytest.mark.parametrize("name", ["linformer", "synthesizer-dense"])
+def test_a_sentence_that_is_too_long_for_an_attention_names_the_flag(name):
+    model = build_model("mixed", encoder_self_attention=name, max_source_positions=5)
+    with pytest.raises(UsageError, match=r"^--max-source-positions 5: .* and a sentence has 7; "):
+        model.encoder(sentences(7))
 
 
 @pytest.mark.parametrize(
