@@ -14,6 +14,7 @@ from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
 
+from corpora import settings
 from demo_corpus import corpus
 from demo_training import steps
 from demo_training.recipes import MAX_UPDATE, RECIPES
@@ -21,7 +22,7 @@ from scoring import pieces
 from scoring.generated import read_both
 from scoring.measures import score
 from shared.command import CommandError, Parser, command, positive
-from shared.steps import USER_DIR, once, shortest
+from shared.steps import USER_DIR, once, program, shortest
 
 _EXAMPLES = 12
 
@@ -61,6 +62,10 @@ def run(folder: Path, name: str, flags: Sequence[str], max_update: int, seed: in
     # Another seed or length is another training, with its own checkpoint.
     trained = folder / f"{name}-{max_update}-updates-seed-{seed}"
     checkpoint = trained / "checkpoint_last.pt"
+    made_from = {"corpus": corpus.digest(), "vocabulary": steps.VOCABULARY}
+    for kept, chosen in ((folder, made_from), (trained, {**made_from, "flags": flags})):
+        settings.check(kept, chosen, "--folder")
+        settings.keep(kept, chosen)
 
     def train(finished: Path) -> None:
         steps.train(data, trained, flags, max_update, seed)
@@ -96,11 +101,10 @@ def report(texts: Path, generated: Path) -> None:
 
 def interactive_command(data: Path, model: Path, checkpoint: Path) -> str:
     """A command to paste into a shell in the current folder."""
-    program = Path(sys.executable).with_name("fairseq-interactive")
-    arguments = [program, data, "--user-dir", USER_DIR, "--path", checkpoint, "--beam", "4"]
+    arguments = [data, "--user-dir", USER_DIR, "--path", checkpoint, "--beam", "4"]
     arguments += ["--bpe", "sentencepiece", "--sentencepiece-model", model]
     shown = shlex.join(shortest(part) if isinstance(part, Path) else part for part in arguments)
-    return f"echo 'The old teacher calls me on Monday.' | {shown}"
+    return f"echo 'The old teacher calls me on Monday.' | {program('fairseq-interactive')} {shown}"
 
 
 if __name__ == "__main__":

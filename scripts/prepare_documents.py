@@ -17,16 +17,19 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from corpora import settings
+from fairseq.data.indexed_dataset import MMapIndexedDataset
+
+from corpora import settings, sides
 from corpora.command_line import check_languages
 from corpora.documents import LABELS, Source, find_sources, gather, read_documents
 from corpora.examples import PIECES, TEXT, Limit, join
 from corpora.parallel import available_cores
 from corpora.pieces import Cut, write_dictionary
 from corpora.pipeline import binarise, cut_splits, sentencepiece_model
+from corpora.settings import fingerprint
 from shared.command import CommandError, Parser, command, positive
-from shared.steps import USER_DIR, once, shown_path
-from shared.text_files import SEPARATOR, count_lines
+from shared.steps import once, recipe
+from shared.text_files import SEPARATOR, count_lines, read_pairs
 
 _SEGMENTS = "segments"
 
@@ -53,11 +56,13 @@ def run(args: Namespace) -> None:
     languages = (args.source_lang, args.target_lang)
     check_languages(languages)
     sources = find_sources(args.from_dir, languages)
-    files = [path for source in sources for pair in source.files.values() for path in pair]
     chosen = {
         "languages": languages,
         "size": args.vocabulary_size,
-        "files": {str(path.relative_to(args.from_dir)): path.stat().st_size for path in files},
+        "files": {
+            source.name: {split: [*map(fingerprint, pair)] for split, pair in source.files.items()}
+            for source in sources
+        },
     }
     settings.check(args.out, chosen)
     if not (args.out / settings.FILE).exists():
@@ -67,16 +72,25 @@ def run(args: Namespace) -> None:
     if lacking:
         prepare(args, sources, languages, lacking)
     for limit in limits:
-        data, plugin = shown_path(args.out / str(limit) / "bin"), shown_path(USER_DIR)
-        print(f"fairseq-train {data} --user-dir {plugin} --arch luna_tiny --share-all-embeddings ...")
+        print(training(args.out / str(limit) / "bin"))
+
+
+def training(data: Path) -> str:
+    """A command to paste that trains on ``data``, whose examples may be longer than the recipe's defaults."""
+    # A list, because sizes are memory of a file that is closed with its data set.
+    datasets = [MMapIndexedDataset(str(path.with_suffix(""))) for path in data.glob("*.idx")]
+    longest = max((int(dataset.sizes.max()) for dataset in datasets), default=0)
+    lengths = {name: longest for name, least in (("POSITIONS", 2048), ("MAX_TOKENS", 4096)) if longest > least}
+    return recipe("documents", data, "luna_untied", **lengths)
 
 
 def check(sources: Sequence[Source]) -> None:
     """Read all text, so that bad text is refused before anything is written."""
-    for source in sources:
-        for pair in source.files.values():
-            for _ in read_documents(*pair):
-                pass
+    training = sides.profiles(read_pairs(*sources[0].files["train"]))
+    for pair in (pair for source in sources for pair in source.files.values()):
+        for _ in read_documents(*pair):
+            pass
+        sides.check(training, sides.profiles(read_pairs(*pair)), pair)
 
 
 def prepare(args: Namespace, sources: Sequence[Source], languages: tuple[str, str], limits: Sequence[Limit]) -> None:

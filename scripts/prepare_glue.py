@@ -24,8 +24,9 @@ from corpora.labelled import LABEL, Column, binarise, find, write_symbols
 from corpora.parallel import available_cores
 from corpora.pieces import Cut, write_dictionary
 from corpora.pipeline import cut_splits, sentencepiece_model
+from corpora.settings import fingerprint
 from shared.command import CommandError, Parser, command, positive
-from shared.steps import USER_DIR, once, shown_path
+from shared.steps import once, recipe
 from shared.text_files import read_lines
 
 _SIZE = 8000
@@ -81,8 +82,8 @@ def run(args: Namespace) -> None:
     chosen = {
         "task": args.task,
         "size": None if args.pieces_of else args.size or _SIZE,
-        "--pieces-of": str(args.pieces_of.resolve()) if args.pieces_of else None,
-        "files": {path.name: path.stat().st_size for path in files.values()},
+        "--pieces-of": fingerprint(args.pieces_of / "joint.model") if args.pieces_of else None,
+        "files": {split: fingerprint(path) for split, path in files.items()},
     }
     settings.check(args.out, chosen)
     # Bad text is refused before anything is written.
@@ -95,11 +96,10 @@ def run(args: Namespace) -> None:
         raise CommandError(f"{files['valid']}: the training text does not have its label {unknown[0]}")
     settings.keep(args.out, chosen)
     prepare(args, columns, files, labels)
-    data, plugin = shown_path(args.out / "bin"), shown_path(USER_DIR)
     counts = ", ".join(f"{found[split].total():,} of {path.name}" for split, path in files.items())
     dropped = "".join(f"; left out of {name}: {count:,}" for name, count in left_out.items())
     print(f"{counts}{dropped}; {args.out / 'work'} can be deleted")
-    print(f"fairseq-train {data} --user-dir {plugin} --arch luna_roberta_base --num-classes {len(labels)} ...")
+    print(recipe("glue", args.out / "bin", args.task, "luna"))
 
 
 def read(path: Path, columns: Columns, left_out: "Counter[str]") -> Iterator[Row]:

@@ -27,8 +27,8 @@ from corpora.labelled import (
     binarise,
     check,
     find_all,
+    fingerprint,
     gather,
-    size,
     sort_by_length,
     write_symbols,
 )
@@ -36,7 +36,7 @@ from corpora.parallel import available_cores
 from corpora.pieces import Cut, write_dictionary
 from corpora.pipeline import cut_splits, sentencepiece_model
 from shared.command import Parser, command, positive
-from shared.steps import USER_DIR, once, shown_path
+from shared.steps import once, recipe
 
 
 @command
@@ -58,16 +58,15 @@ def run(args: Namespace) -> None:
     chosen = {
         "size": args.vocabulary_size,
         "hold_out": None if "valid" in files else hold_out,
-        "files": {path.name: size(path) for path in files.values()},
+        "files": {split: fingerprint(path) for split, path in files.items()},
     }
     settings.check(args.out, chosen)
     # Bad text is refused before anything is written.
     texts, labels = check(files, hold_out, args.training)
     settings.keep(args.out, chosen)
     prepare(args, files, hold_out, labels)
-    data, plugin = shown_path(args.out / "bin"), shown_path(USER_DIR)
     print(f"{texts:,} training texts; {args.out / 'work'} can be deleted")
-    print(f"fairseq-train {data} --user-dir {plugin} --arch luna_roberta_tiny --num-classes {len(labels)} ...")
+    print(recipe("imdb", args.out / "bin", "luna"))
 
 
 def prepare(args: Namespace, files: dict[str, Path], hold_out: int, labels: Sequence[str]) -> None:

@@ -29,7 +29,7 @@ from corpora.parallel import available_cores, shown
 from corpora.pipeline import SPLITS
 from lra import files, listops, pathfinder
 from shared.command import CommandError, Parser, command, positive
-from shared.steps import once, shown_path
+from shared.steps import once, recipe
 
 INPUTS = ("input0", "input1")
 
@@ -78,16 +78,16 @@ def run(args: Namespace) -> None:
         if not args.from_dir.is_dir():
             raise CommandError(f"--from-dir {args.from_dir}: no such folder")
         if args.task == "text":
-            given = labelled.find_all(args.from_dir, args.hold_out).values()
+            given = [*labelled.find_all(args.from_dir, args.hold_out).values()]
         else:
             given = sorted(path for path in args.from_dir.iterdir() if path.suffix in (".tsv", ".bin"))
-        chosen["files"] = {path.name: labelled.size(path) for path in given}
+        chosen["files"] = [*map(labelled.fingerprint, given)]
     settings.check(args.out, chosen)
     data = TASKS[args.task](args)  # bad input is refused before anything is written
     settings.keep(args.out, chosen)
     once("data", args.out / "bin", partial(make_bin, args, data))
-    data_bin = shown_path(args.out / "bin")
-    print(f"DATA={data_bin} examples/lra/train.sh {args.task} SYSTEM; {args.out / 'work'} can be deleted")
+    print(f"{args.out / 'work'} can be deleted")
+    print(recipe("lra", args.out / "bin", args.task, "luna_128"))
 
 
 def readable(task: str) -> Callable[[str], int]:

@@ -23,16 +23,18 @@ from corpora.labelled import TEXT, Column, binarise
 from corpora.parallel import available_cores, shown
 from corpora.pieces import LONGEST_LINE, Cut, write_dictionary
 from corpora.pipeline import cut_splits, sentencepiece_model
+from corpora.settings import fingerprint
 from shared.command import CommandError, Parser, command, positive
-from shared.steps import USER_DIR, once, shown_path
+from shared.steps import once, recipe
 from shared.text_files import read_lines
 
 _SPLITS = ("train", "valid")
 _SIZE = 8000
 # Bytes, so that the thousands of lines that a worker gets fit into memory.
 _LONGEST_DOCUMENT = 1 << 17
-# The training text of a classifier.
+# The training text of a classifier, and what is taken from its folder.
 _TRAIN = "bin/input0/train"
+_OF_CLASSIFIER = ("joint.model", f"{_TRAIN}.bin", f"{_TRAIN}.idx")
 
 
 @command
@@ -57,8 +59,8 @@ def run(args: Namespace) -> None:
         check_classifier(args)
     chosen = {
         "size": None if args.classifier else args.size or _SIZE,
-        "--for": str(args.classifier.resolve()) if args.classifier else None,
-        "files": {split: [(path.name, path.stat().st_size) for path in paths] for split, paths in files.items()},
+        "--for": [fingerprint(args.classifier / name) for name in _OF_CLASSIFIER] if args.classifier else None,
+        "files": {split: [*map(fingerprint, paths)] for split, paths in files.items()},
     }
     settings.check(args.out, chosen)
     # Bad text is refused before anything is written.
@@ -68,15 +70,14 @@ def run(args: Namespace) -> None:
             raise CommandError(f"--{split} {files[split][0]}: has no text")
     settings.keep(args.out, chosen)
     prepare(args, files)
-    data, plugin = shown_path(args.out / "bin"), shown_path(USER_DIR)
     print(f"{counts['train']:,} training documents; {args.out / 'work'} can be deleted")
-    print(f"fairseq-train {data} --user-dir {plugin} --arch luna_roberta_tiny --task masked_lm ...")
+    print(recipe("imdb", args.out / "bin", "luna", TASK="masked_lm"))
 
 
 def check_classifier(args: Namespace) -> None:
     if args.size:
         raise CommandError(f"--vocabulary-size {args.size}: the pieces are those of --for {args.classifier}")
-    if lacking := [name for name in ("joint.model", _TRAIN + ".idx") if not (args.classifier / name).is_file()]:
+    if lacking := [name for name in _OF_CLASSIFIER if not (args.classifier / name).is_file()]:
         raise CommandError(f"--for {args.classifier} lacks {lacking[0]}; give an output of scripts/prepare_imdb.py")
 
 

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from corpora import command_line, multi30k
 from corpora.cleaning import Rules
 from corpora.pipeline import SENTENCEPIECE, SUBWORD_NMT, Recipe
+from shared import steps
 from shared.command import command
 
 _SIZES = {SUBWORD_NMT: 10_000, SENTENCEPIECE: 8_000}
@@ -25,7 +26,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     args = command_line.parser(__doc__, out="data/multi30k", sizes=_SIZES).parse_args(arguments)
     # Captions are short and were written in pairs: only pairs with an empty side are dropped.
     recipe = Recipe(args.bpe, args.size or _SIZES[args.bpe], Rules(), args.tokenised, lower=True)
-    command_line.run(args, multi30k.SPLITS, recipe, "--arch luna_tiny --share-all-embeddings")
+    training = steps.recipe("multi30k", args.out / "bin", "luna_convolution")
+    command_line.run(args, multi30k.SPLITS, recipe, training)
 
 
 if __name__ == "__main__":

@@ -14,14 +14,17 @@ import sys
 from argparse import Namespace
 from collections.abc import Sequence
 from functools import partial
+from itertools import chain
 from pathlib import Path
 
 from corpora import settings
 from corpora.catalogue import Split
 from corpora.cleaning import Rules
-from corpora.command_line import add_common, check_languages, choices, finish, has_text, sizes_of
+from corpora.command_line import add_common, check_languages, choices, finish, train_base
 from corpora.gathering import gather
 from corpora.pipeline import SENTENCEPIECE, SPLITS, SUBWORD_NMT, Recipe
+from corpora.settings import fingerprint
+from scoring.tokens import ending
 from shared.command import CommandError, Parser, command, positive
 
 _SIZES = {SUBWORD_NMT: 32_000, SENTENCEPIECE: 32_000}
@@ -64,18 +67,15 @@ def run(args: Namespace) -> None:
         "--hold-out": args.hold_out,
         "--lower": args.lower,
         "--coverage": args.coverage,
-        "files": {split: [sizes_of(pair) for pair in pairs] for split, pairs in texts.items()},
+        "files": {split: [[*map(fingerprint, pair)] for pair in pairs] for split, pairs in texts.items()},
     }
     # Before the text is gathered, a bad file may still be replaced.
-    if has_text(args.out):
+    if settings.is_begun(args.out):
         settings.check(args.out, chosen)
     settings.keep(args.out, chosen)
     splits = [Split(name, (), ()) for name in SPLITS]
     make_plain_text = partial(gather, splits, texts, hold_out=args.hold_out or 0, languages=languages)
-    names = f"-s {languages[0]} -t {languages[1]}"
-    finish(
-        args.out, make_plain_text, recipe, args.workers, f"{names} --arch luna_base --share-all-embeddings", languages
-    )
+    finish(args.out, make_plain_text, recipe, args.workers, train_base(args.out, languages), languages)
 
 
 def check(args: Namespace, languages: tuple[str, str], texts: dict[str, list[tuple[Path, ...]]]) -> None:
@@ -93,6 +93,12 @@ def check(args: Namespace, languages: tuple[str, str], texts: dict[str, list[tup
         for path in (path for pair in pairs for path in pair):
             if not path.is_file():
                 raise CommandError(f"{path}: there is no such file")
+    for source, target in chain.from_iterable(texts.values()):
+        if ending(source) == languages[1] or ending(target) == languages[0]:
+            raise CommandError(
+                f"{source} {target}: their names say that the source is not {languages[0]}; give the files in the "
+                "order of -s and -t, or rename them"
+            )
     lacking = [f"--{split}" for split, pairs in texts.items() if not pairs]
     if lacking and not args.hold_out:
         raise CommandError(f"give {' and '.join(lacking)}, or --hold-out N to take it from the training text")

@@ -29,7 +29,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     args = command_line.parser(__doc__, out="data/wmt14_en_de", sizes=_SIZES).parse_args(arguments)
     size = args.size or _SIZES[args.bpe]
     recipe = Recipe(args.bpe, size, _RULES, args.tokenised, split_hyphens=True, coverage=_COVERAGE)
-    command_line.run(args, wmt14.SPLITS, recipe, "--arch luna_base --share-all-embeddings")
+    command_line.run(args, wmt14.SPLITS, recipe, command_line.train_base(args.out))
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 import json
 import re
 from argparse import Namespace
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +12,10 @@ from corpora.catalogue import LANGUAGES, Split
 from corpora.gathering import gather
 from corpora.parallel import available_cores
 from corpora.pipeline import DROPPED, SENTENCEPIECE, SUBWORD_NMT, Recipe, prepare
+from corpora.settings import fingerprint
 from corpora.sources import Text, fetch, find, missing_remotes, unpack
 from shared.command import CommandError, Parser, positive
-from shared.steps import USER_DIR, remove, shown_path
+from shared.steps import USER_DIR, program, remove, shown_path
 from shared.text_files import count_lines
 
 
@@ -58,7 +59,7 @@ def add_common(made: Parser, *, out: str, sizes: dict[str, int]) -> None:
 
 
 def run(args: Namespace, splits: Sequence[Split], recipe: Recipe, training: str) -> None:
-    """Prepare the corpus; the last line suggests fairseq-train with the flags ``training``."""
+    """Prepare the corpus; the last line is ``training``, a command."""
     out: Path = args.out
     if args.hold_out and not args.from_dir:
         raise CommandError("--hold-out: only with --from-dir; the published corpus has its own valid and test")
@@ -75,12 +76,12 @@ def run(args: Namespace, splits: Sequence[Split], recipe: Recipe, training: str)
     settings.check(out, chosen)
     texts = _from_folder(args, splits) if args.from_dir else _from_network(out, splits)
     chosen["files"] = (
-        sizes_of(file.path for found in texts.values() for text in found for file in text)
+        {split: [[fingerprint(file.path) for file in text] for text in found] for split, found in texts.items()}
         if args.from_dir
         else "downloaded"
     )
     # Before the text is gathered, a bad file may still be replaced.
-    if has_text(out):
+    if settings.is_begun(out):
         settings.check(out, chosen)
     settings.keep(out, chosen)
 
@@ -118,7 +119,19 @@ def finish(
     else:
         prepare(out, make_plain_text, recipe, workers, languages)
     _summarise(out, languages[0])
-    print(f"fairseq-train {shown_path(out / 'bin')} --user-dir {shown_path(USER_DIR)} {training} ...")
+    print(training)
+
+
+def train_base(out: Path, languages: Sequence[str] = LANGUAGES) -> str:
+    """A command to paste that trains luna_base on the data in ``out``, on a GPU or, slowly, on a CPU."""
+    source, target = languages
+    return (
+        f"{program('fairseq-train')} {shown_path(out / 'bin')} --user-dir {shown_path(USER_DIR)} "
+        f"--save-dir {shown_path(out / 'checkpoints')} -s {source} -t {target} --arch luna_base "
+        "--share-all-embeddings --dropout 0.1 --criterion label_smoothed_cross_entropy --label-smoothing 0.1 "
+        "--optimizer adam --adam-betas '(0.9,0.98)' --lr 0.0007 --lr-scheduler inverse_sqrt --warmup-updates 4000 "
+        "--max-tokens 4096 --max-update 100000"
+    )
 
 
 def _from_folder(args: Namespace, splits: Sequence[Split]) -> dict[str, list[Text]]:
@@ -139,20 +152,9 @@ def _from_folder(args: Namespace, splits: Sequence[Split]) -> dict[str, list[Tex
 
 
 def _from_network(out: Path, splits: Sequence[Split]) -> dict[str, list[Text]]:
-    if has_text(out):
+    if any((out / made).exists() for made in ("work/raw", "bin")):
         return {split.name: [] for split in splits}
     return {split.name: fetch(split, out / "downloads") for split in splits}
-
-
-def has_text(out: Path) -> bool:
-    return (out / "work" / "raw").exists() or (out / "bin").exists()
-
-
-def sizes_of(files: Iterable[Path]) -> dict[str, int]:
-    """Names and sizes, by which the files are recognised in any folder; whole paths where two have one name."""
-    distinct = sorted(set(files))
-    names = [path.name for path in distinct]
-    return {path.name if names.count(path.name) == 1 else str(path): path.stat().st_size for path in distinct}
 
 
 def _show_plan(args: Namespace, splits: Sequence[Split]) -> None:

@@ -5,6 +5,7 @@ from contextlib import ExitStack
 from itertools import chain
 from pathlib import Path
 
+from corpora import sides
 from corpora.catalogue import LANGUAGES, Split
 from corpora.parallel import shown
 from corpora.sgml import read_segments
@@ -29,8 +30,10 @@ def gather(
         hold_out: pairs for each such split, taken from the end of the training text.
 
     Raises:
-        CommandError: a split has a wrong number of sentences, or the training text is too short.
+        CommandError: a split has a wrong number of sentences, the training text is too short, or the sides of a text
+            look swapped.
     """
+    _check_sides(texts)
     folder.mkdir(parents=True, exist_ok=True)
     for split in splits:
         if split.name != "train" and texts[split.name]:
@@ -43,6 +46,16 @@ def gather(
         raise CommandError(f"--hold-out {hold_out}: the training text has only {total:,} pairs")
     shares = [("train", train), *((name, hold_out) for name in held_out)]
     _write(shown(_pairs(texts["train"]), "gathering", total), shares, folder, languages)
+
+
+def _check_sides(texts: dict[str, list[tuple[Path, Path]]]) -> None:
+    """Refuse a side without text, and sides that look swapped."""
+    training = sides.profiles(_pairs_of(*texts["train"][0]))
+    for text in chain.from_iterable(texts.values()):
+        for side, path in enumerate(text):
+            if not any(pair[side].strip() for pair in _pairs_of(*text)):
+                raise CommandError(f"{path}: has no text")
+        sides.check(training, sides.profiles(_pairs_of(*text)), text)
 
 
 def _pairs(texts: list[tuple[Path, Path]]) -> Iterator[Pair]:

@@ -7,11 +7,12 @@ import random
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from fairseq.data import Dictionary, data_utils, indexed_dataset
 
+from corpora import settings
 from corpora.parallel import shown
 from corpora.pipeline import SPLITS
 from shared.command import CommandError
@@ -63,9 +64,9 @@ def _find_folders(folder: Path, split: str) -> Path | None:
     return folder / split if all((folder / split / name).is_dir() for name in _FOLDERS.values()) else None
 
 
-def size(path: Path) -> int:
-    """Bytes of a file, or of the texts of a split's folders."""
-    return path.stat().st_size if path.is_file() else sum(text.stat().st_size for _, text in _texts(path))
+def fingerprint(path: Path) -> dict[str, Any]:
+    """:func:`~corpora.settings.fingerprint` of a file, or of the texts of a split's folders."""
+    return settings.fingerprint(path, None if path.is_file() else [text for _, text in _texts(path)])
 
 
 def read(path: Path) -> Iterator[tuple[str, str]]:

@@ -12,6 +12,7 @@ from corpora.catalogue import LANGUAGES
 from corpora.cleaning import Rules, kept
 from corpora.parallel import shown, transform
 from corpora.pieces import Cut, learn_pieces
+from shared.command import CommandError
 from shared.steps import complete, once, run_fairseq
 from shared.text_files import count_lines, read_pairs
 
@@ -132,7 +133,11 @@ def cut_splits(
 
 
 def _clean(pieces: Path, target: Path, rules: Rules, languages: Sequence[str]) -> None:
-    """Only the training text: every sentence of valid and test is kept."""
+    """Only the training text: every sentence of valid and test is kept.
+
+    Raises:
+        CommandError: no pair is left.
+    """
     target.mkdir()
     dropped: Counter[str] = Counter()
     source, of = (f"train.{language}" for language in languages)
@@ -144,6 +149,9 @@ def _clean(pieces: Path, target: Path, rules: Rules, languages: Sequence[str]) -
         for first, second in kept(shown(pairs, "cleaning", count_lines(pieces / source)), rules, dropped):
             ours.write(first + "\n")
             theirs.write(second + "\n")
+    if not count_lines(target / source):
+        listed = ", ".join(f"{rule}: {count:,}" for rule, count in dropped.items())
+        raise CommandError(f"no training pair is left; dropped are {listed}")
     (target / DROPPED).write_text(json.dumps(dropped, indent=2) + "\n", encoding="utf-8")
 
 

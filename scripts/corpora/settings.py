@@ -1,6 +1,8 @@
-"""The settings of an output folder; a later run with other settings is refused."""
+"""What an output folder was made from: its settings, and its input files by content. Anything else is refused later."""
 
+import hashlib
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -10,21 +12,49 @@ from shared.steps import complete
 FILE = "settings.json"
 # What is made with the setting "size" first. Until then another size may be given, in place of one that was refused.
 _PIECES = ("work/sentencepiece", "joint.model", "codes")
+_MADE = (*_PIECES, "work/raw", "work/examples", "reference", "bin", "corpus", "sentencepiece", "data-bin")
+_FINGERPRINT = {"name", "bytes", "sha256"}
+_BLOCK = 1 << 20
 
 
-def check(folder: Path, wanted: dict[str, Any]) -> None:
-    """Raises CommandError if ``folder`` was made with another value of one of ``wanted``."""
+def fingerprint(path: Path, inside: Iterable[Path] | None = None) -> dict[str, Any]:
+    """Name, bytes and hash of a file; or of a folder, by the files ``inside`` it that are read, in their order."""
+    content, size = hashlib.sha256(), 0
+    for file in [path] if inside is None else inside:
+        if inside is not None:
+            content.update(f"{file.relative_to(path)}\0{file.stat().st_size}\0".encode())
+        with file.open("rb") as opened:
+            for block in iter(lambda: opened.read(_BLOCK), b""):
+                content.update(block)
+                size += len(block)
+    return {"name": path.name, "bytes": size, "sha256": content.hexdigest()}
+
+
+def is_begun(folder: Path) -> bool:
+    """Whether anything in ``folder`` was made from text."""
+    return any((folder / name).exists() for name in _MADE)
+
+
+def check(folder: Path, wanted: dict[str, Any], flag: str = "--out") -> None:
+    """Raises CommandError if ``folder``, the value of ``flag``, was made with another value of one of ``wanted``."""
     try:
         begun = json.loads((folder / FILE).read_text(encoding="utf-8"))
-    except FileNotFoundError:
+    except FileNotFoundError as error:
+        if is_begun(folder):
+            raise CommandError(
+                f"{flag} {folder} has no {FILE}, which would say what it was made from: use another {flag}"
+            ) from error
         return
     except ValueError as error:
-        raise CommandError(f"{folder / FILE}: unreadable ({error}); use another --out") from error
+        raise CommandError(f"{folder / FILE}: unreadable ({error}); use another {flag}") from error
     has_pieces = any((folder / name).exists() for name in _PIECES)
     for name, value in json.loads(json.dumps(wanted)).items():
-        if begun.get(name) != value and (has_pieces or name != "size"):
-            was = _short(begun.get(name))
-            raise CommandError(f"--out {folder} was made with {name} {was}, not {_short(value)}: use another --out")
+        if (name not in begun or begun[name] != value) and (has_pieces or name != "size"):
+            where, was, asked = _difference(begun.get(name), value)
+            shown = f"{name} ({', '.join(where)})" if where else name
+            raise CommandError(
+                f"{flag} {folder} was made with {shown} {_short(was)}, not {_short(asked)}: use another {flag}"
+            )
 
 
 def keep(folder: Path, wanted: dict[str, Any]) -> None:
@@ -34,5 +64,21 @@ def keep(folder: Path, wanted: dict[str, Any]) -> None:
         unfinished.write_text(json.dumps(wanted, indent=2) + "\n", encoding="utf-8")
 
 
+def _difference(was: Any, asked: Any) -> tuple[list[str], Any, Any]:
+    """Where two different values differ first, and the parts of both there."""
+    parts: Iterable[Any] = ()
+    if isinstance(was, dict) and isinstance(asked, dict) and was.keys() == asked.keys() != _FINGERPRINT:
+        parts = was
+    elif isinstance(was, list) and isinstance(asked, list) and len(was) == len(asked):
+        parts = range(len(was))
+    for part in parts:
+        if was[part] != asked[part]:
+            where, *values = _difference(was[part], asked[part])
+            return [str(part + 1 if isinstance(part, int) else part), *where], *values
+    return [], was, asked
+
+
 def _short(value: Any) -> str:
+    if isinstance(value, dict) and value.keys() == _FINGERPRINT:
+        return f"{value['name']} of {value['bytes']:,} bytes and SHA-256 {value['sha256'][:12]}"
     return value if isinstance(value, str) else json.dumps(value)

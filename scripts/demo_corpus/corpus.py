@@ -1,5 +1,6 @@
 """Drawing the corpus: distinct sentences, split so that no sentence is in two parts."""
 
+import hashlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
@@ -62,7 +63,19 @@ def splits(sizes: dict[str, int] | None = None, seed: int = SEED) -> dict[str, l
 def write(folder: Path, sizes: dict[str, int] | None = None, seed: int = SEED) -> None:
     """Write ``train.en``, ``train.de`` and so on, one sentence per line, with the same bytes on every machine."""
     folder.mkdir(parents=True, exist_ok=True)
-    for name, pairs in splits(sizes, seed).items():
-        for language in Pair._fields:
-            text = "".join(getattr(pair, language) + "\n" for pair in pairs)
-            (folder / f"{name}.{language}").write_bytes(text.encode("utf-8"))
+    for name, text in texts(sizes, seed).items():
+        (folder / name).write_bytes(text)
+
+
+def digest() -> str:
+    """A hash of what :func:`write` writes by default."""
+    return hashlib.sha256(repr(sorted(texts().items())).encode()).hexdigest()
+
+
+def texts(sizes: dict[str, int] | None = None, seed: int = SEED) -> dict[str, bytes]:
+    """The contents of the files."""
+    return {
+        f"{name}.{language}": "".join(getattr(pair, language) + "\n" for pair in pairs).encode()
+        for name, pairs in splits(sizes, seed).items()
+        for language in Pair._fields
+    }

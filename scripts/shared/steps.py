@@ -27,6 +27,21 @@ def shown_path(path: Path) -> str:
     return shlex.quote(shortest(path))
 
 
+def program(name: str) -> str:
+    """What a shell in the current folder calls to run ``name`` of this Python's environment."""
+    path = Path(sys.executable).with_name(name)
+    return shown_path(path) if path.exists() and shutil.which(name) != str(path) else name
+
+
+def recipe(name: str, data: Path, *arguments: str, **settings: object) -> str:
+    """A command to paste that trains on ``data`` by examples/``name``/train.sh, with checkpoints beside the data."""
+    settings |= {"DATA": shown_path(data), "SAVE_DIR": shown_path(data.parent / "checkpoints")}
+    if (python := program("python")) != "python":
+        settings["PYTHON"] = python
+    script = shown_path(USER_DIR.parent / "examples" / name / "train.sh")
+    return " ".join([*(f"{key}={value}" for key, value in settings.items()), script, *arguments])
+
+
 def once(what: str, target: Path, make: Callable[[Path], None]) -> None:
     """Make the file or folder ``target`` unless it exists, under another name until it is complete."""
     if target.exists():

@@ -7,7 +7,10 @@ from pathlib import Path
 import pytest
 
 import demo
+from demo_corpus import corpus
+from demo_training import steps
 from demo_training.recipes import RECIPES
+from pasted import paste
 
 DEMO = Path(demo.__file__)
 
@@ -33,7 +36,9 @@ def test_an_attention_that_cannot_be_trained_is_refused_in_one_line(arch, name, 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("arch", RECIPES)
-def test_a_short_demo_runs_to_the_end_and_then_reuses_everything(arch: str, tmp_path: Path) -> None:
+def test_a_short_demo_runs_to_the_end_and_then_reuses_everything(
+    arch: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     command = [sys.executable, str(DEMO), "--arch", arch, "--folder", "kept", "--max-update", "3"]
     first = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert first.returncode == 0, first.stdout + first.stderr
@@ -42,5 +47,32 @@ def test_a_short_demo_runs_to_the_end_and_then_reuses_everything(arch: str, tmp_
     checkpoint = tmp_path / "kept" / f"{arch}-3-updates-seed-1" / "checkpoint_last.pt"
     assert checkpoint.exists()
     second = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert second.stdout.count("reusing") == 5
-    assert "making" not in second.stdout
+    assert second.stdout.count(": reusing ") == 5
+    assert ": making " not in second.stdout
+    monkeypatch.chdir(tmp_path)
+    if arch == "luna_tiny":
+        assert "\nD-0\t" in paste(second.stdout.splitlines()[-1])
+
+
+@pytest.mark.parametrize(
+    ("patched", "said"),
+    [
+        ((corpus, "SIZES", {"train": 9, "valid": 3, "test": 3}), "--folder {folder} was made with corpus "),
+        ((steps, "VOCABULARY", 999), "--folder {folder} was made with vocabulary 1600, not 999"),
+        ((demo, "RECIPES", {"luna_tiny": ("--lr", "1")}), "-3-updates-seed-1 was made with flags "),
+    ],
+    ids=["corpus", "vocabulary", "flags"],
+)
+def test_what_was_made_of_another_recipe_is_not_reused(
+    patched: tuple[object, str, object], said: str, tmp_path: Path, monkeypatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def stop(_what: str, _target: Path, _make: object) -> None:
+        raise KeyboardInterrupt
+
+    flags = ["--arch", "luna_tiny", "--folder", str(tmp_path), "--max-update", "3"]
+    monkeypatch.setattr(demo, "once", stop)
+    assert demo.main(flags) == 130
+    monkeypatch.setattr(*patched)
+    capsys.readouterr()
+    assert demo.main(flags) == 2
+    assert said.format(folder=tmp_path) in capsys.readouterr().err

@@ -1,6 +1,7 @@
 """Documents from files to data-bins of several lengths, all of the same text; unusable text."""
 
 import itertools
+import shutil
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import prepare_documents
 from corpora import pipeline
 from corpora.examples import Limit, parts
 from corpus_files import pairs, write_pairs
+from pasted import dry_run
 from shared.text_files import SEPARATOR
 
 EMPTY = [("", "")]
@@ -97,13 +99,30 @@ def test_examples_are_short_enough_and_of_one_document(limit: str, prepared: Pat
 
 
 def test_another_run_reuses_and_other_settings_are_refused(
-    sources: Path, prepared: Path, capsys: pytest.CaptureFixture[str]
+    sources: Path, prepared: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     flags = ["--from-dir", sources, "--out", prepared, "--pieces", 60]
     assert prepare(*flags) == 0
-    assert capsys.readouterr().out.startswith(f"fairseq-train {prepared}/pieces_60/bin --user-dir ")
+    command = dry_run(capsys.readouterr().out.splitlines()[-1])
+    assert f"{prepared}/pieces_60/bin " in command and f"--save-dir {prepared}/pieces_60/checkpoints " in command
     assert prepare(*flags, "--vocabulary-size", 91) == 2
     assert capsys.readouterr().err.endswith("was made with size 90, not 91: use another --out\n")
+    other = Path(shutil.copytree(sources, tmp_path / sources.name))
+    path = other / "talks" / "valid.de"
+    path.write_text(path.read_text().replace("alte", "neue"))
+    assert prepare("--from-dir", other, *flags[2:]) == 2
+    assert "was made with files (talks, valid, 2) valid.de of " in capsys.readouterr().err
+
+
+def test_the_command_for_long_examples_has_their_length(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for split in ("train", "valid", "test"):
+        write_pairs(tmp_path / "given", split, pairs(400, 5))
+    out = tmp_path / "out"
+    assert prepare("--from-dir", tmp_path / "given", "--out", out, "--segments", 1, 400) == 0
+    short, long = (dry_run(line) for line in capsys.readouterr().out.splitlines()[-2:])
+    assert "--max-source-positions 2048 " in short and "--max-source-positions 2048 " not in long
+    longest = max(len(line.split()) + 1 for line in read_back(out / "segments_400" / "bin", "train", "en"))
+    assert longest > 2048
 
 
 def test_other_languages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,12 +1,14 @@
 """GLUE's files to data-bins: columns by name, lines that are not whole, pieces of a language model; unusable files."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 
 import prepare_glue
 from corpora.pieces import learn_pieces
+from pasted import dry_run
 from reader_data import read_texts, reviews, write_lines
 
 PAIRS = [(label, first, second) for (label, first), (_, second) in zip(reviews(20, 1), reviews(20, 2), strict=True)]
@@ -35,7 +37,8 @@ def test_pairs_with_their_labels(folder, capsys):
     assert prepare("QQP", folder, "--pieces-of", folder.parent / "words") == 0
     shown = capsys.readouterr().out
     assert "14 of train.tsv, 6 of dev.tsv.gz; left out of train.tsv: 1;" in shown
-    assert "--num-classes 2" in shown
+    command = dry_run(shown.splitlines()[-1])
+    assert "--num-classes 2" in command and f"--save-dir {folder.parent}/out/checkpoints " in command
     data = folder.parent / "out" / "bin"
     for split, pairs in (("train", PAIRS[:14]), ("valid", PAIRS[14:])):
         columns = [read_texts(data / name / split, data / name / "dict.txt") for name in ("label", "input0", "input1")]
@@ -44,7 +47,14 @@ def test_pairs_with_their_labels(folder, capsys):
     assert not (folder.parent / "out" / "joint.model").exists()
     assert json.loads((folder.parent / "out" / "settings.json").read_text())["task"] == "QQP"
     assert prepare("QQP", folder) == 2
-    assert "words, not null: use another --out" in capsys.readouterr().err
+    assert re.search(r"--pieces-of joint.model of .*, not null: use another --out", capsys.readouterr().err)
+    for name in ("words/joint.model", "QQP/train.tsv"):
+        path = folder.parent / name
+        content = path.read_bytes()
+        path.write_bytes(content[:-2] + bytes([content[-2] ^ 1]) + content[-1:])
+        assert prepare("QQP", folder, "--pieces-of", folder.parent / "words") == 2
+        assert re.search(rf"{path.name} of .*, not {path.name} of .*: use another --out", capsys.readouterr().err)
+        path.write_bytes(content)
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from fairseq.data import data_utils
 
 import prepare_imdb
 from corpora import labelled
+from pasted import dry_run
 from reader_data import read_texts, reviews, write_lines
 from shared.command import CommandError
 
@@ -41,8 +42,8 @@ def read_back(data: Path, split: str) -> list[tuple[str, str]]:
 
 
 def test_every_review_with_its_label(folder, capsys):
-    assert prepare(folder, "--hold-out", "10", "--vocabulary-size", "9000") == 2
-    assert "cannot learn --vocabulary-size 9000" in capsys.readouterr().err
+    assert prepare(folder, "--hold-out", "10", "--vocabulary-size", "9") == 2
+    assert "cannot learn --vocabulary-size 9" in capsys.readouterr().err
     assert prepare(folder, "--hold-out", "10", "--training", "7") == 0
     out = folder.parent / "out"
     for name, first in (("bin", 50), ("bin_7", 7)):
@@ -53,7 +54,13 @@ def test_every_review_with_its_label(folder, capsys):
         for part in ("input0", "label"):
             assert (out / name / part / "dict.txt").read_bytes() == (out / "bin" / part / "dict.txt").read_bytes()
     assert (out / "bin" / "label" / "dict.txt").read_text().startswith("0 1\n1 1\n")
-    assert "--num-classes 2" in capsys.readouterr().out
+    command = dry_run(capsys.readouterr().out.splitlines()[-1])
+    assert f"{out}/bin " in command and f"--save-dir {out}/checkpoints " in command and "--num-classes 2" in command
+    changed = [TRAIN[0], (TRAIN[1][0], TRAIN[1][1].upper()), *TRAIN[2:]]
+    (folder / "train.tsv.gz").unlink()
+    write(folder / "train.tsv", changed)
+    assert prepare(folder, "--hold-out", "10") == 2
+    assert "was made with files (train) train.tsv.gz" in capsys.readouterr().err
 
 
 def test_a_valid_of_its_own(folder, tmp_path):
@@ -79,7 +86,7 @@ def test_the_published_folders_are_read_in_an_order_that_mixes_the_labels(tmp_pa
     assert sum(label != other for label, other in itertools.pairwise(labels)) > 15
     for split, texts in (("train", TRAIN), ("test", TEST)):
         assert sorted(labelled.read(files[split])) == sorted(texts)
-        assert labelled.size(files[split]) == sum(len(text) for _, text in texts)
+        assert labelled.fingerprint(files[split])["bytes"] == sum(len(text) for _, text in texts)
     (tmp_path / "test" / "pos" / "0_9.txt").touch()
     with pytest.raises(CommandError, match=r"0_9\.txt: has no text"):
         labelled.check(files, 10)

@@ -17,6 +17,7 @@ from fairseq.data import Dictionary, data_utils
 import prepare_lra
 from lra import listops, pathfinder
 from lra.files import RECORD
+from pasted import dry_run
 
 SPLITS = ("train", "valid", "test")
 SHORT = ("--length", "10", "40", "--examples", "60", "10", "20")
@@ -93,7 +94,7 @@ def test_median_of_an_even_number_is_rounded_down():
 def test_listops_data_has_no_list_twice_and_depends_on_the_seed_alone(tmp_path, capsys):
     for name, seed in (("one", 7), ("again", 7), ("other", 8)):
         assert prepare("listops", tmp_path / name, *SHORT, "--seed", seed) == 0
-    assert "examples/lra/train.sh listops" in capsys.readouterr().out
+    assert "examples/lra/train.sh listops luna_128" in capsys.readouterr().out
     one, again, other = ({s: read_back(tmp_path / name, s) for s in SPLITS} for name in ("one", "again", "other"))
     assert one == again
     assert one != other
@@ -175,7 +176,7 @@ def papers(folder: Path, line: str = "") -> Path:
     return folder
 
 
-def test_retrieval_has_both_texts_sorted_by_length(tmp_path):
+def test_retrieval_has_both_texts_sorted_by_length(tmp_path, capsys):
     flags = ("--from-dir", papers(tmp_path / "aan"), "--length", 10)
     assert prepare("retrieval", tmp_path / "out", *flags, binarised=True) == 0
     found = read_data(tmp_path / "out" / "bin", "valid", ("label", "input0", "input1"))
@@ -183,6 +184,8 @@ def test_retrieval_has_both_texts_sorted_by_length(tmp_path):
         ("0", '"third', "fourth"),
         ("1", "first eval", "second"),
     ]
+    command = dry_run(capsys.readouterr().out.splitlines()[-1])
+    assert "--projection-length 128 " in command and f"--save-dir {tmp_path}/out/checkpoints " in command
 
 
 def cifar(folder: Path) -> np.ndarray:
@@ -254,6 +257,6 @@ def test_changed_reviews_need_another_folder(tmp_path, capsys):
             (folder / f"{name}.txt").write_text(f"Review {number}.")
     flags = ("--from-dir", tmp_path / "aclImdb", "--hold-out", 1)
     assert [prepare("text", tmp_path / "out", *flags) for _ in range(2)] == [0, 0]
-    (folder / "0_9.txt").write_text("Another review.")
+    (folder / "0_9.txt").write_text("Review 4.")
     assert prepare("text", tmp_path / "out", *flags) == 2
     assert "was made with files" in capsys.readouterr().err

@@ -7,6 +7,7 @@ import pytest
 
 import prepare_imdb
 import prepare_masked_lm
+from pasted import dry_run
 from reader_data import read_texts, reviews, write_lines
 
 LABELLED = {"train": reviews(30, 1), "valid": reviews(6, 2), "test": reviews(6, 3)}
@@ -36,7 +37,10 @@ def test_documents_beside_the_texts_of_a_classifier(texts, tmp_path, capsys):
     flags = ("--from-dir", str(tmp_path), "--out", str(reviewed), "--vocabulary-size", "40", "--workers", "1")
     assert prepare_imdb.main(flags) == 0
     assert prepare(texts, "--for", reviewed, "--out", out) == 0
-    assert "4 training documents" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "4 training documents" in shown
+    command = dry_run(shown.splitlines()[-1])
+    assert "--task masked_lm " in command and f"--save-dir {out}/checkpoints " in command
     dictionary = out / "bin" / "dict.txt"
     assert dictionary.read_bytes() == (reviewed / "bin" / "input0" / "dict.txt").read_bytes()
     assert (out / "joint.model").read_bytes() == (reviewed / "joint.model").read_bytes()
@@ -45,6 +49,10 @@ def test_documents_beside_the_texts_of_a_classifier(texts, tmp_path, capsys):
     assert sorted(read_texts(out / "bin" / "train1", dictionary)) == sorted(text for _, text in LABELLED["train"])
     assert not list(out.glob("bin/valid1.*"))
     shutil.rmtree(out / "work")
+    train = reviewed / "bin" / "input0" / "train.bin"
+    train.write_bytes(train.read_bytes()[::-1])
+    assert prepare(texts, "--for", reviewed, "--out", out) == 2
+    assert "was made with --for (2) train.bin of " in capsys.readouterr().err
     assert prepare(texts, "--out", out) == 2
     assert "was made with size null, not 8000" in capsys.readouterr().err
 

@@ -8,6 +8,7 @@ from fairseq.data import Dictionary, data_utils
 import prepare_multi30k
 from corpora import pipeline
 from corpus_files import pairs, write_pairs
+from pasted import dry_run
 
 TRAIN, VALID, TEST = pairs(300, 1), pairs(20, 2), pairs(25, 3)
 
@@ -54,10 +55,11 @@ def test_sentencepiece_stopped_resumed_and_changed(
 
     assert prepare(*flags) == 0
     shown = capsys.readouterr().out
-    assert shown.count("reusing") == 5
+    assert shown.count(": reusing ") == 5
     assert "data: making" in shown
     assert "training pairs: 300 kept, 2 dropped; one side empty: 2" in shown
-    assert shown.splitlines()[-1].startswith(f"fairseq-train {out / 'bin'} --user-dir ")
+    command = dry_run(shown.splitlines()[-1])
+    assert f"{out}/bin " in command and f"--save-dir {out}/checkpoints " in command
 
     for split, of in (("train", TRAIN), ("valid", VALID), ("test", TEST)):
         for language in ("en", "de"):
@@ -75,7 +77,7 @@ def test_sentencepiece_stopped_resumed_and_changed(
     assert capsys.readouterr().err.endswith("was made with size 90, not 91: use another --out\n")
     assert prepare(*flags[:-2], "--bpe", "subword-nmt") == 2
     assert "was made with --bpe sentencepiece, not subword-nmt" in capsys.readouterr().err
-    write_pairs(tmp_path / "other", "train", TRAIN[:-1])
+    write_pairs(tmp_path / "other", "train", [*TRAIN[1:], TRAIN[0]])
     write_pairs(tmp_path / "other", "val", VALID)
     write_pairs(tmp_path / "other", "test", TEST)
     assert prepare(*flags, "--from-dir", tmp_path / "other") == 2

@@ -14,6 +14,7 @@ import prepare_text
 from corpora import pipeline
 from corpora.pieces import learn_pieces
 from corpus_files import pairs, text
+from pasted import paste
 
 TRAIN, VALID = pairs(60, 1), pairs(6, 2)
 LANGUAGES = ("-s", "xx", "-t", "cs")
@@ -44,7 +45,8 @@ def test_pieces_of_two_training_texts_with_a_test_held_out(
     assert prepare(*flags) == 0
     shown = capsys.readouterr().out
     assert "training pairs: 56 kept, 0 dropped" in shown
-    assert f"fairseq-train {out / 'bin'} --user-dir " in shown and "-s xx -t cs" in shown
+    paste(shown.splitlines()[-1], "--cpu --encoder-layers 1 --decoder-layers 1 --max-update 1")
+    assert [path.name for path in (out / "checkpoints").glob("*best.pt")] == ["checkpoint_best.pt"]
     for split, of in (("train", TRAIN[:56]), ("valid", VALID)):
         for side, language in enumerate(("xx", "cs")):
             dictionary = Dictionary.load(str(out / "bin" / f"dict.{language}.txt"))
@@ -55,7 +57,12 @@ def test_pieces_of_two_training_texts_with_a_test_held_out(
     assert prepare(*flags) == 0
     assert "data: reusing" in capsys.readouterr().out
     assert prepare(*flags, "--ratio", 2) == 2
-    assert "was made with rules " in capsys.readouterr().err
+    assert "was made with rules (ratio) 3.0, not 2.0" in capsys.readouterr().err
+    other = tmp_path / "other" / files["old"][0].name
+    other.parent.mkdir()
+    other.write_bytes(text([one.replace("old", "odd") for one, _ in TRAIN[:40]]))
+    assert prepare("--train", other, files["old"][1], *flags[3:]) == 2
+    assert "was made with files (train, 1, 1) old.source of " in capsys.readouterr().err
 
 
 def test_merges_of_tokens_with_rules(
@@ -92,17 +99,59 @@ def test_merges_of_tokens_with_rules(
         ("--train {a} {b} --hold-out 2 --coverage nan", "--coverage nan: must be above 0 and at most 1"),
         ("--train {a} {b} --hold-out 40", "--hold-out 40: the training text has only 40 pairs"),
         ("--train {a}", "--train: expected 2 arguments"),
+        ("--train {a} {b} --hold-out 2 --ratio 1 --longest 1", "no training pair is left; dropped are longer than 1"),
+        ("--train {a} {none} --hold-out 2", "none: has no text"),
+        ("--train {none} {none} --hold-out 2", "none: has no text"),
+        ("--train {a} {b} --valid {none} {none} --hold-out 2", "none: has no text"),
+        ("--train {a} {b} --valid {b} {a} --hold-out 2", "looks like the training text's target; are the files swap"),
+        ("--train {a} {b} --train {b} {a} --hold-out 2", "looks like the training text's target; are the files swap"),
     ],
 )
 def test_what_cannot_be_prepared_is_refused_in_one_line(
     files: dict[str, tuple[Path, Path]], tmp_path: Path, capsys: pytest.CaptureFixture[str], flags: str, said: str
 ) -> None:
     a, b = files["old"]
-    given = flags.format(a=a, b=b, short=files["valid"][1]).split()
+    (tmp_path / "none").write_text("\n" * (40 if "{a} {none}" in flags else 0))
+    names = {"a": a, "b": b, "short": files["valid"][1], "none": tmp_path / "none"}
+    given = [part.format(**names) for part in flags.split()]
     assert prepare(*LANGUAGES, "--out", tmp_path / "out", *given) == 2
     error = capsys.readouterr().err
     assert said in error and error.count("\n") == 1
     assert not (tmp_path / "out" / "bin").exists()
+
+
+def test_swapped_languages_do_not_reuse_each_others_data(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The names of the files are no help here."""
+    for name, lines in zip(("one", "two"), zip(*TRAIN, strict=True), strict=True):
+        (tmp_path / name).write_bytes(text(lines))
+    out = tmp_path / "out"
+    flags = ("-s", "en", "-t", "de", "--hold-out", 5, "--out", out, "--vocabulary-size", 80)
+    assert prepare("--train", tmp_path / "two", tmp_path / "one", *flags) == 0
+    capsys.readouterr()
+    assert prepare("--train", tmp_path / "one", tmp_path / "two", *flags) == 2
+    shown = capsys.readouterr()
+    assert "reusing" not in shown.out
+    assert "was made with files (train, 1, 1) two of " in shown.err and ", not one of " in shown.err
+    assert (out / "reference" / "test.en").read_bytes() == text([german for _, german in TRAIN[-5:]])
+
+
+@pytest.mark.parametrize("names", [("a.cs", "a.xx"), ("a.txt", "a.xx.gz"), ("a.cs", "a.txt")])
+def test_files_named_after_the_other_language_are_refused(
+    names: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in names:
+        (tmp_path / name).touch()
+    assert prepare(*LANGUAGES, "--train", *(tmp_path / name for name in names), "--hold-out", 2) == 2
+    assert "their names say that the source is not xx" in capsys.readouterr().err
+
+
+def test_as_many_pieces_as_a_small_text_has(
+    files: dict[str, tuple[Path, Path]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    assert prepare("--train", *files["old"], *LANGUAGES, "--hold-out", 5, "--out", out) == 0
+    assert re.search(r"only \d+ pieces: the text has no more", capsys.readouterr().out)
+    assert (out / "bin" / "train.xx-cs.xx.idx").exists()
 
 
 def test_pieces_of_long_lines_too(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from corpora.settings import FILE, check, keep
+from corpora.settings import FILE, check, fingerprint, keep
 from shared.command import CommandError
 
 
@@ -33,6 +33,44 @@ def test_another_size_is_accepted_until_there_are_pieces(tmp_path: Path, made: s
     (tmp_path / made).mkdir(parents=True)
     with pytest.raises(CommandError, match="was made with size 8, not 9"):
         check(tmp_path, {"size": 9})
+
+
+def test_files_are_told_apart_by_content_and_order(tmp_path: Path) -> None:
+    source, target = tmp_path / "a.en", tmp_path / "a.de"
+    source.write_text("one\n")
+    target.write_text("ein\n")
+    begun = {"files": {"train": [[fingerprint(source), fingerprint(target)]]}}
+    keep(tmp_path / "out", begun)
+    check(tmp_path / "out", begun)
+    with pytest.raises(
+        CommandError, match=r"files \(train, 1, 1\) a.en of 4 bytes .*, not a.de of 4 bytes and SHA-256"
+    ):
+        check(tmp_path / "out", {"files": {"train": [[fingerprint(target), fingerprint(source)]]}})
+    target.write_text("two\n")
+    with pytest.raises(
+        CommandError, match=r"files \(train, 1, 2\) a.de of 4 bytes .*, not a.de of 4 bytes and SHA-256"
+    ):
+        check(tmp_path / "out", {"files": {"train": [[fingerprint(source), fingerprint(target)]]}})
+    with pytest.raises(CommandError, match=r"files \(train\) \[\[.*, not \[\]"):
+        check(tmp_path / "out", {"files": {"train": []}})
+
+
+def test_a_folder_is_known_by_the_names_and_contents_of_its_files(tmp_path: Path) -> None:
+    files = [tmp_path / "a.txt", tmp_path / "b.txt"]
+    for path in files:
+        path.write_text(path.stem)
+    whole = fingerprint(tmp_path, files)
+    assert (whole["name"], whole["bytes"]) == (tmp_path.name, 2)
+    assert fingerprint(tmp_path, files[::-1]) != whole
+    files[0].rename(tmp_path / "c.txt")
+    assert fingerprint(tmp_path, [tmp_path / "c.txt", files[1]]) != whole
+
+
+@pytest.mark.parametrize("made", ["joint.model", "work/raw", "bin", "data-bin"])
+def test_what_was_made_without_a_record_is_refused(tmp_path: Path, made: str) -> None:
+    (tmp_path / made).mkdir(parents=True)
+    with pytest.raises(CommandError, match=f"--folder {tmp_path} has no {FILE}, .*: use another --folder"):
+        check(tmp_path, {"size": 8}, "--folder")
 
 
 def test_an_unreadable_record_is_not_overwritten(tmp_path: Path) -> None:

@@ -59,3 +59,23 @@ def test_the_remains_of_a_killed_step_are_removed(tmp_path: Path) -> None:
     steps.once("thing", tmp_path / "thing", make)
     assert [path.name for path in (tmp_path / "thing").iterdir()] == ["whole"]
     assert not left.exists()
+
+
+def test_commands_of_this_environment_are_found_by_any_shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    programs = tmp_path / "a b" / "bin"
+    programs.mkdir(parents=True)
+    for name in ("python", "fairseq-train"):
+        (programs / name).touch(mode=0o755)
+    monkeypatch.setattr(steps.sys, "executable", str(programs / "python"))
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    monkeypatch.chdir(tmp_path)
+    assert steps.program("fairseq-train") == "'a b/bin/fairseq-train'"
+    assert steps.program("no-such-program") == "no-such-program"
+    data = tmp_path / "my data" / "bin"
+    command = steps.recipe("lra", data, "text", "luna", LENGTH=9)
+    own = "DATA='my data/bin' SAVE_DIR='my data/checkpoints' PYTHON='a b/bin/python'"
+    script = steps.shown_path(steps.USER_DIR.parent / "examples" / "lra" / "train.sh")
+    assert command == f"LENGTH=9 {own} {script} text luna"
+    monkeypatch.setenv("PATH", f"{programs}:/usr/bin:/bin")
+    assert steps.program("fairseq-train") == "fairseq-train"
+    assert "PYTHON" not in steps.recipe("lra", data)

@@ -1,0 +1,31 @@
+"""Swapped sides are noticed in a few sentences; other differences between texts are none."""
+
+import pytest
+
+from corpora import sides
+from corpus_files import pairs
+from shared.command import CommandError
+
+TRAIN, OTHER = pairs(40, 1), pairs(6, 2)
+NAMES = ("a.en", "a.de")
+
+
+def test_texts_of_the_same_languages_are_accepted() -> None:
+    sides.check(sides.profiles(TRAIN), sides.profiles(OTHER), NAMES)
+    sides.check(sides.profiles(TRAIN), sides.profiles([("", ""), ("XYZ 12", "QRS 34")]), NAMES)
+    same = [(english, english) for english, _ in TRAIN]
+    sides.check(sides.profiles(same), sides.profiles(same[:5]), NAMES)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ([(german, english) for english, german in OTHER], "a.en: is given as the source, but looks like"),
+        ([(german, german) for _, german in OTHER], "a.en: is given as the source, but looks like"),
+        ([(english, english) for english, _ in OTHER], "a.de: is given as the target, but looks like"),
+    ],
+    ids=["both", "target twice", "source twice"],
+)
+def test_swapped_sides_are_refused(text: list[tuple[str, str]], said: str) -> None:
+    with pytest.raises(CommandError, match=said):
+        sides.check(sides.profiles(TRAIN), sides.profiles(text), NAMES)
