@@ -58,7 +58,7 @@ def load(
         translator = Translator(cfg, task, loaded)
     except OSError as error:
         raise UsageError(f"{error}; pieces= (--pieces) names the subword model") from error
-    if translator.bpe is None and pieces != NONE:
+    if translator.bpe is None and (pieces is None or os.fspath(pieces) != NONE):
         binary = Path(str(cfg.task.data).split(os.pathsep)[0])
         beside = (folder, binary, binary.parent, binary.parent / "sentencepiece")
         translator.bpe = _subwords(Path(pieces) if pieces is not None else _pieces(beside))

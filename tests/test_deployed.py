@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import sys
 import threading
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -189,17 +189,16 @@ def test_threads_share_the_graphs(exported, monkeypatch):
     """The second thread translates while the first loads."""
     translator = deployed.Translator(exported)
     expected = deployed.Translator(exported).translate(TEXTS, **OPTIONS)
-    load, first, begun = translator.graphs.outputs, threading.get_ident(), []
+    first, begun = threading.get_ident(), []
 
     class Outputs(dict):
         def __setitem__(self, name, value):
             if threading.get_ident() == first and not begun:
                 begun.append(pool.submit(translator.translate, TEXTS, **OPTIONS))
-                with pytest.raises(TimeoutError):  # it waits for the first
-                    begun[0].result(timeout=1)
+                wait(begun, timeout=1)  # it cannot end before the first has loaded
             super().__setitem__(name, value)
 
-    monkeypatch.setattr(translator.graphs, "outputs", Outputs(load))
+    monkeypatch.setattr(translator.graphs, "outputs", Outputs())
     with ThreadPoolExecutor(1) as pool:
         assert translator.translate(TEXTS, **OPTIONS) == expected
         assert begun[0].result() == expected
@@ -279,6 +278,24 @@ def test_text_is_cut_as_fairseq_cuts_it(export, tmp_path, rule):
         else:
             assert theirs.translate(text) == ""
     assert translated > 800
+
+
+def test_words_are_not_read_as_pieces(speaking, tmp_path, monkeypatch):
+    """Of a model that was exported for text in pieces; one without its subword model is not exported by mistake."""
+    folder, made = speaking
+    copied = shutil.copytree(folder, tmp_path / "model", ignore=shutil.ignore_patterns("*.model", "exported"))
+    assert export_translator.main([str(copied), f"--output={tmp_path / 'new'}"]) == 2
+    monkeypatch.setattr("deploying.folder.graphs_of", lambda *_: ())
+    monkeypatch.setattr("deploying.comparison.difference", lambda *_: 0.0)
+    assert export_translator.main([str(copied), f"--output={tmp_path / 'new'}", "--pieces=none"]) == 0
+    settings = json.loads((made / "settings.json").read_text())
+    new = json.loads((tmp_path / "new" / "settings.json").read_text())
+    files = {name: marks for name, marks in settings["files"].items() if name != "pieces.model"}
+    (made / "settings.json").write_text(json.dumps(settings | {"pieces": new["pieces"], "files": files}))
+    with pytest.raises(UsageError, match=r"walk talk \.\.\.: has no pieces of SentencePiece; export .* --pieces"):
+        deployed.Translator(made).translate("walk talk")
+    assert deployed.Translator(made).translate("\u2581walk", **OPTIONS)
+    (made / "settings.json").write_text(json.dumps(settings))
 
 
 def test_text_without_pieces_has_no_translation(speaking):

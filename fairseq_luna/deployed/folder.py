@@ -20,6 +20,7 @@ class Settings(NamedTuple):
     starts: list[dict[str, Any]]  # of each first graph its file and the shortest and longest source
     longest_target: int
     pieces: bool  # whether there is a SentencePiece model
+    mark: str | None  # of the pieces in the dictionary of the source
     files: dict[str, dict[str, Any]]  # the marks of every other file, by name
 
 

@@ -43,6 +43,7 @@ class Translator:
         self.numbers = {word: number for number, word in enumerate(words_of(folder / SOURCE_WORDS))}
         self.words = words_of(folder / TARGET_WORDS)
         self.graphs = Graphs(folder, settings.starts, words=len(self.words), threads=threads)
+        self.reads_pieces = settings.mark == SPACE
         self.pieces = SentencePieceProcessor(model_file=str(folder / PIECES)) if settings.pieces else None
 
     def translate(self, text: str | Sequence[str], **options: Any) -> str | list[str]:
@@ -70,7 +71,7 @@ class Translator:
             max_tokens: pieces in a batch, padding included. Texts of similar length are translated together.
 
         Raises:
-            UnreadableText: a text is longer than the model reads.
+            UnreadableText: a text is longer than the model reads, or not in pieces and no SentencePiece model is there.
             UsageError: a number is not finite, ``beam`` is larger than the vocabulary allows, or ``min_len`` than the
                 largest length.
         """
@@ -98,6 +99,8 @@ class Translator:
             text = " ".join(self.pieces.encode(text, out_type=str))
         if says_nothing(text):
             return []
+        if self.reads_pieces and SPACE not in text:
+            raise UnreadableText(f"{text[:50]} ...: has no pieces of SentencePiece; export the model with its --pieces")
         pieces = text.split()  # as fairseq reads a line: white space inside a piece cuts it, alone it is left out
         longest = self.longest_source - 1
         if len(pieces) > longest:

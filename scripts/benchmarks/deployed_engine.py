@@ -38,6 +38,7 @@ class Deployed:
         model.prepare_for_inference_(cfg)
         words = task.target_dictionary
         made = Namespace(
+            task=task,
             models=[model],
             src_dict=words,
             tgt_dict=words,

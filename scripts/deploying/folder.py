@@ -16,6 +16,7 @@ from deploying.graphs import graphs_of
 from fairseq_luna.deployed.folder import FORMAT, PIECES, SETTINGS, SOURCE_WORDS, TARGET_WORDS, Settings, marks_of
 from fairseq_luna.models.transformer.decoder import CausalDecoder
 from fairseq_luna.models.transformer.translator import Translator
+from fairseq_luna.subwords import mark_of
 from shared.command import CommandError
 
 WEIGHTS = "weights.bin"
@@ -62,7 +63,10 @@ def write_folder(translator: Translator, folder: Path, *, int8: bool) -> None:
     if pieces:
         (folder / PIECES).write_bytes(translator.bpe.sp.serialized_model_proto())
     files = {file.name: marks_of(file) for file in sorted(folder.iterdir())}
-    settings = {"format": FORMAT, **Settings(starts, longest_target, pieces, files)._asdict()}
+    settings = {
+        "format": FORMAT,
+        **Settings(starts, longest_target, pieces, mark_of(translator.src_dict), files)._asdict(),
+    }
     (folder / SETTINGS).write_text(json.dumps(settings, indent=2), encoding="utf-8")
 
 
