@@ -29,8 +29,13 @@ MAPS = fastformer_attention.FastformerMaps(
 )
 
 
-def sequence(like, seed, steps=STEPS):
-    return randn(2, 2, steps, SIZE, grad=False, seed=seed).to(like).requires_grad_()
+def made(like, *shape, seed=0):
+    """An input; all of them are made here."""
+    return randn(*shape, grad=False, seed=seed).to(like).requires_grad_()
+
+
+def sequence(like, seed, steps=None):
+    return made(like, 2, 2, steps or STEPS, SIZE, seed=seed)
 
 
 def qkv(like):
@@ -60,8 +65,8 @@ def unordered_step(like):
 
 
 def folded(like, bias=True):
-    weight = randn(2 * SIZE, 2 * SIZE, grad=False) / 4
-    affine = folded_attention.Affine(weight.to(like), randn(2 * SIZE, grad=False).to(like) if bias else None)
+    weight = made(like, 2 * SIZE, 2 * SIZE) / 4
+    affine = folded_attention.Affine(weight, made(like, 2 * SIZE) if bias else None)
     x, slots = sequence(like, 0).transpose(1, 2).flatten(2), sequence(like, 3, SLOTS)
     packed = folded_attention.pack(slots, x, affine, affine)
     return packed, folded_attention.unpack(x, packed, packed, affine, affine)
@@ -115,7 +120,7 @@ def pattern_step(of):
 
 def slots(like, steps, size=SLOTS):
     """Two learned matrices of an attention to slots."""
-    return [randn(size, steps, grad=False, seed=seed).to(like).requires_grad_() for seed in (4, 5)]
+    return [made(like, size, steps, seed=seed) for seed in (4, 5)]
 
 
 def external_step(like):
@@ -134,7 +139,7 @@ def synthesizer(causal):
     """With scores of positions alone, with those of words, and with keys of positions."""
 
     def attention(like):
-        (q, k, v), scores = qkv(like), randn(2, 2, STEPS, STEPS, grad=False).to(like).requires_grad_()
+        (q, k, v), scores = qkv(like), made(like, 2, 2, STEPS, STEPS)
         return [
             *(synthesizer_attention.synthesizer_attention(x, v, causal=causal) for x in (scores[:1], scores)),
             synthesizer_attention.position_attention(q, k[0], v, causal=causal),
@@ -143,11 +148,11 @@ def synthesizer(causal):
     return attention
 
 
-def mixed_chunks(causal, steps=STEPS):
+def mixed_chunks(causal, steps=None):
     """Keys, far keys and values of ``steps``, and the bias of chunks of 8."""
 
     def inputs(like):
-        bias = randn(8 if causal else 15, grad=False).to(like).requires_grad_()
+        bias = made(like, 8 if causal else 15)
         return *(sequence(like, seed, steps) for seed in range(5)), bias
 
     return inputs

@@ -14,6 +14,7 @@ SPECIFIED = sorted(path.parent.name for path in PACKAGE.glob("ops/*/naive.py"))
 FAST = ("chunked", "fused")
 # What a fast form is cut into, or what chooses it.
 PARTS = {
+    "prefix_attention": ("sums",),
     "pattern_attention": ("windows", "strides", "blocks"),
     "block_attention": ("by_length",),
     "short_convolution": ("shifted",),

@@ -6,7 +6,6 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from ..dtypes import accumulation_dtype, full_precision
 from .shared import LARGEST_EXPONENT, LARGEST_KEY, SMALLEST_NORM
@@ -78,14 +77,17 @@ def _projected(x: Tensor, directions: Tensor, *, scale: float = 1.0) -> Tensor:
 class _SinAndCos(torch.autograd.Function):
     """``0.1 [sin(x); cos(x)]``: each half is the derivative of the other, where autograd would compute both again."""
 
-    @staticmethod
-    def forward(ctx: Any, x: Tensor) -> Tensor:
-        out = torch.cat([x.sin(), x.cos()], dim=-1).mul_(0.1)
-        ctx.save_for_backward(out)
-        return out
+    generate_vmap_rule = True
 
     @staticmethod
-    @once_differentiable
+    def forward(x: Tensor) -> Tensor:
+        return torch.cat([x.sin(), x.cos()], dim=-1).mul_(0.1)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor], output: Tensor) -> None:
+        ctx.save_for_backward(output)
+
+    @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> Tensor:
         (out,) = ctx.saved_tensors
         (of_sin, of_cos), (sin, cos) = gradient.chunk(2, dim=-1), out.chunk(2, dim=-1)

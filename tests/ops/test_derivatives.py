@@ -1,0 +1,113 @@
+"""Second derivatives, and the transforms of torch.func."""
+
+import pytest
+import torch
+from torch import Tensor
+from torch.autograd.functional import jacobian
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils._pytree import tree_leaves
+
+from fairseq_luna.ops.feature_maps import fourier_features
+from fairseq_luna.ops.prefix_attention import prefix_attention
+from fairseq_luna.ops.short_convolution import short_convolution
+from numeric import randn
+from ops import attentions
+
+EVERY_ATTENTION = pytest.mark.parametrize("attention", attentions.ATTENTIONS.values(), ids=attentions.ATTENTIONS)
+# What has a gradient written by hand, and the shapes of its inputs.
+BY_HAND = {
+    "prefix attention, one block": (prefix_attention, [(2, 2, 7, 3), (2, 2, 7, 3), (2, 2, 7, 4)]),
+    "prefix attention, three blocks": (
+        lambda *args: prefix_attention(*args, block_length=3),
+        [(2, 2, 7, 3), (2, 2, 7, 3), (2, 2, 7, 4)],
+    ),
+    "convolution": (short_convolution, [(9, 2, 3), (3, 5)]),
+    "sines and cosines": (fourier_features, [(2, 2, 4, 3), (2, 5, 3)]),
+}
+EVERY_FUNCTION = pytest.mark.parametrize(("function", "shapes"), BY_HAND.values(), ids=BY_HAND)
+
+
+@pytest.fixture(autouse=True)
+def _unfused():
+    """torch has no second derivative of its fused attention, and says so."""
+    with sdpa_kernel(SDPBackend.MATH):
+        yield
+
+
+def as_function(attention, monkeypatch):
+    """``attention`` as a function of its inputs, in fp64 over 40 steps, and these inputs."""
+    like, inputs, make = torch.empty(0, dtype=torch.float64), [], attentions.made
+    monkeypatch.setattr(attentions, "STEPS", 40)
+
+    def record(*args, **options):
+        inputs.append(make(*args, **options))
+        return inputs[-1]
+
+    def function(*given):
+        rest = iter(given)
+        monkeypatch.setattr(attentions, "made", lambda *_, **__: next(rest))
+        outputs = tree_leaves(attention(like))
+        return tuple(y for y in outputs if isinstance(y, Tensor) and y.is_floating_point())
+
+    monkeypatch.setattr(attentions, "made", record)
+    attention(like)
+    return function, inputs
+
+
+def total(function):
+    """The sum of the squared outputs of ``function``, so that its gradient depends on all of them."""
+    return lambda *args: sum(y.square().sum() for y in tree_leaves(function(*args)))
+
+
+@EVERY_ATTENTION
+def test_second_derivatives_are_right(attention, monkeypatch):
+    function, inputs = as_function(attention, monkeypatch)
+
+    def differentiable(*given):
+        return tuple(y for y in function(*given) if y.requires_grad)
+
+    assert torch.autograd.gradgradcheck(differentiable, inputs, fast_mode=True)
+
+
+@EVERY_ATTENTION
+def test_gradients_of_each_case_by_vmap(attention, monkeypatch):
+    function, inputs = as_function(attention, monkeypatch)
+    cases = [[x.detach() for x in inputs], [1.1 * x.detach() for x in inputs]]
+    gradient = torch.func.grad(total(function), argnums=tuple(range(len(inputs))))
+    found = torch.vmap(gradient)(*map(torch.stack, zip(*cases, strict=True)))
+    for number, case in enumerate(cases):
+        torch.testing.assert_close([x[number] for x in found], [*jacobian(total(function), tuple(case))])
+
+
+@EVERY_FUNCTION
+def test_every_second_derivative_of_a_gradient_by_hand(function, shapes):
+    inputs = [randn(*shape, seed=seed) for seed, shape in enumerate(shapes)]
+    assert torch.autograd.gradgradcheck(function, inputs)
+    # The second gradient of a sum of squares depends on the saved tensors alone.
+    hessian = torch.autograd.functional.hessian(total(function), tuple(inputs))
+    every = tuple(range(len(inputs)))
+    found = torch.func.jacrev(torch.func.jacrev(total(function), argnums=every), argnums=every)(*inputs)
+    torch.testing.assert_close(found, hessian)
+
+
+@EVERY_FUNCTION
+@pytest.mark.parametrize("place", [0, -1], ids=["in front", "behind"])
+def test_any_input_may_be_mapped_at_any_place(function, shapes, place):
+    every, inputs = tuple(range(len(shapes))), [randn(*shape, grad=False) for shape in shapes]
+    gradient = torch.func.grad(total(function), argnums=every)
+    for mapped, shape in enumerate(shapes):
+        several = [randn(*shape, seed=seed, grad=False) for seed in (7, 8, 9)]
+        cases = [(*inputs[:mapped], one, *inputs[mapped + 1 :]) for one in several]
+        given = (*inputs[:mapped], torch.stack(several, dim=place), *inputs[mapped + 1 :])
+        dims = tuple(place if number == mapped else None for number in every)
+        outputs, found = (torch.vmap(f, in_dims=dims)(*given) for f in (function, gradient))
+        torch.testing.assert_close(outputs, torch.stack([function(*case) for case in cases]))
+        for number, case in enumerate(cases):
+            torch.testing.assert_close([x[number] for x in found], [*jacobian(total(function), case)])
+
+
+@EVERY_FUNCTION
+def test_forward_mode_is_refused(function, shapes):
+    inputs = tuple(randn(*shape, grad=False) for shape in shapes)
+    with pytest.raises(RuntimeError, match="jvp"):
+        torch.func.jvp(function, inputs, inputs)
