@@ -76,12 +76,6 @@ def test_the_page_of_flags_has_every_flag_of_this_package():
     assert [flag for flag in sorted(own) if not re.search(rf"`{flag}[ `]", page)] == []
 
 
-def test_the_page_of_flags_has_every_attention():
-    page = (ROOT / "docs" / "flags.md").read_text(encoding="utf-8")
-    row = next(line for line in page.splitlines() if "`--encoder-self-attention NAME`" in line)
-    assert [name for name in ATTENTIONS if not re.search(rf"[ |]{name}[, |]", row)] == []
-
-
 def test_the_page_of_attentions_has_every_attention():
     page = (ROOT / "docs" / "attentions.md").read_text(encoding="utf-8")
     table = page.partition("\n\n| name |")[2].partition("\n\n")[0]
