@@ -51,7 +51,7 @@ def suite(session: nox.Session, torch: str) -> None:
     name = next(name for name, pair in ENVIRONMENTS.items() if pair == (session.python, torch))
     folder = OUTPUTS / name
     folder.mkdir(parents=True, exist_ok=True)
-    session.run("python", "-m", "fairseq_luna")
+    session.run("python", "-m", "fairseq_luna", "info")
     session.run("python", "scripts/exchange_checkpoints.py", "write", str(folder))
     (folder / "python").write_text(f"{session.bin}/python", encoding="utf-8")
     session.run("python", "-m", "pytest", "-q", *session.posargs, env={"OMP_NUM_THREADS": "1"})

@@ -1,71 +1,70 @@
-"""``python -m fairseq_luna``: the path for --user-dir, versions, patches and registered names; or translations."""
+"""``fairseq-luna``, which is ``python -m fairseq_luna``: see :mod:`fairseq_luna.commands`."""
 
-import argparse
 import logging
-import platform
+import os
 import sys
-from collections.abc import Iterable, Mapping
-from pathlib import Path
+from argparse import SUPPRESS
+from collections.abc import Sequence
+from importlib import import_module
+from types import ModuleType
 
-from fairseq_luna import __version__, environment, translate
+from . import __version__, commands
+from .commands.command_line import CommandError, Parser, reported
 
+PROGRAM = "fairseq-luna"
+DESCRIPTION = """\
+Translation models with efficient attention, as a plugin of fairseq. fairseq's own commands train them.
 
-def main() -> int:
-    parser = argparse.ArgumentParser(
-        prog="python -m fairseq_luna", description="Report on this installation, or translate text."
-    )
-    parser.add_argument("--path", action="store_true", help="print only the path to pass as --user-dir")
-    commands = parser.add_subparsers(dest="command", metavar="COMMAND")
-    text = translate.DESCRIPTION
-    translate.add_flags(commands.add_parser("translate", help=text, description=text))
-    args = parser.parse_args()
-    if args.command == "translate":
-        translate.end_at_signals()
-        logging.disable(logging.INFO)  # fairseq's, on import too
-    # For the path alone fairseq is not imported: that takes seconds, and fairseq logs meanwhile.
-    problem = environment.fairseq_missing() if args.path else environment.fairseq_problem()
-    if problem is not None:
-        print(problem, file=sys.stderr)
-        return 1
-    if args.command == "translate":
-        translate.run(args)
-        return 0
-    path = str(Path(__file__).parent)
-    print(path if args.path else "\n".join(report(path)))
-    return 0
+commands, in the order in which they are needed:
+{commands}
+
+fairseq-luna COMMAND --help explains one, with an example.
+"""
 
 
-def report(path: str) -> Iterable[str]:
-    """The lines of the full report. Activates the plugin, so fairseq must be importable."""
-    from fairseq_luna import compat, models  # noqa: F401 (activates the plugin)
-
-    yield f"--user-dir {path}"
-    yield f"{'fairseq_luna':<14}{__version__}"
-    yield f"{'python':<14}{platform.python_version()}"
-    yield f"{'fairseq':<14}{environment.fairseq_distribution()}"
-    for name in ("torch", "sacrebleu", "sentencepiece"):
-        yield f"{name:<14}{environment.version_of(name) or 'not installed'}"
-    for result in compat.apply_patches():
-        yield f"patch {result.name}: {'applied' if result.applied else 'not needed'}: {result.summary}"
-    for kind, names in registered().items():
-        yield f"{kind}: {' '.join(names) or 'none'}"
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command that ``arguments`` name, of the process by default; returns the exit status."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    name = given[0] if given and given[0] in commands.COMMANDS else None
+    return reported(f"{PROGRAM} {name}" if name else PROGRAM, lambda: run(name, given[1:]) if name else explain(given))
 
 
-def registered() -> dict[str, list[str]]:
-    """The names that this package has registered with fairseq, by kind."""
-    from fairseq.models import ARCH_MODEL_REGISTRY
-    from fairseq.optim import OPTIMIZER_REGISTRY
-    from fairseq.optim.lr_scheduler import LR_SCHEDULER_REGISTRY
+def run(name: str, given: Sequence[str]) -> int | None:
+    """Run the command ``name`` with the arguments ``given``."""
+    module = module_of(name)
+    parser = Parser(module.__doc__, prog=f"{PROGRAM} {name}", allow_abbrev=False)
+    module.add_flags(parser)
+    args = parser.parse_args(given)
+    before = logging.root.manager.disable
+    if "LOGLEVEL" not in os.environ:  # fairseq's own switch; on import it logs too
+        logging.disable(logging.INFO)
+    try:
+        status: int | None = module.run(args)
+    finally:
+        logging.disable(before)
+    return status
 
-    registries: dict[str, Mapping[str, type]] = {
-        "architectures": ARCH_MODEL_REGISTRY,
-        "optimizers": OPTIMIZER_REGISTRY,
-        "lr schedulers": LR_SCHEDULER_REGISTRY,
-    }
-    return {
-        kind: sorted(name for name, cls in registry.items() if cls.__module__.startswith("fairseq_luna."))
-        for kind, registry in registries.items()
-    }
+
+def explain(given: Sequence[str]) -> None:
+    """Show the help or the version; raises CommandError if ``given`` asks for something else."""
+    width = max(map(len, commands.COMMANDS))
+    listed = "\n".join(f"    {name:{width}}  {summary(module_of(name))}" for name in commands.COMMANDS)
+    parser = Parser(DESCRIPTION.format(commands=listed), prog=PROGRAM, usage=f"{PROGRAM} COMMAND ...")
+    parser.add_argument("--version", action="version", version=f"fairseq_luna {__version__}")
+    parser.add_argument("command", nargs="?", metavar="COMMAND", help=SUPPRESS)
+    args, _ = parser.parse_known_args(given)
+    if given:
+        raise CommandError(f"{args.command or given[0]}: the commands are {', '.join(commands.COMMANDS)}")
+    parser.print_help()
+
+
+def module_of(name: str) -> ModuleType:
+    return import_module(f"{commands.__name__}.{name}")
+
+
+def summary(module: ModuleType) -> str:
+    """The first sentence of its help."""
+    return (module.__doc__ or "").split("\n\n")[0].replace("\n", " ").rstrip(".")
 
 
 if __name__ == "__main__":

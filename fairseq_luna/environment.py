@@ -9,6 +9,8 @@ import platform
 import sys
 from importlib import metadata, util
 
+from .usage_error import UsageError
+
 _FITTING = "fairseq-fixed==0.12.3.1" if sys.version_info >= (3, 11) else "fairseq==0.12.2"
 
 
@@ -46,3 +48,9 @@ def fairseq_problem() -> str | None:
             f"pip uninstall -y fairseq fairseq-fixed && pip install {_FITTING}"
         )
     return None
+
+
+def require_fairseq() -> None:
+    """Import fairseq. Raises UsageError, with what to install, if it cannot be imported."""
+    if (problem := fairseq_problem()) is not None:
+        raise UsageError(problem)

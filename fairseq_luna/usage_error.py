@@ -25,15 +25,20 @@ class CheckpointMismatch(UsageError, RuntimeError):
     """The tensors of a checkpoint do not fit the model: a RuntimeError, as torch's ``load_state_dict`` raises."""
 
 
+def wants_traceback() -> bool:
+    """Whether ``LOGLEVEL=DEBUG`` is in the environment, which is fairseq's own switch."""
+    return os.environ.get("LOGLEVEL", "").upper() == "DEBUG"
+
+
 def report_in_one_line() -> None:
     """Print a UsageError that ends the process as one line; other errors are passed to the previous ``sys.excepthook``.
 
-    With ``LOGLEVEL=DEBUG`` in the environment, which is fairseq's own switch, a UsageError keeps its traceback too.
+    Where :func:`wants_traceback`, a UsageError keeps its traceback too.
     """
     previous = sys.excepthook
 
     def hook(kind: type[BaseException], error: BaseException, traceback: TracebackType | None) -> None:
-        if isinstance(error, UsageError) and os.environ.get("LOGLEVEL", "").upper() != "DEBUG":
+        if isinstance(error, UsageError) and not wants_traceback():
             print(f"fairseq_luna: error: {error}", file=sys.stderr)
         else:
             previous(kind, error, traceback)

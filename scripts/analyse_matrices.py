@@ -15,8 +15,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from fairseq_luna.commands.command_line import CommandError, Parser, command, positive
 from shared import picture
-from shared.command import CommandError, Parser, command, positive
 
 Row = dict[str, Any]
 

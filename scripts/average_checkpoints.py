@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from shared.command import CommandError, Parser, command
+from fairseq_luna.commands.command_line import CommandError, Parser, command
 from shared.output import check_output, save
 
 _BY_EPOCH = re.compile(r"checkpoint(\d+)\.pt")

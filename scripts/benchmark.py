@@ -30,8 +30,8 @@ import torch
 from benchmarks import encoder, generate, goals, imports, launches, op, optimizer, report, train
 from benchmarks.command import Command, Row
 from benchmarks.memory import is_out_of_memory
+from fairseq_luna.commands.command_line import CommandError, Parser, command
 from fairseq_luna.usage_error import UsageError
-from shared.command import CommandError, Parser, command
 
 COMMANDS = {
     "op": op.COMMAND,

@@ -24,7 +24,7 @@ import torch
 
 from cuda_checks.runs import CLASSIFIER, Precision, Shape, build, run_apollo, run_model
 from cuda_checks.watch import Seen, place
-from shared.command import CommandError, Parser, command
+from fairseq_luna.commands.command_line import CommandError, Parser, command
 from shared.variants import APOLLO, READERS, VARIANTS
 
 TEXTS = {"max_positions": 512}

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from shared.command import Parser, command
+from fairseq_luna.commands.command_line import Parser, command
 from shared.output import check_output, save
 from shared.steps import USER_DIR, shown_path
 

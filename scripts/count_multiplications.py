@@ -24,6 +24,7 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
+from fairseq_luna.commands.command_line import Parser, command
 from fairseq_luna.models.mixed.attentions import ATTENTIONS as BY_NAME
 from fairseq_luna.ops.block_attention import block_attention
 from fairseq_luna.ops.block_partition import cut_by_number
@@ -32,7 +33,6 @@ from fairseq_luna.ops.softmax_attention import softmax_attention
 from fairseq_luna.usage_error import UsageError
 from shared import picture
 from shared.by_name import encoder_attention
-from shared.command import Parser, command
 
 SIZE, SLOTS = 64, 16
 EMBED_DIM = 512  # of --layers

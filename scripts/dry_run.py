@@ -22,9 +22,9 @@ if __name__ == "__main__":  # before fairseq is imported, which logs much
     logging.disable(logging.WARNING)
     warnings.simplefilter("ignore")
 
+from fairseq_luna.commands.command_line import CommandError, Parser, command
 from recipes.model import build, count_parameters, plain_settings, write_dictionaries
 from recipes.settings import command_settings, script_command
-from shared.command import CommandError, Parser, command
 
 GPUS = 8
 # The paper gives millions with one decimal.

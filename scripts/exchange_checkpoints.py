@@ -13,8 +13,8 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from fairseq_luna.commands.command_line import CommandError, Parser, command
 from shared import small_training
-from shared.command import CommandError, Parser, command
 from shared.steps import USER_DIR, run_fairseq
 
 ARCHITECTURES = ("luna_tiny", "fastformer_tiny", "block_tiny")

@@ -13,11 +13,11 @@ from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
 
-from shared.command import CommandError, Parser, command
+from fairseq_luna.commands.command_line import CommandError, Parser, command
 from shared.steps import once, remove, shown_path
 
 CLOSE = 1e-4  # of log-probabilities in fp32
-ANOTHER_FORM = "an attention may have another form from some length on; use python -m fairseq_luna translate"
+ANOTHER_FORM = "an attention may have another form from some length on; use fairseq-luna translate"
 
 
 @command

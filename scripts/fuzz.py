@@ -12,10 +12,10 @@ from collections.abc import Sequence
 
 import hypothesis
 
+from fairseq_luna.commands.command_line import Parser, command, positive
 from fuzzing.configurations import Configuration, configurations
 from fuzzing.outcomes import outcome
 from fuzzing.report import Report
-from shared.command import Parser, command, positive
 
 _PROGRESS_EVERY = 250
 

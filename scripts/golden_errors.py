@@ -11,6 +11,7 @@ import torch
 
 from comparing.recorded import Row, golden, worst
 from comparing.whole_models import readers, since_2023, whole_model
+from fairseq_luna.commands.command_line import Parser, command
 from fairseq_luna.modules import (
     ExternalAttention,
     FastformerAttention,
@@ -27,7 +28,6 @@ from fairseq_luna.ops.mixed_chunk_attention import mixed_chunk_attention
 from fairseq_luna.ops.nystrom_attention import nystrom_attention
 from fairseq_luna.ops.reformer_attention import reformer_attention
 from fairseq_luna.optim import Apollo
-from shared.command import Parser, command
 
 
 def causal(name: str) -> Iterator[Row]:

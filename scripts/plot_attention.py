@@ -14,9 +14,9 @@ from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
 
+from fairseq_luna.commands.command_line import Parser, command
 from plots.attention_map import LUNA_MAPS, SIDES
 from shared import picture
-from shared.command import Parser, command
 
 
 @command

@@ -14,9 +14,9 @@ from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
 
+from fairseq_luna.commands.command_line import CommandError, Parser, command
 from plots.training_log import HOURS, Series, read
 from shared import picture
-from shared.command import CommandError, Parser, command
 
 
 @command

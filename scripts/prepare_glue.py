@@ -25,7 +25,7 @@ from corpora.parallel import available_cores
 from corpora.pieces import Cut, write_dictionary
 from corpora.pipeline import cut_splits, sentencepiece_model
 from corpora.settings import fingerprint
-from shared.command import CommandError, Parser, command, positive
+from fairseq_luna.commands.command_line import CommandError, Parser, command, positive
 from shared.steps import once, recipe
 from shared.text_files import read_lines
 

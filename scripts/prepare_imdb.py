@@ -35,7 +35,7 @@ from corpora.labelled import (
 from corpora.parallel import available_cores
 from corpora.pieces import Cut, write_dictionary
 from corpora.pipeline import cut_splits, sentencepiece_model
-from shared.command import Parser, command, positive
+from fairseq_luna.commands.command_line import Parser, command, positive
 from shared.steps import once, recipe
 
 

@@ -27,8 +27,8 @@ from corpora.documents import written
 from corpora.labelled import LABEL, Column, binarise, sort_by_length, write_symbols
 from corpora.parallel import available_cores, shown
 from corpora.pipeline import SPLITS
+from fairseq_luna.commands.command_line import CommandError, Parser, command, positive
 from lra import files, listops, pathfinder
-from shared.command import CommandError, Parser, command, positive
 from shared.steps import once, recipe
 
 INPUTS = ("input0", "input1")

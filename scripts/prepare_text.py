@@ -24,8 +24,8 @@ from corpora.command_line import add_common, check_languages, choices, finish, t
 from corpora.gathering import gather
 from corpora.pipeline import SENTENCEPIECE, SPLITS, SUBWORD_NMT, Recipe
 from corpora.settings import fingerprint
+from fairseq_luna.commands.command_line import CommandError, Parser, command, positive
 from scoring.tokens import ending
-from shared.command import CommandError, Parser, command, positive
 
 _SIZES = {SUBWORD_NMT: 32_000, SENTENCEPIECE: 32_000}
 

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from corpora import command_line, wmt14
 from corpora.cleaning import Rules
 from corpora.pipeline import SENTENCEPIECE, SUBWORD_NMT, Recipe
-from shared.command import command
+from fairseq_luna.commands.command_line import command
 
 _SIZES = {SUBWORD_NMT: 32_000, SENTENCEPIECE: 32_000}
 _RULES = Rules(longest=250, ratio=1.5)

@@ -24,6 +24,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from fairseq_luna.commands.command_line import CommandError, Parser, command, positive
 from scoring import doubts, paired, pieces
 from scoring.documents import BySource, by_source, lines_of, read_labels, whole
 from scoring.generated import read_both
@@ -32,7 +33,6 @@ from scoring.paired import Compared, paired_bootstrap
 from scoring.report import lines_of_comparison, lines_of_documents, lines_of_scores, write_json
 from scoring.rouge import RougeScores, rouge
 from scoring.tokens import detokenise, ending, language_of
-from shared.command import CommandError, Parser, command, positive
 from shared.text_files import read_lines
 
 _MOSES, _NONE = "moses", "none"

@@ -13,7 +13,7 @@ from typing import Any
 
 from omegaconf import MISSING, OmegaConf
 
-from shared.command import CommandError, Parser, command
+from fairseq_luna.commands.command_line import CommandError, Parser, command
 
 # fairseq-train derives these from --decoder-embed-dim; the first has no flag.
 _DERIVED = ("decoder_input_dim", "decoder_output_dim")

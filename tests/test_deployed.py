@@ -23,8 +23,8 @@ from fairseq.tasks.translation_multi_simple_epoch import TranslationMultiSimpleE
 
 import export_translator
 import fairseq_luna
+from fairseq_luna.commands.command_line import CommandError
 from fairseq_luna.usage_error import UsageError
-from shared.command import CommandError
 
 pytest.importorskip("onnxscript")
 deployed = pytest.importorskip("fairseq_luna.deployed")
@@ -390,5 +390,5 @@ def test_a_graph_that_is_not_the_model_is_refused(found, export, tmp_path, monke
     monkeypatch.setattr("deploying.folder.write_folder", lambda *_, int8: None)
     monkeypatch.setattr("deploying.comparison.difference", difference)
     assert export_translator.main([str(folder), f"--output={tmp_path / 'new'}"]) == 2
-    assert "use python -m fairseq_luna translate" in capsys.readouterr().err
+    assert "use fairseq-luna translate" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())

@@ -10,7 +10,7 @@ from fairseq.models import MODEL_DATACLASS_REGISTRY
 from fairseq.models.roberta import RobertaModel
 
 import fairseq_luna.models  # noqa: F401 (registers the models)
-from fairseq_luna.__main__ import registered
+from fairseq_luna.commands.info import registered
 from fairseq_luna.compat import PATCHES
 from fairseq_luna.models.mixed.attentions import ATTENTIONS
 from fairseq_luna.optim.fairseq_apollo import FairseqApolloConfig

@@ -61,18 +61,20 @@ def test_without_fairseq_the_operations_work(without_fairseq):
     assert ended.returncode == 0, ended.stderr
 
 
-@pytest.mark.parametrize("options", [(), ("--path",)])
+@pytest.mark.parametrize("options", [("info",), ("info", "--path"), ("translate", "model")])
 def test_without_fairseq_one_line_says_what_to_install(without_fairseq, options):
     ended = run(without_fairseq, "-m", "fairseq_luna", *options)
-    assert ended.returncode == 1
+    assert ended.returncode == 2
     fitting = "fairseq-fixed==" if sys.version_info >= (3, 11) else "fairseq=="
-    assert ended.stderr.startswith(f"fairseq is not installed: pip install {fitting}")
+    assert ended.stderr.startswith(f"fairseq-luna {options[0]}: fairseq is not installed: pip install {fitting}")
     assert ended.stdout == "" and len(ended.stderr.splitlines()) == 1
 
 
 def test_an_unfit_fairseq_is_named_in_one_line(with_unfit_fairseq):
-    ended = run(with_unfit_fairseq, "-m", "fairseq_luna")
-    assert ended.returncode == 1 and ended.stdout == ""
+    ended = run(with_unfit_fairseq, "-m", "fairseq_luna", "info")
+    assert ended.returncode == 2 and ended.stdout == ""
     (line,) = ended.stderr.splitlines()
-    assert line.startswith("fairseq 0.12.2") and "cannot be imported" in line and "pip install" in line
+    assert (
+        line.startswith("fairseq-luna info: fairseq 0.12.2") and "cannot be imported" in line and "pip install" in line
+    )
     assert "(ValueError: mutable default)" in line

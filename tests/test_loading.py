@@ -1,4 +1,4 @@
-"""``fairseq_luna.load`` and ``python -m fairseq_luna translate``: a trained model translates text."""
+"""``fairseq_luna.load`` and ``fairseq-luna translate``: a trained model translates text."""
 
 import math
 import random
@@ -20,9 +20,10 @@ from fairseq.models import MODEL_REGISTRY
 
 import fairseq_luna
 from fairseq_luna import __main__ as command
+from fairseq_luna.commands import translate
+from fairseq_luna.commands.translate import as_text, end_at_signals, translated
 from fairseq_luna.export import DecoderStepForExport, EncoderForExport
 from fairseq_luna.loading import load
-from fairseq_luna.translate import as_text, end_at_signals, translated
 from fairseq_luna.usage_error import UsageError
 
 TEXTS = ["w1 w2 w3", "w4", "w5 w6 w7 w8 w9"]
@@ -210,9 +211,8 @@ def test_the_command(folder, translator, tmp_path, capfd, monkeypatch):
     source.write_text(f"{TEXTS[0]}\n\n{TEXTS[1]}\n")
     with source.open() as stdin:
         monkeypatch.setattr(sys, "stdin", stdin)
-        monkeypatch.setattr(sys, "argv", ["fairseq_luna", "translate", str(folder), "--beam=3", "--max-len-b=8"])
-        monkeypatch.setattr(command.translate, "end_at_signals", lambda: None)
-        assert command.main() == 0
+        monkeypatch.setattr(translate, "end_at_signals", lambda: None)
+        assert command.main(["translate", str(folder), "--beam=3", "--max-len-b=8"]) == 0
     first, second = translator.translate(TEXTS[:2], **SIZES)
     assert capfd.readouterr().out == f"{first}\n\n{second}\n"
 
@@ -258,11 +258,10 @@ def test_a_background_job_goes_on_at_ctrl_c(monkeypatch):
         (("--max-source-positions=0",), "max_source_positions 0: must be a whole number of 1 or more"),
     ],
 )
-def test_numbers_of_the_command_are_checked_before_the_model_is_loaded(tmp_path, monkeypatch, flags, said):
-    monkeypatch.setattr(sys, "argv", ["fairseq_luna", "translate", str(tmp_path / "no-such-model"), *flags])
-    monkeypatch.setattr(command.translate, "end_at_signals", lambda: None)
-    with pytest.raises(UsageError, match=said):
-        command.main()
+def test_numbers_of_the_command_are_checked_before_the_model_is_loaded(tmp_path, monkeypatch, capsys, flags, said):
+    monkeypatch.setattr(translate, "end_at_signals", lambda: None)
+    assert command.main(["translate", str(tmp_path / "no-such-model"), *flags]) == 2
+    assert capsys.readouterr().err == f"fairseq-luna translate: {said}\n"
 
 
 def test_the_subword_model_beside_the_checkpoint_is_used(speaks, speaking):

@@ -1,29 +1,100 @@
-"""``python -m fairseq_luna``, and the ways of naming the plugin to fairseq's commands."""
+"""``fairseq-luna``: its help, its errors, its report; and the ways of naming the plugin to fairseq's commands."""
 
+import logging
+import re
+import shlex
+import signal
 import subprocess
 import sys
-from importlib import metadata
+from importlib import import_module, metadata
 from pathlib import Path
 
 import pytest
 
-import fairseq_luna.models  # noqa: F401 (registers the models)
-from fairseq_luna import __main__ as command
+import fairseq_luna
+import fairseq_luna.models
 from fairseq_luna import compat
+from fairseq_luna.__main__ import main
+from fairseq_luna.commands import COMMANDS, info, translate
+from fairseq_luna.commands.command_line import Parser
 
-PACKAGE = Path(command.__file__).parent
-
-
-def test_only_the_path_is_printed(capsys, monkeypatch):
-    monkeypatch.setattr(sys, "argv", ["fairseq_luna", "--path"])
-    assert command.main() == 0
-    assert capsys.readouterr().out == f"{PACKAGE}\n"
+PACKAGE = Path(fairseq_luna.__file__).parent
 
 
-def test_the_report_has_the_path_the_versions_and_the_patches(capsys, monkeypatch):
-    monkeypatch.setattr(sys, "argv", ["fairseq_luna"])
-    assert command.main() == 0
-    lines = capsys.readouterr().out.splitlines()
+def shown(capsys, *arguments):
+    """What the command prints when it succeeds."""
+    try:
+        status = main(list(arguments))
+    except SystemExit as ended:  # argparse's, after help
+        status = ended.code
+    output = capsys.readouterr()
+    assert not status and output.err == ""
+    return output.out
+
+
+def refused(capsys, *arguments):
+    """The one line of the refusal."""
+    assert main(list(arguments)) == 2
+    output = capsys.readouterr()
+    [line] = output.err.splitlines()
+    assert output.out == ""
+    return line
+
+
+@pytest.mark.parametrize("asked", [(), ("--help",), ("-h",)])
+def test_the_help_has_every_command(asked, capsys):
+    text = shown(capsys, *asked)
+    assert re.findall(r"^    (\w+) ", text, flags=re.M) == list(COMMANDS)
+    assert max(map(len, text.splitlines())) <= 120
+
+
+def test_every_command_is_listed():
+    files = {path.stem for path in (PACKAGE / "commands").glob("*.py")}
+    with_flags = {name for name in files if hasattr(import_module(f"fairseq_luna.commands.{name}"), "run")}
+    assert with_flags == set(COMMANDS)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_help_of_a_command_has_an_example_that_its_parser_takes(name, capsys):
+    text = shown(capsys, name, "--help")
+    examples = re.findall(rf"^    (?:.*\| )?(fairseq-luna {name}\b.*)$", text, flags=re.M)
+    assert examples
+    for example in examples:
+        _, _, *given = shlex.split(example.partition(" < ")[0].partition(" > ")[0])
+        module = import_module(f"fairseq_luna.commands.{name}")
+        parser = Parser(module.__doc__)
+        module.add_flags(parser)
+        assert parser.parse_args(given)
+
+
+def test_wrong_use_is_refused_in_one_line(capsys, monkeypatch):
+    monkeypatch.setattr(translate, "end_at_signals", lambda: None)
+    assert refused(capsys, "tranlate") == f"fairseq-luna: tranlate: the commands are {', '.join(COMMANDS)}"
+    assert refused(capsys, "info", "--paths") == "fairseq-luna info: unrecognized arguments: --paths"
+    assert refused(capsys, "translate", "none") == "fairseq-luna translate: none: there is no such checkpoint"
+
+
+def test_an_error_has_its_traceback_if_it_is_asked_for(capsys, monkeypatch):
+    monkeypatch.setenv("LOGLEVEL", "DEBUG")
+    assert main(["info", "--paths"]) == 2
+    assert "Traceback" in capsys.readouterr().err
+
+
+def test_what_fairseq_logs_is_shown_later(capsys):
+    shown(capsys, "info")
+    assert logging.root.manager.disable == logging.NOTSET
+
+
+def test_the_version(capsys):
+    assert shown(capsys, "--version") == f"fairseq_luna {fairseq_luna.__version__}\n"
+
+
+def test_only_the_path_is_printed(capsys):
+    assert shown(capsys, "info", "--path") == f"{PACKAGE}\n"
+
+
+def test_the_report_has_the_path_the_versions_and_the_patches(capsys):
+    lines = shown(capsys, "info").splitlines()
     assert lines[0] == f"--user-dir {PACKAGE}"
     assert any(line.split() == ["torch", metadata.version("torch")] for line in lines)
     assert any(line.startswith("fairseq ") and "0.12" in line for line in lines)
@@ -32,10 +103,28 @@ def test_the_report_has_the_path_the_versions_and_the_patches(capsys, monkeypatc
 
 
 def test_registered_names_are_this_packages_own():
-    registered = command.registered()
+    registered = info.registered()
     assert "luna" in registered["architectures"] and "transformer" not in registered["architectures"]
     assert registered["optimizers"] == ["apollo"]
     assert "milestone" in registered["lr schedulers"]
+
+
+def test_a_reader_that_ends_is_no_error():
+    command = [sys.executable, "-m", "fairseq_luna", "info"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as started:
+        started.stdout.close()
+        assert (started.wait(300), started.stderr.read()) == (141, "")
+
+
+def test_ctrl_c_ends_in_one_line():
+    code = (
+        "import os, signal; from fairseq_luna import __main__, environment;"
+        "environment.require_fairseq = lambda: os.kill(os.getpid(), signal.SIGINT);"
+        "raise SystemExit(__main__.main(['info']))"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
+    assert (ended.returncode, ended.stdout) == (128 + signal.SIGINT, "")
+    assert ended.stderr.strip() == "fairseq-luna info: stopped; no file is left incomplete"
 
 
 TOOLS = {

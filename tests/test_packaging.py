@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 import fairseq_luna
+from fairseq_luna.commands import COMMANDS
 
 ROOT = Path(__file__).parents[1]
 FOLDERS = ("docs", "examples", "fairseq_luna", "scripts", "tests")
@@ -122,8 +123,8 @@ def test_the_installed_wheel_works(python, tmp_path):
     ).split()
     assert path.startswith(str(python.parents[1]))
     assert version == fairseq_luna.__version__
-    assert run(python, "-m", "fairseq_luna", "--path", cwd=tmp_path).strip() == path
-    assert "MODEL" in run(python, "-m", "fairseq_luna", "translate", "--help", cwd=tmp_path)
-    assert run(python.parent / "fairseq-luna", "--path", cwd=tmp_path).strip() == path
+    assert run(python, "-m", "fairseq_luna", "info", "--path", cwd=tmp_path).strip() == path
+    for name in COMMANDS:
+        assert f"fairseq-luna {name} " in run(python.parent / "fairseq-luna", name, "--help", cwd=tmp_path)
     train = (python, "-m", "fairseq_cli.train", "--user-dir", path, "--arch", "luna_base", "--help")
     assert "apollo" in run(*train, cwd=tmp_path)

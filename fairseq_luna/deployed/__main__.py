@@ -3,12 +3,14 @@
 import sys
 from argparse import ArgumentParser
 
-from .. import translate
+from ..commands import translate
 from ..usage_error import UsageError
+
+DESCRIPTION = "Translate standard input to standard output, line by line, with an exported model."
 
 
 def main() -> int:
-    parser = ArgumentParser(prog="python -m fairseq_luna.deployed", description=translate.DESCRIPTION)
+    parser = ArgumentParser(prog="python -m fairseq_luna.deployed", description=DESCRIPTION)
     add = parser.add_argument
     add("folder", metavar="FOLDER", help="made by scripts/export_translator.py")
     add("--threads", type=int, default=1, metavar="N", help="CPU threads (default: %(default)s)")

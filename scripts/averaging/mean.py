@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from fairseq_luna.commands.command_line import CommandError
 from shared.checkpoints import architecture, check_finite, load
-from shared.command import CommandError
 
 Weights = dict[str, Tensor]
 

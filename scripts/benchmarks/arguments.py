@@ -6,7 +6,7 @@ from pathlib import Path
 
 import torch
 
-from shared.command import CommandError, positive
+from fairseq_luna.commands.command_line import CommandError, positive
 from shared.picture import check_file, check_output
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}

@@ -9,10 +9,10 @@ from collections.abc import Iterator
 
 import torch
 
+from fairseq_luna.commands.command_line import CommandError, positive
 from fairseq_luna.models.mixed.attentions import ATTENTIONS
 from fairseq_luna.usage_error import UsageError
 from shared.by_name import encoder_attention
-from shared.command import CommandError, positive
 
 from .arguments import DTYPES, add_common, check_common
 from .command import Column, Command, Panel, Row

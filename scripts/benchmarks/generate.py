@@ -10,7 +10,7 @@ from typing import Any
 from fairseq.sequence_generator import SequenceGenerator
 from torch import Tensor
 
-from shared.command import CommandError, positive
+from fairseq_luna.commands.command_line import CommandError, positive
 
 from . import ctranslate2_engine, deployed_engine, goals
 from .arguments import add_common, check_common

@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
-from shared.command import positive
+from fairseq_luna.commands.command_line import positive
 
 from . import goals
 from .arguments import add_common, check_common

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 from torch import Tensor
 
-from shared.command import CommandError, positive
+from fairseq_luna.commands.command_line import CommandError, positive
 
 from .arguments import add_common, check_common
 from .attentions import ATTENTIONS, forward_and_backward

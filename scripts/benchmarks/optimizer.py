@@ -12,8 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from fairseq_luna.commands.command_line import CommandError, positive
 from fairseq_luna.optim.apollo import Apollo
-from shared.command import CommandError, positive
 
 from . import goals
 from .arguments import DTYPES, add_common, check_common

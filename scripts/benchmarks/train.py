@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from fairseq import optim
 
-from shared.command import CommandError, positive
+from fairseq_luna.commands.command_line import CommandError, positive
 
 from . import goals
 from .arguments import add_common, check_common

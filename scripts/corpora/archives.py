@@ -7,7 +7,7 @@ import zlib
 from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
 
-from shared.command import CommandError
+from fairseq_luna.commands.command_line import CommandError
 
 # Europarl, the largest text here, has a third of a GiB.
 LARGEST_MEMBER = 4 << 30

@@ -14,7 +14,7 @@ from corpora.parallel import available_cores
 from corpora.pipeline import DROPPED, SENTENCEPIECE, SUBWORD_NMT, Recipe, prepare
 from corpora.settings import fingerprint
 from corpora.sources import Text, fetch, find, missing_remotes, unpack
-from shared.command import CommandError, Parser, positive
+from fairseq_luna.commands.command_line import CommandError, Parser, positive
 from shared.steps import USER_DIR, program, remove, shown_path
 from shared.text_files import count_lines
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import NamedTuple, TextIO
 
 from corpora.sources import existing
-from shared.command import CommandError
+from fairseq_luna.commands.command_line import CommandError
 from shared.text_files import SEPARATOR, read_pairs
 
 # Names of each split's files, without the language.

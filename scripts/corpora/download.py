@@ -10,7 +10,7 @@ from pathlib import Path
 from tqdm import tqdm
 
 from corpora.catalogue import Remote
-from shared.command import CommandError
+from fairseq_luna.commands.command_line import CommandError
 
 _BLOCK = 1 << 20
 _SECONDS_OF_SILENCE = 60

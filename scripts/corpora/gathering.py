@@ -9,7 +9,7 @@ from corpora import sides
 from corpora.catalogue import LANGUAGES, Split
 from corpora.parallel import shown
 from corpora.sgml import read_segments
-from shared.command import CommandError
+from fairseq_luna.commands.command_line import CommandError
 from shared.text_files import in_step, read_lines
 
 Pair = tuple[str, str]

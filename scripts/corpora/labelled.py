@@ -15,7 +15,7 @@ from fairseq.data import Dictionary, data_utils, indexed_dataset
 from corpora import settings
 from corpora.parallel import shown
 from corpora.pipeline import SPLITS
-from shared.command import CommandError
+from fairseq_luna.commands.command_line import CommandError
 from shared.steps import run_fairseq
 from shared.text_files import read_lines
 

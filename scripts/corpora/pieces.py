@@ -7,7 +7,7 @@ from pathlib import Path
 
 import sentencepiece
 
-from shared.command import CommandError
+from fairseq_luna.commands.command_line import CommandError
 from shared.text_files import count_lines
 
 # A larger corpus is sampled, so that memory is bounded.

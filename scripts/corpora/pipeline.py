@@ -12,7 +12,7 @@ from corpora.catalogue import LANGUAGES
 from corpora.cleaning import Rules, kept
 from corpora.parallel import shown, transform
 from corpora.pieces import Cut, learn_pieces
-from shared.command import CommandError
+from fairseq_luna.commands.command_line import CommandError
 from shared.steps import complete, once, run_fairseq
 from shared.text_files import count_lines, read_pairs
 

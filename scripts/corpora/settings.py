@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from shared.command import CommandError
+from fairseq_luna.commands.command_line import CommandError
 from shared.steps import complete
 
 FILE = "settings.json"

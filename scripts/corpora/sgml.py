@@ -8,7 +8,7 @@ import re
 from pathlib import Path
 from typing import NamedTuple
 
-from shared.command import CommandError
+from fairseq_luna.commands.command_line import CommandError
 from shared.text_files import read_lines
 
 _OPENED = re.compile(r"<seg\b([^>]*)>", re.IGNORECASE)

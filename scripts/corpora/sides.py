@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from itertools import islice
 from math import sqrt
 
-from shared.command import CommandError
+from fairseq_luna.commands.command_line import CommandError
 
 _LINES = 1000
 # Similarities of parallel texts of different domains are 0.55 to 1 on one side, and 0.15 to 0.4 across.

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from corpora.archives import extract
 from corpora.catalogue import LANGUAGES, Part, Remote, Split
 from corpora.download import download
-from shared.command import CommandError
+from fairseq_luna.commands.command_line import CommandError
 from shared.steps import once
 
 

@@ -13,11 +13,11 @@ from onnx.external_data_helper import set_external_data
 from onnxruntime.quantization import QuantType, quantize_dynamic
 
 from deploying.graphs import graphs_of
+from fairseq_luna.commands.command_line import CommandError
 from fairseq_luna.deployed.folder import FORMAT, PIECES, SETTINGS, SOURCE_WORDS, TARGET_WORDS, Settings, marks_of
 from fairseq_luna.models.transformer.decoder import CausalDecoder
 from fairseq_luna.models.transformer.translator import Translator
 from fairseq_luna.subwords import mark_of
-from shared.command import CommandError
 
 WEIGHTS = "weights.bin"
 SEARCHES = ("build_dataset_for_inference", "build_generator", "inference_step")  # what a task may do otherwise

@@ -9,8 +9,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from fairseq_luna.commands.command_line import CommandError
 from shared import small_training
-from shared.command import CommandError
 from shared.small_training import logged
 
 ANYWHERE, WRITING, COPYING = "anywhere", "writing", "copying"

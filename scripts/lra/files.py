@@ -11,7 +11,7 @@ import numpy as np
 
 from corpora import labelled
 from corpora.pipeline import SPLITS
-from shared.command import CommandError
+from fairseq_luna.commands.command_line import CommandError
 from shared.text_files import read_lines
 
 Row = tuple[str, ...]

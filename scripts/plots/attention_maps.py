@@ -8,6 +8,7 @@ import torch
 from fairseq.modules import MultiheadAttention
 from torch import Tensor, nn
 
+from fairseq_luna.commands.command_line import CommandError
 from fairseq_luna.modules import (
     FastformerAttention,
     FastformerCausalAttention,
@@ -19,7 +20,6 @@ from fairseq_luna.modules.convolved_attention import ConvolvedAttention
 from plots import fastformer_maps, luna_maps
 from plots.attention_map import SIDES, AttentionMap, Axis, Pair, slots
 from plots.luna_maps import SOFTMAX, LunaWeights
-from shared.command import CommandError
 
 # Called with a module; a context manager whose value is the list of the weights that the module then computes.
 Recorder = Callable[[Any], Any]

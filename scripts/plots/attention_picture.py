@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
+from fairseq_luna.commands.command_line import CommandError
 from plots.attention_map import AttentionMap, Axis
-from shared.command import CommandError
 from shared.picture import pyplot
 
 CELL = 0.2  # inches

@@ -10,10 +10,10 @@ from fairseq import checkpoint_utils
 from fairseq.dataclass.configs import GenerationConfig
 
 import fairseq_luna.models  # noqa: F401 (applies the patches, registers the models)
+from fairseq_luna.commands.command_line import CommandError
 from fairseq_luna.subwords import SPACE, mark_of, says_nothing
 from fairseq_luna.usage_error import UsageError
 from plots.attention_map import Pair
-from shared.command import CommandError
 
 EOS = "</s>"
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from shared.command import CommandError
+from fairseq_luna.commands.command_line import CommandError
 
 HOURS = "hours"
 

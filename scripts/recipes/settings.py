@@ -16,7 +16,7 @@ from fairseq.distributed import utils as distributed_utils
 from fairseq_cli import train
 from omegaconf import DictConfig
 
-from shared.command import CommandError
+from fairseq_luna.commands.command_line import CommandError
 from shared.steps import USER_DIR
 
 # As --user-dir does. Its patches wrap call_main, which is replaced below, so they come first.

@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 from sacrebleu.metrics import BLEU
 
+from fairseq_luna.commands.command_line import CommandError
 from scoring.measures import sacrebleu
-from shared.command import CommandError
 from shared.text_files import SEPARATOR, read_lines
 
 

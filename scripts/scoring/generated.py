@@ -10,8 +10,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from fairseq_luna.commands.command_line import CommandError
 from scoring import pieces
-from shared.command import CommandError
 from shared.text_files import read_lines
 
 _HYPOTHESIS = re.compile(r"([HD])-(\d+)(?:\t|$)")

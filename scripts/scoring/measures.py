@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 from sacrebleu.metrics import BLEU, CHRF
 
+from fairseq_luna.commands.command_line import CommandError
 from scoring.tokens import split_compounds, tokenise
-from shared.command import CommandError
 
 # Sentences of newstest2014 English-German in full, and as the WMT14 organisers filtered it.
 _NEWSTEST2014 = {3003, 2737}

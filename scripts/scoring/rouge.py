@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 
+from fairseq_luna.commands.command_line import CommandError
 from scoring.measures import Measure, check_counts
-from shared.command import CommandError
 
 # rouge-score's names, and ours.
 _NAMES = {"rouge1": "ROUGE-1", "rouge2": "ROUGE-2", "rougeL": "ROUGE-L", "rougeLsum": "ROUGE-L of sentences"}

@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from shared.command import CommandError
+from fairseq_luna.commands.command_line import CommandError
 
 _HYPHEN = re.compile(r"(\S)-(\S)")
 _SPLIT = "##AT##-##AT##"

@@ -11,8 +11,8 @@ from omegaconf import OmegaConf
 from torch import Tensor
 
 import fairseq_luna.models  # noqa: F401 (lets torch load what fairseq's checkpoints hold)
+from fairseq_luna.commands.command_line import CommandError
 from fairseq_luna.usage_error import UsageError
-from shared.command import CommandError
 
 # Settings that change the training but not the function of a trained model.
 TRAINING_ONLY = re.compile(

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from shared.command import CommandError
+from fairseq_luna.commands.command_line import CommandError
 
 USER_DIR = Path(__file__).resolve().parents[2] / "fairseq_luna"
 _LOG_TAIL = 15

@@ -7,7 +7,7 @@ from itertools import islice, zip_longest
 from pathlib import Path
 from typing import BinaryIO, TypeVar
 
-from shared.command import CommandError
+from fairseq_luna.commands.command_line import CommandError
 
 # Between the segments of a document that stand in one line.
 SEPARATOR = "<sep>"

@@ -11,9 +11,9 @@ from omegaconf import OmegaConf
 import dry_run
 import yaml_flags
 from examples.wmt14_runs import ROWS, TRAIN
+from fairseq_luna.commands.command_line import CommandError
 from recipes.model import build, plain_settings, write_dictionaries
 from recipes.settings import USER_DIR, command_settings, parsed, script_command
-from shared.command import CommandError
 
 # hydra announces future strictness for every config.
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")

@@ -15,7 +15,7 @@ import average_checkpoints
 import fairseq_luna.models  # noqa: F401 (torch.load of fairseq's checkpoints)
 from average_checkpoints import average, last
 from averaging import mean
-from shared.command import CommandError
+from fairseq_luna.commands.command_line import CommandError
 
 _TRANSFORMER = (
     *("--arch=transformer", "--encoder-layers=1", "--decoder-layers=1", "--encoder-embed-dim=16"),

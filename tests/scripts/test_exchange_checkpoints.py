@@ -3,7 +3,7 @@
 import pytest
 
 import exchange_checkpoints
-from shared.command import CommandError
+from fairseq_luna.commands.command_line import CommandError
 
 WRITTEN = {"H-0": (-0.5, "w1 w2"), "H-1": (-1.25, "w3")}
 

@@ -9,11 +9,11 @@ import pytest
 import torch
 
 import kill_rounds
+from fairseq_luna.commands.command_line import CommandError
 from kill_rounds import Reference
 from kills import moments
 from kills.moments import Start
 from shared import small_training
-from shared.command import CommandError
 
 SCRIPT = Path(kill_rounds.__file__)
 RECORD = '2026-01-01 00:00:00 | INFO | train_inner | {{"num_updates": "{update}", "loss": "{loss}", "wps": "7"}}\n'

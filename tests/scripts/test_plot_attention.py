@@ -11,10 +11,10 @@ from fairseq.data import Dictionary
 from torch.testing import assert_close
 
 import plot_attention
+from fairseq_luna.commands.command_line import CommandError
 from plots import attention_picture, reading
 from plots.attention_map import SIDES, AttentionMap, Pair
 from plots.attention_maps import attention_maps
-from shared.command import CommandError
 from support import EOS, as_prefix, build_luna, sentences
 
 SOURCE = ["a$b$", "$\\frac$", "c", "d", "</s>"]

@@ -8,10 +8,10 @@ import torch
 from torch import Tensor, nn
 from torch.testing import assert_close
 
+from fairseq_luna.commands.command_line import CommandError
 from plots.attention_map import AttentionMap, Axis, Pair
 from plots.attention_maps import attention_maps
 from plots.convolved import convolved
-from shared.command import CommandError
 from support import PAD, as_prefix, build_model, sentences
 
 CLOSE = {"rtol": 1e-4, "atol": 1e-5}  # fp32 sums in another order

@@ -11,9 +11,9 @@ from commands import APOLLO, FAMILIES, train
 from numpy.testing import assert_allclose
 
 import plot_curves
+from fairseq_luna.commands.command_line import CommandError
 from plots import curves_picture
 from plots.training_log import Series, read, smoothed
-from shared.command import CommandError
 
 CONFIG = "{'_name': None, 'common': {'log_format': 'json', 'seed': 1}}"
 

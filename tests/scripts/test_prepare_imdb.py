@@ -9,9 +9,9 @@ from fairseq.data import data_utils
 
 import prepare_imdb
 from corpora import labelled
+from fairseq_luna.commands.command_line import CommandError
 from pasted import dry_run
 from reader_data import read_texts, reviews, write_lines
-from shared.command import CommandError
 
 TRAIN, TEST = reviews(60, 1), reviews(12, 2)
 BAD, GOOD = "0\tbad\n", "1\tfine\n"

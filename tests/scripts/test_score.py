@@ -13,10 +13,10 @@ from commands import FAMILIES, generate, train
 from sacremoses import MosesTokenizer
 
 import score
+from fairseq_luna.commands.command_line import CommandError
 from scoring import measures, pieces, tokens
 from scoring.generated import read_both
 from scoring.measures import Measure
-from shared.command import CommandError
 
 _WORDS = tuple(
     "der die das Haus rot well-known A-B-C liest schreibt z.B. 3,5 „alte“ Bücher & heute nicht U-Bahn-Hof".split()  # noqa: SIM905

@@ -8,7 +8,7 @@ import pytest
 
 from corpora.archives import extract
 from corpus_files import tar
-from shared.command import CommandError
+from fairseq_luna.commands.command_line import CommandError
 
 WANTED = ["training/news.de-en.en", "training/news.de-en.de"]
 

@@ -10,7 +10,7 @@ import pytest
 from corpora.catalogue import Remote
 from corpora.download import download
 from corpus_files import Server, serving
-from shared.command import CommandError, command
+from fairseq_luna.commands.command_line import CommandError, command
 
 CONTENT = bytes(range(256)) * 40
 CHECKSUM = "sha256:" + hashlib.sha256(CONTENT).hexdigest()

@@ -7,7 +7,7 @@ import pytest
 from corpora.catalogue import Split
 from corpora.gathering import gather
 from corpus_files import pairs, sgml, write_pairs
-from shared.command import CommandError
+from fairseq_luna.commands.command_line import CommandError
 
 TRAIN = Split("train", ("train",), ())
 VALID = Split("valid", ("valid",), ())

@@ -11,7 +11,7 @@ import pytest
 
 from corpora import parallel
 from corpora.parallel import in_order, transform
-from shared.command import command
+from fairseq_luna.commands.command_line import command
 from shared.steps import once
 
 

@@ -12,7 +12,7 @@ from corpora.moses import Tokenise
 from corpora.parallel import transform
 from corpora.pieces import Cut, learn_pieces
 from corpus_files import pairs, text
-from shared.command import CommandError
+from fairseq_luna.commands.command_line import CommandError
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from corpora.settings import FILE, check, fingerprint, keep
-from shared.command import CommandError
+from fairseq_luna.commands.command_line import CommandError
 
 
 def test_the_same_settings_are_accepted(tmp_path: Path) -> None:

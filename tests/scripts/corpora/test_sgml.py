@@ -6,7 +6,7 @@ import pytest
 
 from corpora.sgml import read_segments
 from corpus_files import sgml
-from shared.command import CommandError
+from fairseq_luna.commands.command_line import CommandError
 
 
 def segments(tmp_path: Path, content: str) -> list[tuple[str, str]]:

@@ -4,7 +4,7 @@ import pytest
 
 from corpora import sides
 from corpus_files import pairs
-from shared.command import CommandError
+from fairseq_luna.commands.command_line import CommandError
 
 TRAIN, OTHER = pairs(40, 1), pairs(6, 2)
 NAMES = ("a.en", "a.de")

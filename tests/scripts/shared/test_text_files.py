@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from shared.command import CommandError
+from fairseq_luna.commands.command_line import CommandError
 from shared.text_files import count_lines, in_chunks, in_step, read_lines, read_pairs
 
 

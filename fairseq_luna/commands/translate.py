@@ -1,4 +1,11 @@
-"""``python -m fairseq_luna translate``: lines of text to lines of translations, as a stream."""
+"""Translate text with a trained model, line by line.
+
+    fairseq-luna translate checkpoints < text.en > text.de
+    echo "Two dogs run." | fairseq-luna translate checkpoints --beam 5
+
+MODEL is a folder that fairseq-train wrote, or a checkpoint in it. The text has a sentence a line, plain text for a
+model of data that fairseq-luna prepare made. Empty lines stay empty. Without < text, type lines; Ctrl-D ends.
+"""
 
 import signal
 import sys
@@ -9,13 +16,23 @@ from functools import partial
 from itertools import islice
 from typing import Any
 
-from fairseq_luna.search_options import check_numbers
-from fairseq_luna.usage_error import UnreadableText, UsageError
+from .. import environment
+from ..search_options import check_numbers
+from ..usage_error import UnreadableText, UsageError
 
-DESCRIPTION = "Translate standard input to standard output, line by line. Empty lines stay empty."
 # Flags of fairseq's with their types: of its configuration, and of its generation.
 CONFIG = {"source_lang": str, "target_lang": str, "max_tokens": int, "max_source_positions": int}
 GENERATION = {"beam": int, "lenpen": float, "max_len_a": float, "max_len_b": int}
+MEANINGS = {
+    "source_lang": "source language, if the training was not told",
+    "target_lang": "target language, if the training was not told",
+    "max_tokens": "pieces in a batch, with padding (default: the training's)",
+    "max_source_positions": "longest source sentence in pieces (default: the training's)",
+    "beam": "candidates of the search: more is slower, and better up to about 5 (default: 5)",
+    "lenpen": "length penalty: above 1 prefers longer translations (default: 1)",
+    "max_len_a": "longest translation: A pieces for each of the source, plus B (default: 0)",
+    "max_len_b": "(default: 200)",
+}
 
 
 def add_flags(parser: ArgumentParser) -> None:
@@ -37,7 +54,7 @@ def add_stream_flags(parser: ArgumentParser, options: Mapping[str, type] = GENER
     add = parser.add_argument
     add("--buffer-size", type=int, default=256, metavar="N", help="lines that are read at once (default: %(default)s)")
     for name, kind in options.items():
-        add(f"--{name.replace('_', '-')}", type=kind, metavar="LANG" if kind is str else "N", help="as in fairseq")
+        add(f"--{name.replace('_', '-')}", type=kind, metavar="LANG" if kind is str else "N", help=MEANINGS[name])
 
 
 def given(args: Namespace, names: Iterable[str] = GENERATION) -> dict[str, Any]:
@@ -53,11 +70,13 @@ def run(args: Namespace) -> None:
     Raises:
         UsageError: the model cannot be loaded, or a line is longer than it reads.
     """
+    end_at_signals()
+    options, config = given(args), given(args, CONFIG)
+    environment.require_fairseq()
     from tqdm import tqdm
 
-    from fairseq_luna.loading import load
+    from ..loading import load
 
-    options, config = given(args), given(args, CONFIG)
     translator = load(args.model, data=args.data, pieces=args.pieces, **config)
     try:
         translator.to(args.device)
