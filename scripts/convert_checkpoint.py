@@ -15,8 +15,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fairseq_luna.commands.command_line import Parser, command
-from shared.output import check_output, save
-from shared.steps import USER_DIR, shown_path
+from fairseq_luna.commands.output import check_output, save
+from fairseq_luna.commands.steps import USER_DIR, shown_path
 
 
 @command

@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fairseq_luna.commands.command_line import CommandError, Parser, command
+from fairseq_luna.commands.steps import USER_DIR, run_fairseq
 from shared import small_training
-from shared.steps import USER_DIR, run_fairseq
 
 ARCHITECTURES = ("luna_tiny", "fastformer_tiny", "block_tiny")
 _UPDATES, _LATER = 12, 15

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fairseq_luna.commands.command_line import CommandError, Parser, command
-from shared.steps import once, remove, shown_path
+from fairseq_luna.commands.steps import once, remove, shown_path
 
 CLOSE = 1e-4  # of log-probabilities in fp32
 ANOTHER_FORM = "an attention may have another form from some length on; use fairseq-luna translate"

@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fairseq_luna.commands.command_line import CommandError, Parser, command, positive
+from fairseq_luna.commands.steps import remove
 from kills.moments import Start, draw_moment, start_and_kill, start_training, wait_for_update
 from shared import small_training
 from shared.small_training import MAX_UPDATE, differing, logged, outcome, updates_in
-from shared.steps import remove
 
 
 class Reference(NamedTuple):

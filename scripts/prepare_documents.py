@@ -28,7 +28,7 @@ from corpora.pieces import Cut, write_dictionary
 from corpora.pipeline import binarise, cut_splits, sentencepiece_model
 from corpora.settings import fingerprint
 from fairseq_luna.commands.command_line import CommandError, Parser, command, positive
-from shared.steps import once, recipe
+from fairseq_luna.commands.steps import once, recipe
 from shared.text_files import SEPARATOR, count_lines, read_pairs
 
 _SEGMENTS = "segments"

@@ -26,7 +26,7 @@ from corpora.pieces import Cut, write_dictionary
 from corpora.pipeline import cut_splits, sentencepiece_model
 from corpora.settings import fingerprint
 from fairseq_luna.commands.command_line import CommandError, Parser, command, positive
-from shared.steps import once, recipe
+from fairseq_luna.commands.steps import once, recipe
 from shared.text_files import read_lines
 
 _SIZE = 8000

@@ -36,7 +36,7 @@ from corpora.parallel import available_cores
 from corpora.pieces import Cut, write_dictionary
 from corpora.pipeline import cut_splits, sentencepiece_model
 from fairseq_luna.commands.command_line import Parser, command, positive
-from shared.steps import once, recipe
+from fairseq_luna.commands.steps import once, recipe
 
 
 @command

@@ -28,8 +28,8 @@ from corpora.labelled import LABEL, Column, binarise, sort_by_length, write_symb
 from corpora.parallel import available_cores, shown
 from corpora.pipeline import SPLITS
 from fairseq_luna.commands.command_line import CommandError, Parser, command, positive
+from fairseq_luna.commands.steps import once, recipe
 from lra import files, listops, pathfinder
-from shared.steps import once, recipe
 
 INPUTS = ("input0", "input1")
 

@@ -25,7 +25,7 @@ from corpora.pieces import LONGEST_LINE, Cut, write_dictionary
 from corpora.pipeline import cut_splits, sentencepiece_model
 from corpora.settings import fingerprint
 from fairseq_luna.commands.command_line import CommandError, Parser, command, positive
-from shared.steps import once, recipe
+from fairseq_luna.commands.steps import once, recipe
 from shared.text_files import read_lines
 
 _SPLITS = ("train", "valid")

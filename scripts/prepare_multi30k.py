@@ -15,8 +15,8 @@ from collections.abc import Sequence
 from corpora import command_line, multi30k
 from corpora.cleaning import Rules
 from corpora.pipeline import SENTENCEPIECE, SUBWORD_NMT, Recipe
+from fairseq_luna.commands import steps
 from fairseq_luna.commands.command_line import command
-from shared import steps
 
 _SIZES = {SUBWORD_NMT: 10_000, SENTENCEPIECE: 8_000}
 

@@ -1,7 +1,7 @@
 # Sourced by score.sh of multi30k, documents and summarization, after systems.sh.
 
 # Sets checkpoint: CHECKPOINT, or the average of the LAST ones in SAVE_DIR.
-choose_checkpoint() { # SAVE_DIR LAST [flags of average_checkpoints.py]
+choose_checkpoint() { # SAVE_DIR LAST [flags of fairseq-luna average]
     local save_dir=$1 last=$2
     shift 2
     # The scripts need the plugin, which may not be installed.
@@ -9,7 +9,7 @@ choose_checkpoint() { # SAVE_DIR LAST [flags of average_checkpoints.py]
     checkpoint=${CHECKPOINT:-$save_dir/average_of_$last.pt}
     [ -n "${CHECKPOINT:-}" ] || [ -d "$save_dir" ] ||
         fail "there is no folder $save_dir: train $system first, or set SAVE_DIR to where it was trained"
-    [ -n "${CHECKPOINT:-}" ] || "${PYTHON:-python}" "$root/scripts/average_checkpoints.py" --last "$last" "$save_dir" "$@" \
+    [ -n "${CHECKPOINT:-}" ] || "${PYTHON:-python}" -m fairseq_luna average "$save_dir" --last "$last" "$@" \
         --output "$checkpoint" --force
     [ -f "$checkpoint" ] || fail "there is no checkpoint $checkpoint"
 }
@@ -23,10 +23,10 @@ choose_target() {
 # Sets lengths, flags of fairseq-generate: those of checkpoint's training, which fairseq-generate does not read there.
 choose_lengths() { # MAX_TOKENS, at least
     local tokens=$1 source target
-    target=$(PYTHONPATH="$root/scripts:$PYTHONPATH" "${PYTHON:-python}" -c '
+    target=$("${PYTHON:-python}" -c '
 import sys
 from pathlib import Path
-from shared.checkpoints import load
+from fairseq_luna.commands.checkpoints import load
 task = load(Path(sys.argv[1]))["cfg"]["task"]
 print(task["max_source_positions"], task["max_target_positions"])' "$checkpoint")
     source=${target% *} target=${target#* }

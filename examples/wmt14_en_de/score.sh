@@ -53,7 +53,7 @@ translate() {
         --batch-size 128 "$@"
 }
 
-run "$python" "$root/scripts/average_checkpoints.py" --last "$last" "$save_dir" --output "$average" --force
+run "$python" -m fairseq_luna average "$save_dir" --last "$last" --output "$average" --force
 if [ -n "${DRY_RUN:-}" ]; then
     translate "$@"
 else

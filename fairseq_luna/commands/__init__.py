@@ -5,4 +5,4 @@ returns the exit status or None. Importing a module imports neither torch nor fa
 """
 
 # In the order in which a user needs them.
-COMMANDS = ("info", "translate")
+COMMANDS = ("info", "translate", "average")

@@ -9,13 +9,11 @@ The report has versions, patches of fairseq, and the names of models and optimiz
 import platform
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 
 from .. import __version__, environment
 from ..usage_error import UsageError
 from .command_line import show_next
-
-PLUGIN = Path(__file__).parents[1]  # for --user-dir
+from .steps import USER_DIR
 
 
 def add_flags(parser: ArgumentParser) -> None:
@@ -26,18 +24,18 @@ def run(args: Namespace) -> None:
     if args.path:  # without fairseq's import, which takes seconds
         if (missing := environment.fairseq_missing()) is not None:
             raise UsageError(missing)
-        print(PLUGIN)
+        print(USER_DIR)
         return
     environment.require_fairseq()
     print("\n".join(report()))
-    show_next("all flags of a model", "fairseq-train", "--user-dir", PLUGIN, "--arch", "luna_tiny", "--help")
+    show_next("all flags of a model", "fairseq-train", "--user-dir", USER_DIR, "--arch", "luna_tiny", "--help")
 
 
 def report() -> Iterable[str]:
     """The lines of the full report. Activates the plugin, so fairseq must be importable."""
     from .. import compat, models  # noqa: F401 (activates the plugin)
 
-    yield f"--user-dir {PLUGIN}"
+    yield f"--user-dir {USER_DIR}"
     yield f"{'fairseq_luna':<14}{__version__}"
     yield f"{'python':<14}{platform.python_version()}"
     yield f"{'fairseq':<14}{environment.fairseq_distribution()}"

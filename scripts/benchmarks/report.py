@@ -14,9 +14,9 @@ from pathlib import Path
 import torch
 
 import fairseq_luna.environment
+from fairseq_luna.commands.steps import complete
 from fairseq_luna.environment import version_of
 from shared import picture
-from shared.steps import complete
 
 from .arguments import settings
 from .command import Column, Panel, Row

@@ -9,8 +9,8 @@ import torch
 from converting.parameters import build, convert, load_old
 from converting.report import lines_of_table
 from converting.settings import deciding, flags_of, new_settings, old_settings
+from fairseq_luna.commands import checkpoints
 from fairseq_luna.compat.mismatch import MADE_FOR
-from shared import checkpoints
 
 
 class Converted(NamedTuple):

@@ -10,9 +10,9 @@ from fairseq.models import build_model
 from torch import Tensor, nn
 
 from converting.rules import Rule, plain, rules_of, zero
+from fairseq_luna.commands.checkpoints import NO_PARAMETER, check_finite
 from fairseq_luna.commands.command_line import CommandError
 from fairseq_luna.usage_error import UsageError
-from shared.checkpoints import NO_PARAMETER, check_finite
 from shared.dictionaries import joint_dictionary
 
 

@@ -10,11 +10,11 @@ from typing import Any
 from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY, MODEL_REGISTRY
 from fairseq.models.transformer import TransformerModelBase
 
+from fairseq_luna.commands.checkpoints import TRAINING_ONLY
 from fairseq_luna.commands.command_line import CommandError
 from fairseq_luna.models.transformer.checks import flag
 from fairseq_luna.models.transformer.config import FOLLOWS, OptionalInt, flat_config
 from fairseq_luna.models.transformer.model import FlatConfigModel
-from shared.checkpoints import TRAINING_ONLY
 
 Settings = dict[str, Any]
 

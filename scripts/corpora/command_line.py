@@ -15,7 +15,7 @@ from corpora.pipeline import DROPPED, SENTENCEPIECE, SUBWORD_NMT, Recipe, prepar
 from corpora.settings import fingerprint
 from corpora.sources import Text, fetch, find, missing_remotes, unpack
 from fairseq_luna.commands.command_line import CommandError, Parser, positive
-from shared.steps import USER_DIR, program, remove, shown_path
+from fairseq_luna.commands.steps import USER_DIR, program, remove, shown_path
 from shared.text_files import count_lines
 
 

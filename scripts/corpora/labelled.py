@@ -16,7 +16,7 @@ from corpora import settings
 from corpora.parallel import shown
 from corpora.pipeline import SPLITS
 from fairseq_luna.commands.command_line import CommandError
-from shared.steps import run_fairseq
+from fairseq_luna.commands.steps import run_fairseq
 from shared.text_files import read_lines
 
 TEXT, LABEL = "text", "label"

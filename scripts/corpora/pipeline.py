@@ -13,7 +13,7 @@ from corpora.cleaning import Rules, kept
 from corpora.parallel import shown, transform
 from corpora.pieces import Cut, learn_pieces
 from fairseq_luna.commands.command_line import CommandError
-from shared.steps import complete, once, run_fairseq
+from fairseq_luna.commands.steps import complete, once, run_fairseq
 from shared.text_files import count_lines, read_pairs
 
 try:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from fairseq_luna.commands.command_line import CommandError
-from shared.steps import complete
+from fairseq_luna.commands.steps import complete
 
 FILE = "settings.json"
 # What is made with the setting "size" first. Until then another size may be given, in place of one that was refused.

@@ -7,7 +7,7 @@ from corpora.archives import extract
 from corpora.catalogue import LANGUAGES, Part, Remote, Split
 from corpora.download import download
 from fairseq_luna.commands.command_line import CommandError
-from shared.steps import once
+from fairseq_luna.commands.steps import once
 
 
 class File(NamedTuple):

@@ -9,7 +9,7 @@ import sentencepiece
 
 from corpora.pieces import write_dictionary
 from demo_corpus import corpus
-from shared.steps import USER_DIR, run_fairseq
+from fairseq_luna.commands.steps import USER_DIR, run_fairseq
 
 VOCABULARY = 1600
 

@@ -17,7 +17,7 @@ from fairseq_cli import train
 from omegaconf import DictConfig
 
 from fairseq_luna.commands.command_line import CommandError
-from shared.steps import USER_DIR
+from fairseq_luna.commands.steps import USER_DIR
 
 # As --user-dir does. Its patches wrap call_main, which is replaced below, so they come first.
 utils.import_user_module(Namespace(user_dir=str(USER_DIR)))

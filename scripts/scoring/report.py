@@ -5,11 +5,11 @@ import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from fairseq_luna.commands.steps import complete
 from scoring.documents import BySource
 from scoring.measures import Scores
 from scoring.paired import Compared
 from scoring.rouge import RougeScores
-from shared.steps import complete
 
 
 def lines_of_scores(name: str, scores: Scores | RougeScores, unit: str = "sentences") -> list[str]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from fairseq_luna.commands.command_line import CommandError
-from shared.steps import complete
+from fairseq_luna.commands.steps import complete
 
 
 def add_arguments(parser: ArgumentParser) -> None:

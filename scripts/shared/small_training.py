@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from shared.steps import USER_DIR, remove, run_fairseq
+from fairseq_luna.commands.steps import USER_DIR, remove, run_fairseq
 
 MAX_UPDATE = 30
 SAVE_INTERVAL = 3

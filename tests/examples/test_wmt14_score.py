@@ -35,7 +35,7 @@ def test_it_averages_translates_and_scores(prepared):
     )
     averaged = str(prepared.run / "average_of_5.pt")
     assert average[1:] == [
-        *(str(REPOSITORY / "scripts" / "average_checkpoints.py"), "--last", "5", str(prepared.run)),
+        *("-m", "fairseq_luna", "average", str(prepared.run), "--last", "5"),
         *("--output", averaged, "--force"),
     ]
     assert translate[:4] == [sys.executable, "-m", "fairseq_cli.generate", str(prepared.data)]

@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy
 import pytest
 import torch
-from commands import APOLLO, FAMILIES, USER_DIR, train
 from fairseq import checkpoint_utils
 
+from commands import APOLLO, FAMILIES, USER_DIR, train
 from reliability.refusal import refusal
 
 REPOSITORY = Path(USER_DIR).parent
@@ -118,11 +118,11 @@ def test_pickle_itself_runs_the_payload(tmp_path):
 
 
 def test_averaging_runs_no_payload(trained, tmp_path, capsys):
-    from average_checkpoints import main
+    from fairseq_luna.__main__ import main
 
     touched, file = tmp_path / "touched", tmp_path / "evil.pt"
     zipped(in_settings(torch.load(trained, weights_only=True), Payload(touched)), file)
-    assert main([str(trained), str(file), f"--output={tmp_path / 'mean.pt'}"]) != 0
+    assert main(["average", str(trained), str(file), f"--output={tmp_path / 'mean.pt'}"]) != 0
     assert "evil.pt" in capsys.readouterr().err
     assert sorted(tmp_path.iterdir()) == [file]
 

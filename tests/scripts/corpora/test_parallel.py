@@ -12,7 +12,7 @@ import pytest
 from corpora import parallel
 from corpora.parallel import in_order, transform
 from fairseq_luna.commands.command_line import command
-from shared.steps import once
+from fairseq_luna.commands.steps import once
 
 
 @pytest.mark.parametrize("workers", [1, 2])

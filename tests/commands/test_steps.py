@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from fairseq_luna.commands import steps
 from fairseq_luna.commands.command_line import CommandError
-from shared import steps
 
 
 def test_once_makes_a_thing_once(tmp_path: Path) -> None:

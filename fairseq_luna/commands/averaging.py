@@ -7,8 +7,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fairseq_luna.commands.command_line import CommandError
-from shared.checkpoints import architecture, check_finite, load
+from ..usage_error import UsageError
+from .checkpoints import architecture, check_finite, load
+from .command_line import shown
 
 Weights = dict[str, Tensor]
 
@@ -36,11 +37,11 @@ def average(paths: Sequence[Path]) -> dict[str, Any]:
         paths: at least one, each once.
 
     Raises:
-        CommandError: a file cannot be read or holds a number that is not finite, or its model differs from the first.
+        UsageError: a file cannot be read or holds a number that is not finite, or its model differs from the first.
     """
     if not paths:
-        raise CommandError("there are no checkpoints to average")
-    for number, path in enumerate(paths):
+        raise UsageError("there are no checkpoints to average")
+    for number, path in enumerate(shown(paths, "averaging", unit=" checkpoints")):
         state = load(path)
         model = _taken(state)
         check_finite(path, model)
@@ -112,22 +113,22 @@ def _check_settings(path: Path, ours: dict[str, Any], first: Path, theirs: dict[
     for name in sorted(ours.keys() | theirs.keys()):
         if ours.get(name) != theirs.get(name):
             flag = "arch" if name == "_name" else name.replace("_", "-")
-            raise CommandError(f"{path}: its --{flag} is {ours.get(name)}, and {theirs.get(name)} in {first}")
+            raise UsageError(f"{path}: its --{flag} is {ours.get(name)}, and {theirs.get(name)} in {first}")
 
 
 def _check_outline(path: Path, ours: dict[str, Any], first: Path, theirs: dict[str, Any]) -> None:
     for name in dict.fromkeys([*theirs, *ours]):
         if name not in ours or name not in theirs:
             here, there = (path, first) if name in ours else (first, path)
-            raise CommandError(f"{path}: has other weights than {first}: {name} is in {here} and not in {there}")
+            raise UsageError(f"{path}: has other weights than {first}: {name} is in {here} and not in {there}")
         for what, mine, other in zip(("shape", "dtype"), ours[name], theirs[name], strict=True):
             if mine != other:
-                raise CommandError(f"{path}: {name} has {what} {mine}, and {other} in {first}")
+                raise UsageError(f"{path}: {name} has {what} {mine}, and {other} in {first}")
 
 
 def _check_shared(path: Path, model: Weights, first: Path, shared: dict[str, str]) -> None:
-    """Raises CommandError if tensors that are tied in the first checkpoint differ here."""
+    """Raises UsageError if tensors that are tied in the first checkpoint differ here."""
     for name, other in shared.items():
         same = _place(model[name]) == _place(model[other])
         if not same and not torch.equal(model[name], model[other]):
-            raise CommandError(f"{path}: {name} and {other} differ, but are one tensor in {first}")
+            raise UsageError(f"{path}: {name} and {other} differ, but are one tensor in {first}")

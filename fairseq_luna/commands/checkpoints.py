@@ -10,9 +10,8 @@ from fairseq import checkpoint_utils
 from omegaconf import OmegaConf
 from torch import Tensor
 
-import fairseq_luna.models  # noqa: F401 (lets torch load what fairseq's checkpoints hold)
-from fairseq_luna.commands.command_line import CommandError
-from fairseq_luna.usage_error import UsageError
+from .. import models  # noqa: F401 (lets torch load what fairseq's checkpoints hold)
+from ..usage_error import UsageError
 
 # Settings that change the training but not the function of a trained model.
 TRAINING_ONLY = re.compile(
@@ -28,20 +27,20 @@ def load(path: Path) -> dict[str, Any]:
     """A checkpoint without its optimizer state; ``model`` is a dict of tensors and ``cfg`` a plain dict.
 
     Raises:
-        CommandError: the file is missing, damaged, no checkpoint, or could run code.
+        UsageError: the file is missing, damaged, no checkpoint, or could run code.
     """
     if not path.is_file():
-        raise CommandError(f"{path}: there is no such file")
+        raise UsageError(f"{path}: there is no such file")
     try:
         state = checkpoint_utils.load_checkpoint_to_cpu(str(path))
-    except UsageError as error:
-        raise CommandError(str(error)) from error
+    except UsageError:
+        raise
     except (LookupError, RuntimeError, TypeError) as error:  # fairseq reads the content without checking it
-        raise CommandError(f"{path}: has no model; give a checkpoint that fairseq-train saved") from error
+        raise UsageError(f"{path}: has no model; give a checkpoint that fairseq-train saved") from error
     state.pop("last_optimizer_state", None)
     model = state.get("model")
     if not isinstance(model, dict) or not model or not all(isinstance(weight, Tensor) for weight in model.values()):
-        raise CommandError(f"{path}: has no model; give a checkpoint that fairseq-train saved")
+        raise UsageError(f"{path}: has no model; give a checkpoint that fairseq-train saved")
     if OmegaConf.is_config(state.get("cfg")):
         state["cfg"] = OmegaConf.to_container(state["cfg"], resolve=True, enum_to_str=True)
     return state
@@ -56,8 +55,8 @@ def architecture(state: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def check_finite(path: Path, weights: Mapping[str, Tensor]) -> None:
-    """Raises CommandError if a number of the checkpoint ``path`` is infinite or none, as after a diverged training."""
+    """Raises UsageError if a number of the checkpoint ``path`` is infinite or none, as after a diverged training."""
     for name, weight in weights.items():
         if not (NO_PARAMETER.search(name) or weight.isfinite().all()):
             kind = "NaN" if weight.isnan().any() else "an infinite number"
-            raise CommandError(f"{path}: there is {kind} in {name}, as after a training that diverged: leave it out")
+            raise UsageError(f"{path}: there is {kind} in {name}, as after a training that diverged: leave it out")

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from fairseq_luna.commands.command_line import CommandError
+from .command_line import CommandError
 
-USER_DIR = Path(__file__).resolve().parents[2] / "fairseq_luna"
+USER_DIR = Path(__file__).parents[1]  # for fairseq to load this package
 _LOG_TAIL = 15
 
 

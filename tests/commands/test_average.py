@@ -8,14 +8,16 @@ from typing import Any
 
 import pytest
 import torch
-from commands import APOLLO, FAMILIES, generate, train
 from torch import Tensor
 
-import average_checkpoints
 import fairseq_luna.models  # noqa: F401 (torch.load of fairseq's checkpoints)
-from average_checkpoints import average, last
-from averaging import mean
-from fairseq_luna.commands.command_line import CommandError
+from commands import APOLLO, FAMILIES, generate, train
+from fairseq_luna.__main__ import main
+from fairseq_luna.commands import averaging
+from fairseq_luna.commands.average import last
+from fairseq_luna.commands.averaging import average
+from fairseq_luna.commands.output import save
+from fairseq_luna.usage_error import UsageError
 
 _TRANSFORMER = (
     *("--arch=transformer", "--encoder-layers=1", "--decoder-layers=1", "--encoder-embed-dim=16"),
@@ -88,8 +90,8 @@ def test_the_mean_of_a_trained_family_translates(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     paths, output = trained(family), tmp_path / "mean.pt"
-    arguments = ["--last", "3", str(paths[0].parent), "--by-updates", "--output", str(output)]
-    assert average_checkpoints.main(arguments) == 0
+    arguments = [str(paths[0].parent), "--last", "3", "--by-updates", "--output", str(output)]
+    assert main(["average", *arguments]) == 0
     assert [path.name for path in paths] == ["checkpoint_1_2.pt", "checkpoint_1_4.pt", "checkpoint_1_6.pt"]
     state = read(output)
     assert_is_mean(state["model"], paths)
@@ -121,7 +123,7 @@ def test_half_precision_is_kept_and_summed_in_fp32(dtype: torch.dtype, three: li
 
 def test_tied_weights_stay_one_tensor(three: list[Path], tmp_path: Path) -> None:
     output = tmp_path / "mean.pt"
-    assert average_checkpoints.main([*map(str, three), "--output", str(output)]) == 0
+    assert main(["average", *map(str, three), "--output", str(output)]) == 0
     names = ("encoder.embed_tokens.weight", "decoder.embed_tokens.weight", "decoder.output_projection.weight")
     model = read(output)["model"]
     assert len({model[name].data_ptr() for name in names}) == 1
@@ -179,19 +181,17 @@ def test_a_diverged_checkpoint_is_refused(
         weights["decoder.layers.0.fc1.weight"][0, 0] = number
 
     odd, output = rewritten(three[1], tmp_path / "odd.pt", diverge), tmp_path / "mean.pt"
-    assert average_checkpoints.main([str(three[0]), str(odd), "--output", str(output)]) == 2
+    assert main(["average", str(three[0]), str(odd), "--output", str(output)]) == 2
     [line] = capsys.readouterr().err.splitlines()
     name = "decoder.layers.0.fc1.weight" if place == "model" else "ema decoder.layers.0.fc1.weight"
-    assert line.startswith(
-        f"average_checkpoints.py: {odd}: there is {kind} in {name}, as after a training that diverged"
-    )
+    assert line.startswith(f"fairseq-luna average: {odd}: there is {kind} in {name}, as after a training that diverged")
     assert not output.exists()
 
 
 def test_one_model_at_a_time_is_in_memory_besides_the_sums(three: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
     loaded: list[weakref.ref[Tensor]] = []
     alive: list[int] = []
-    load = mean.load
+    load = averaging.load
 
     def watched(path: Path) -> dict[str, Any]:
         alive.append(sum(weight() is not None for weight in loaded))
@@ -199,7 +199,7 @@ def test_one_model_at_a_time_is_in_memory_besides_the_sums(three: list[Path], mo
         loaded.extend(weakref.ref(weight) for weight in state["model"].values())
         return state
 
-    monkeypatch.setattr(mean, "load", watched)
+    monkeypatch.setattr(averaging, "load", watched)
     average([*three, *three])
     assert alive == [0] * 6
     assert len(loaded) > 6
@@ -216,29 +216,33 @@ def test_the_last_checkpoints_have_the_highest_numbers(tmp_path: Path) -> None:
 def refusal(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
     """The one line of the refusal."""
     capsys.readouterr()
-    assert average_checkpoints.main([str(argument) for argument in arguments]) == 2
+    assert main(["average", *map(str, arguments)]) == 2
     shown = capsys.readouterr()
     assert shown.out == ""
     assert shown.err.count("\n") == 1
-    return shown.err.removesuffix("\n").removeprefix("average_checkpoints.py: ")
+    return shown.err.removesuffix("\n").removeprefix("fairseq-luna average: ")
 
 
 def test_too_few_checkpoints_are_refused_with_their_number(
     three: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder, output = three[0].parent, ("--output", tmp_path / "mean.pt")
-    assert refusal(capsys, "--last", 4, folder, "--by-updates", *output) == (
+    assert refusal(capsys, folder, "--last", 4, "--by-updates", *output) == (
         f"--last 4: {folder} has 3 update checkpoints (checkpoint_E_U.pt)"
     )
-    assert refusal(capsys, "--last", 2, folder, *output) == (
+    assert refusal(capsys, folder, "--last", 2, *output) == (
         f"--last 2: {folder} has 0 epoch checkpoints (checkpointN.pt) and 3 update checkpoints (checkpoint_E_U.pt): "
         "give --by-updates for those"
     )
     for count in (0, "x"):
-        line = refusal(capsys, "--last", count, folder, "--by-updates", *output)
-        assert line == f"--last {count} {folder}: N must be a whole number above 0"
-    assert refusal(capsys, "--last", 2, three[0], *output) == f"--last: there is no folder {three[0]}"
-    assert refusal(capsys, *output) == "give either --last N FOLDER or a list of checkpoints"
+        line = refusal(capsys, folder, "--last", count, "--by-updates", *output)
+        assert line == f"argument --last: '{count}' must be a whole number of 1 or more"
+    assert refusal(capsys, three[0], "--last", 2, *output) == f"{three[0]}: there is no such folder"
+    assert (
+        refusal(capsys, folder, three[0], "--last", 2, *output) == f"--last 2: give one folder, not {folder} {three[0]}"
+    )
+    assert refusal(capsys, folder, *output) == f"{folder} is a folder: give --last N for the last N checkpoints in it"
+    assert refusal(capsys, three[0], "--by-updates", *output) == "--by-updates: only with --last N"
     assert "is given twice" in refusal(capsys, three[0], three[1], three[0], *output)
 
 
@@ -344,7 +348,7 @@ def test_no_file_is_overwritten_without_force(
     broken.touch()
     refusal(capsys, three[0], broken, "--output", output, "--force")
     assert output.read_text() == "precious"
-    assert average_checkpoints.main([*map(str, three), "--output", str(output), "--force"]) == 0
+    assert main(["average", *map(str, three), "--output", str(output), "--force"]) == 0
     assert_is_mean(read(output)["model"], three)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["broken.pt", "mean.pt"]
     assert "there is no folder" in refusal(capsys, *three, "--output", tmp_path / "none" / "mean.pt")
@@ -359,6 +363,6 @@ def test_a_failed_write_leaves_no_file(
 
     state = average(three)
     monkeypatch.setattr(torch, "save", full)
-    with pytest.raises(CommandError, match=r"^--output .*unexpected pos 64 vs 0$"):
-        average_checkpoints.save(state, tmp_path / "mean.pt")
+    with pytest.raises(UsageError, match=r"^--output .*unexpected pos 64 vs 0$"):
+        save(state, tmp_path / "mean.pt")
     assert list(tmp_path.iterdir()) == []

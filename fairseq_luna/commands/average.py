@@ -1,0 +1,90 @@
+"""Average the last checkpoints of a training into one, which usually translates better.
+
+    fairseq-luna average checkpoints --last 5 --output checkpoints/average.pt
+    fairseq-luna average checkpoints --last 5 --by-updates --output checkpoints/average.pt
+    fairseq-luna average a.pt b.pt c.pt --output average.pt
+
+Files are read with torch's weights_only, so that no code in them is run. The result has no optimizer state.
+"""
+
+import re
+from argparse import ArgumentParser, Namespace
+from pathlib import Path
+
+from .. import environment
+from ..usage_error import UsageError
+from .command_line import positive, show_next
+from .output import check_output, save
+
+_BY_EPOCH = re.compile(r"checkpoint(\d+)\.pt")
+_BY_UPDATE = re.compile(r"checkpoint_\d+_(\d+)\.pt")
+_SHOWN = {_BY_EPOCH: "epoch checkpoints (checkpointN.pt)", _BY_UPDATE: "update checkpoints (checkpoint_E_U.pt)"}
+
+
+def add_flags(parser: ArgumentParser) -> None:
+    add = parser.add_argument
+    add("paths", nargs="+", type=Path, metavar="PATH", help="the training's --save-dir with --last, or checkpoints")
+    add("--last", type=positive, metavar="N", help="average the last N epochs' checkpoints")
+    add("--by-updates", action="store_true", help="with --last: those of --save-interval-updates instead of epochs")
+    add("--output", type=Path, required=True, metavar="FILE", help="the averaged checkpoint")
+    add("--force", action="store_true", help="replace --output if it exists")
+
+
+def run(args: Namespace) -> None:
+    paths = choose(args)
+    check_output(args.output, paths, force=args.force)
+    environment.require_fairseq()
+    from .averaging import average
+
+    save(average(paths), args.output)
+    print(f"{args.output}: the mean of {', '.join(path.name for path in paths)}")
+    show_next("translate what you type", "fairseq-luna", "translate", args.output)
+
+
+def choose(args: Namespace) -> list[Path]:
+    """Raises UsageError unless the flags name checkpoints, each once."""
+    if args.last:
+        if len(args.paths) > 1:
+            raise UsageError(f"--last {args.last}: give one folder, not {' '.join(map(str, args.paths))}")
+        return last(args.paths[0], args.last, by_updates=args.by_updates)
+    if args.by_updates:
+        raise UsageError("--by-updates: only with --last N")
+    seen: set[Path] = set()
+    for file in args.paths:
+        if file.is_dir():
+            raise UsageError(f"{file} is a folder: give --last N for the last N checkpoints in it")
+        if file.resolve() in seen:
+            raise UsageError(f"{file} is given twice, and would count twice; name it once")
+        seen.add(file.resolve())
+    paths: list[Path] = args.paths
+    return paths
+
+
+def last(folder: Path, count: int, *, by_updates: bool = False) -> list[Path]:
+    """The last ``count`` checkpoints of ``folder``, the newest last.
+
+    Args:
+        folder: fairseq-train's --save-dir.
+        count: at least 1.
+        by_updates: those of --save-interval-updates instead of epochs.
+
+    Raises:
+        UsageError: no such folder, or fewer checkpoints than ``count``.
+    """
+    if not folder.is_dir():
+        raise UsageError(f"{folder}: there is no such folder")
+    wanted, others = (_BY_UPDATE, _BY_EPOCH) if by_updates else (_BY_EPOCH, _BY_UPDATE)
+    found = _numbered(folder, wanted)
+    if count < 1 or len(found) < count:
+        message = f"--last {count}: {folder} has {len(found)} {_SHOWN[wanted]}"
+        if instead := len(_numbered(folder, others)):
+            message += (
+                f" and {instead} {_SHOWN[others]}: {'leave out' if by_updates else 'give'} --by-updates for those"
+            )
+        raise UsageError(message)
+    return found[-count:]
+
+
+def _numbered(folder: Path, pattern: re.Pattern[str]) -> list[Path]:
+    matches = ((pattern.fullmatch(path.name), path) for path in folder.iterdir())
+    return [path for _, path in sorted((int(match[1]), path) for match, path in matches if match)]

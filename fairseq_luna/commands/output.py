@@ -1,0 +1,29 @@
+"""A checkpoint that a command writes."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from ..usage_error import UsageError
+from .steps import complete
+
+
+def check_output(output: Path, inputs: Iterable[Path], *, force: bool) -> None:
+    """Raises UsageError if ``output`` cannot be written, or writing it would overwrite something."""
+    if output.resolve() in {path.resolve() for path in inputs}:
+        raise UsageError(f"--output {output}: that is one of the checkpoints to read; give another name")
+    if not output.absolute().parent.is_dir():
+        raise UsageError(f"--output {output}: there is no folder {output.parent}")
+    if output.is_dir() or (output.exists() and not force):
+        raise UsageError(f"--output {output}: it exists; give another name{'' if output.is_dir() else ', or --force'}")
+
+
+def save(state: dict[str, Any], output: Path) -> None:
+    """Write ``output`` so that it is never incomplete. Raises UsageError if it cannot be written."""
+    import torch  # takes seconds; wrong flags are refused before that
+
+    try:
+        with complete(output) as unfinished:
+            torch.save(state, unfinished)
+    except (OSError, RuntimeError) as error:  # torch raises RuntimeError when the disk is full
+        raise UsageError(f"--output {output}: {next(iter(str(error).splitlines()), error)}") from error

@@ -1,1 +1,0 @@
-"""Their arithmetic mean."""
