@@ -31,18 +31,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def run(name: str, given: Sequence[str]) -> int | None:
     """Run the command ``name`` with the arguments ``given``."""
-    module = module_of(name)
-    parser = Parser(module.__doc__, prog=f"{PROGRAM} {name}", allow_abbrev=False)
-    module.add_flags(parser)
-    args = parser.parse_args(given)
     before = logging.root.manager.disable
     if "LOGLEVEL" not in os.environ:  # fairseq's own switch; on import it logs too
         logging.disable(logging.INFO)
     try:
-        status: int | None = module.run(args)
+        status: int | None = module_of(name).run(parser_of(name, given).parse_args(given))
     finally:
         logging.disable(before)
     return status
+
+
+def parser_of(name: str, given: Sequence[str]) -> Parser:
+    """The parser of the command ``name`` for the arguments ``given``."""
+    module = module_of(name)
+    parser = Parser(module.__doc__, prog=f"{PROGRAM} {name}", allow_abbrev=False)
+    module.add_flags(parser)
+    if hasattr(module, "add_chosen_flags"):
+        module.add_chosen_flags(parser, given)
+    return parser
 
 
 def explain(given: Sequence[str]) -> None:

@@ -14,9 +14,8 @@ import pytest
 import fairseq_luna
 import fairseq_luna.models
 from fairseq_luna import compat
-from fairseq_luna.__main__ import main
+from fairseq_luna.__main__ import main, parser_of
 from fairseq_luna.commands import COMMANDS, info, translate
-from fairseq_luna.commands.command_line import Parser
 
 PACKAGE = Path(fairseq_luna.__file__).parent
 
@@ -61,10 +60,7 @@ def test_the_help_of_a_command_has_an_example_that_its_parser_takes(name, capsys
     assert examples
     for example in examples:
         _, _, *given = shlex.split(example.partition(" < ")[0].partition(" > ")[0])
-        module = import_module(f"fairseq_luna.commands.{name}")
-        parser = Parser(module.__doc__)
-        module.add_flags(parser)
-        assert parser.parse_args(given)
+        assert "--help" in given or parser_of(name, given).parse_args(given)
 
 
 def test_wrong_use_is_refused_in_one_line(capsys, monkeypatch):

@@ -3,7 +3,7 @@
 ``Trainer.load_checkpoint`` replaces every error of ``load_state_dict`` by "please ensure that the architectures match";
 ``load_model_ensemble_and_task`` leaves out the file's name (fairseq 0.12.2 and fairseq-fixed 0.12.3.1). With this patch
 a CheckpointMismatch, which names tensors and flags, reaches the user with the file's name and both values of the flags.
-A start made by ``scripts/convert_checkpoint.py`` is refused by a model with other flags, and the state of another
+A start made by ``fairseq-luna convert`` is refused by a model with other flags, and the state of another
 schedule, or of an optimizer of other parameters, by the flag that leaves it out. Other errors are unchanged.
 """
 
@@ -132,7 +132,7 @@ def check_made_for(made_for: Mapping[str, Any], ours: Any, filename: str) -> Non
     other = [f"--{name.replace('_', '-')}={value}" for name, value in made_for.items() if ours.get(name) != value]
     if other:
         raise CheckpointMismatch(
-            f"{filename} was made for {', '.join(other[:3])}: give the flags that scripts/convert_checkpoint.py printed"
+            f"{filename} was made for {', '.join(other[:3])}: give the flags that fairseq-luna convert printed"
         )
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from shared.dictionaries import joint_dictionary
+from fairseq_luna.commands.dictionaries import joint_dictionary
 
 from .command import Row
 from .models import build, source

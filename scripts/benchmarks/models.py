@@ -12,9 +12,9 @@ from fairseq.tasks.translation import TranslationTask
 from torch import Tensor
 
 from fairseq_luna.commands.command_line import positive
+from fairseq_luna.commands.dictionaries import joint_dictionary
 from fairseq_luna.models.mixed.attentions import ATTENTIONS
 from shared.by_name import flags_for
-from shared.dictionaries import joint_dictionary
 
 from .arguments import DTYPES
 

@@ -9,10 +9,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from comparing.recorded import Row, golden, worst
+from fairseq_luna.commands.dictionaries import joint_dictionary
 from fairseq_luna.models.luna import LunaModel
 from fairseq_luna.models.luna.checkpoint_names import translate
 from fairseq_luna.models.roberta import LunaRobertaModel
-from shared.dictionaries import joint_dictionary
 
 PAD = 1
 

@@ -14,9 +14,9 @@ from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 import fairseq_luna.models  # noqa: F401 (registers the models)
+from fairseq_luna.commands.dictionaries import joint_dictionary
 from fairseq_luna.optim.apollo import Apollo
 from fairseq_luna.optim.fairseq_apollo import clip_each
-from shared.dictionaries import joint_dictionary
 
 from .watch import Seen, Watch
 

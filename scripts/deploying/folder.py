@@ -36,9 +36,7 @@ def write_folder(translator: Translator, folder: Path, *, int8: bool) -> None:
     if len(translator.models) > 1:
         raise CommandError("an ensemble cannot be exported; give one checkpoint, such as an average")
     if not isinstance(model.decoder, CausalDecoder):
-        raise CommandError(
-            f"{type(model).__name__}: is fairseq's own; scripts/convert_checkpoint.py makes it one of these"
-        )
+        raise CommandError(f"{type(model).__name__}: is fairseq's own; fairseq-luna convert makes it one of these")
     task = type(translator.task)
     if any(getattr(task, name) is not getattr(TranslationTask, name) for name in SEARCHES):
         raise CommandError(

@@ -9,7 +9,7 @@ from fairseq.tasks.sentence_prediction import SentencePredictionTask
 from fairseq.tasks.translation import TranslationTask
 from torch import Tensor
 
-from shared.dictionaries import joint_dictionary
+from fairseq_luna.commands.dictionaries import joint_dictionary
 
 SOURCE_WORDS, TARGET_WORDS = 24, 28
 _SOURCE_LENGTHS, _TARGET_LENGTHS = (7, 3, 1), (4, 8, 2)

@@ -14,7 +14,7 @@ from fairseq.optim import lr_scheduler
 from omegaconf import DictConfig, OmegaConf
 from torch import nn
 
-from shared.dictionaries import joint_dictionary
+from fairseq_luna.commands.dictionaries import joint_dictionary
 
 # fairseq 0.12.2's encoder layers have untrained copies of their weights for a fast path.
 _FAST_PATH_COPY = re.compile(r"encoder\.layers\.\d+\.(in_proj|out_proj|fc1|fc2)_(weight|bias)$")

@@ -6,19 +6,20 @@ from typing import Any, NamedTuple
 
 import torch
 
-from converting.parameters import build, convert, load_old
-from converting.report import lines_of_table
-from converting.settings import deciding, flags_of, new_settings, old_settings
-from fairseq_luna.commands import checkpoints
-from fairseq_luna.compat.mismatch import MADE_FOR
+from ...compat.mismatch import MADE_FOR
+from .. import checkpoints
+from .parameters import build, convert, load_old
+from .report import lines_of_table
+from .settings import deciding, flags_of, new_settings, old_settings
 
 
 class Converted(NamedTuple):
-    """The new checkpoint, where its parameters come from, and the flags of fairseq-train for its model."""
+    """The new checkpoint, where its parameters come from, the flags of fairseq-train for its model, and its config."""
 
     state: dict[str, Any]
     table: list[str]
     flags: list[str]
+    cfg: dict[str, Any]
 
 
 def converted(path: Path, arch: str, given: Mapping[str, Any], *, seed: int = 1) -> Converted:
@@ -31,7 +32,7 @@ def converted(path: Path, arch: str, given: Mapping[str, Any], *, seed: int = 1)
         seed: of the parameters that start at random.
 
     Raises:
-        CommandError: ``path`` cannot be read or is of another model, or a setting cannot be used.
+        UsageError: ``path`` cannot be read or is of another model, or a setting cannot be used.
     """
     state = checkpoints.load(path)
     before = old_settings(path, state)
@@ -48,4 +49,4 @@ def converted(path: Path, arch: str, given: Mapping[str, Any], *, seed: int = 1)
         "optimizer_history": [{**state["optimizer_history"][-1], "num_updates": 0}],
         "extra_state": {"train_iterator": {"epoch": 1, "iterations_in_epoch": 0}, MADE_FOR: deciding(settings)},
     }
-    return Converted(made, table, [f"--arch={arch}", *flags_of(arch, settings)])
+    return Converted(made, table, [f"--arch={arch}", *flags_of(arch, settings)], {**state["cfg"], "model": settings})

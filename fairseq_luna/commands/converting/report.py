@@ -4,7 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
-from converting.parameters import Part
+from .parameters import Part
 
 
 def lines_of_table(parts: Sequence[Part], left: Iterable[Part]) -> Iterator[str]:

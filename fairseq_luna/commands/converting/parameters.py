@@ -9,11 +9,10 @@ import torch
 from fairseq.models import build_model
 from torch import Tensor, nn
 
-from converting.rules import Rule, plain, rules_of, zero
-from fairseq_luna.commands.checkpoints import NO_PARAMETER, check_finite
-from fairseq_luna.commands.command_line import CommandError
-from fairseq_luna.usage_error import UsageError
-from shared.dictionaries import joint_dictionary
+from ...usage_error import UsageError
+from ..checkpoints import NO_PARAMETER, check_finite
+from ..dictionaries import joint_dictionary
+from .rules import Rule, plain, rules_of, zero
 
 
 class Part(NamedTuple):
@@ -26,31 +25,29 @@ class Part(NamedTuple):
 
 
 def build(settings: Mapping[str, Any], state: Mapping[str, Tensor]) -> nn.Module:
-    """A model of ``settings`` with as many words as ``state`` has embeddings. Raises CommandError if it cannot be."""
+    """A model of ``settings`` with as many words as ``state`` has embeddings. Raises UsageError if it cannot be."""
     source, target = (len(state[f"{side}.embed_tokens.weight"]) for side in ("encoder", "decoder"))
     words = {size: joint_dictionary(size) for size in (source, target)}
     task = Namespace(source_dictionary=words[source], target_dictionary=words[target])
-    try:
-        return build_model(Namespace(**settings), task)
-    except UsageError as error:
-        raise CommandError(str(error)) from error
+    model: nn.Module = build_model(Namespace(**settings), task)
+    return model
 
 
 def load_old(settings: Mapping[str, Any], state: dict[str, Tensor], path: Path) -> nn.Module:
     """The old model; older names of its parameters are translated.
 
     Raises:
-        CommandError: its settings do not describe it, or it holds a number that is not finite.
+        UsageError: its settings do not describe it, or it holds a number that is not finite.
     """
     check_finite(path, state)
     model = build(settings, state)
     try:
         found = model.load_state_dict(state, strict=False)
     except (RuntimeError, UsageError) as error:
-        raise CommandError(f"{path}: {' '.join(str(error).split())}") from error
+        raise UsageError(f"{path}: {' '.join(str(error).split())}") from error
     odd = [name for name in (*found.missing_keys, *found.unexpected_keys) if not NO_PARAMETER.search(name)]
     if odd:
-        raise CommandError(f"{path}: its settings do not explain {', '.join(odd[:3])}")
+        raise UsageError(f"{path}: its settings do not explain {', '.join(odd[:3])}")
     return model
 
 

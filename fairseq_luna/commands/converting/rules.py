@@ -7,17 +7,17 @@ import torch.nn.functional as F
 from fairseq.modules import LearnedPositionalEmbedding
 from torch import Tensor, nn
 
-from fairseq_luna.models.luna.encoder import LunaEncoder
-from fairseq_luna.models.luna.layers import LunaDecoderLayer, LunaEncoderLayer
-from fairseq_luna.modules import LunaAttention, LunaCausalAttention
-from fairseq_luna.modules.block_projections import BlockProjections
-from fairseq_luna.modules.external_attention import ExternalProjections
-from fairseq_luna.modules.fastformer_projections import FastformerProjections
-from fairseq_luna.modules.linformer_attention import LinformerProjections
-from fairseq_luna.modules.longformer_attention import LongformerAttention
-from fairseq_luna.modules.nystrom_attention import NystromAttention
-from fairseq_luna.modules.reformer_attention import ReformerAttention
-from fairseq_luna.modules.short_convolution import ShortConvolution
+from ...models.luna.encoder import LunaEncoder
+from ...models.luna.layers import LunaDecoderLayer, LunaEncoderLayer
+from ...modules import LunaAttention, LunaCausalAttention
+from ...modules.block_projections import BlockProjections
+from ...modules.external_attention import ExternalProjections
+from ...modules.fastformer_projections import FastformerProjections
+from ...modules.linformer_attention import LinformerProjections
+from ...modules.longformer_attention import LongformerAttention
+from ...modules.nystrom_attention import NystromAttention
+from ...modules.reformer_attention import ReformerAttention
+from ...modules.short_convolution import ShortConvolution
 
 
 class Rule(NamedTuple):

@@ -1,7 +1,6 @@
 """The settings of both models: those of the old one, and of the new one with the old one's sizes."""
 
 import dataclasses
-import shlex
 from argparse import SUPPRESS, ArgumentParser, Namespace
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -10,11 +9,11 @@ from typing import Any
 from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY, MODEL_REGISTRY
 from fairseq.models.transformer import TransformerModelBase
 
-from fairseq_luna.commands.checkpoints import TRAINING_ONLY
-from fairseq_luna.commands.command_line import CommandError
-from fairseq_luna.models.transformer.checks import flag
-from fairseq_luna.models.transformer.config import FOLLOWS, OptionalInt, flat_config
-from fairseq_luna.models.transformer.model import FlatConfigModel
+from ...models.transformer.checks import flag
+from ...models.transformer.config import FOLLOWS, OptionalInt, flat_config
+from ...models.transformer.model import FlatConfigModel
+from ...usage_error import UsageError
+from ..checkpoints import TRAINING_ONLY
 
 Settings = dict[str, Any]
 
@@ -30,11 +29,11 @@ def add_model_flags(parser: ArgumentParser, arch: str) -> None:
     """Add the flags of the model ``arch``; those that are not given are not in the result of the parser.
 
     Raises:
-        CommandError: this package has no such encoder-decoder.
+        UsageError: this package has no such encoder-decoder.
     """
     able = [name for name, model in ARCH_MODEL_REGISTRY.items() if issubclass(model, FlatConfigModel)]
     if arch not in able:
-        raise CommandError(f"--arch {arch}: choose one of {', '.join(able)}")
+        raise UsageError(f"--arch {arch}: choose one of {', '.join(able)}")
     group = parser.add_argument_group("flags of the model, only those that the checkpoint does not determine")
     group.argument_default = SUPPRESS
     ARCH_MODEL_REGISTRY[arch].add_args(group)
@@ -44,14 +43,14 @@ def old_settings(path: Path, state: Mapping[str, Any]) -> Settings:
     """The model's settings in the checkpoint ``state``, with its architecture as ``_name``.
 
     Raises:
-        CommandError: it has none, or is not of an encoder-decoder like fairseq's transformer.
+        UsageError: it has none, or is not of an encoder-decoder like fairseq's transformer.
     """
     settings = (state.get("cfg") or {}).get("model") or {}
     settings = dict(vars(settings) if isinstance(settings, Namespace) else settings)
     name = settings.get("_name") or settings.get("arch")
     model = ARCH_MODEL_REGISTRY.get(name) or MODEL_REGISTRY.get(name)
     if model is None or not issubclass(model, TransformerModelBase):
-        raise CommandError(f"{path}: its --arch is {name}; give a checkpoint of a transformer or of this package")
+        raise UsageError(f"{path}: its --arch is {name}; give a checkpoint of a transformer or of this package")
     preset = Namespace(**settings)
     ARCH_CONFIG_REGISTRY.get(name, lambda _: None)(preset)  # what was no setting yet when the checkpoint was saved
     kept = {side: getattr(preset, f"{side}_layers_to_keep", None) for side in ("encoder", "decoder")}
@@ -64,11 +63,11 @@ def new_settings(arch: str, given: Mapping[str, Any], old: Settings, path: Path)
     old model's, then the defaults.
 
     Raises:
-        CommandError: a given one contradicts the checkpoint ``path``.
+        UsageError: a given one contradicts the checkpoint ``path``.
     """
     for name, value in given.items():
         if name in SHARED and name in old and not TRAINING_ONLY.search(name) and value != old[name]:
-            raise CommandError(f"{flag(name)} {value}: it is {old[name]} in {path}; leave it out")
+            raise UsageError(f"{flag(name)} {value}: it is {old[name]} in {path}; leave it out")
     defaults = defaults_of(arch)
     own = {name: value for name, value in preset_of(arch).items() if name not in SHARED}
     inherited = {name: value for name, value in old.items() if name in defaults}
@@ -76,13 +75,13 @@ def new_settings(arch: str, given: Mapping[str, Any], old: Settings, path: Path)
 
 
 def flags_of(arch: str, settings: Settings) -> Iterator[str]:
-    """The flags that set ``settings`` in fairseq-train, beside ``--arch``, quoted for a shell."""
+    """The flags that set ``settings`` in fairseq-train, beside ``--arch``."""
     unset = resolved({**defaults_of(arch), **preset_of(arch)})
     for name, value in resolved(settings).items():
         follows = name in FOLLOWS and value == settings.get(FOLLOWS[name])
         if name != "_name" and value != unset.get(name) and value is not None and not follows:
             shown = ",".join(map(str, value)) if isinstance(value, Sequence) and not isinstance(value, str) else value
-            yield flag(name) if value is True else shlex.quote(f"{flag(name)}={shown}")
+            yield flag(name) if value is True else f"{flag(name)}={shown}"
 
 
 def deciding(settings: Settings) -> Settings:

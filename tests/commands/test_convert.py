@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 import torch
-from commands import APOLLO, train
 from torch import nn
 
-import convert_checkpoint
-from converting.parameters import NO_PARAMETER, convert
-from converting.settings import deciding
+from commands import APOLLO, run, train
+from fairseq_luna.__main__ import main
+from fairseq_luna.commands.converting.parameters import NO_PARAMETER, convert
+from fairseq_luna.commands.converting.settings import deciding
 from fairseq_luna.models.mixed.attentions import ATTENTIONS
 from fairseq_luna.usage_error import CheckpointMismatch
 from support import PAD, as_prefix, build_model, sentences
@@ -127,6 +127,12 @@ def test_random_features_of_another_number_keep_their_own_seed() -> None:
     assert features.matrices.equal(features.numbered(range(features.num_heads)))
 
 
+def of_the_model(words: list[str], start: Path) -> list[str]:
+    """The flags of the model ``start`` in a command of fairseq-train."""
+    first = min(words.index(flag) for flag in ("-s", "--criterion") if flag in words)
+    return [*words[words.index("--user-dir") + 2 : first], f"--finetune-from-model={start}"]
+
+
 @pytest.fixture(scope="module")
 def transformer(tiny_data: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A checkpoint of fairseq's transformer after an update."""
@@ -152,11 +158,14 @@ def test_the_result_is_trained_with_the_flags_that_the_command_prints(
 ) -> None:
     start = tmp_path / "start.pt"
     given = ["--decoder-self-attention=linear", "--attention-kernel-size=3", f"--output={start}"]
-    assert convert_checkpoint.main([str(transformer), "--arch=mixed_tiny", *given]) == 0
+    assert main(["convert", str(transformer), "--arch=mixed_tiny", *given]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert "decoder.layers.*.self_attn.convolution" in {line.split()[0] for line in lines if line.endswith("zero")}
-    program, data, user_dir, *flags = shlex.split(lines[-1])
-    assert (program, data, user_dir.partition("=")[0]) == ("fairseq-train", "DATA", "--user-dir")
+    words = shlex.split(lines[-1])
+    assert words[:3] == ["fairseq-train", tiny_data, "--user-dir"]
+    run("train", *words[1:], "--cpu", "--max-update=1", "--num-workers=0", "--disable-validation")
+    assert read(tmp_path / "start" / "checkpoint_last.pt")["cfg"]["optimizer"]["_name"] == "adam"
+    flags = of_the_model(words, start)
     trained = read(one_update(tiny_data, tmp_path / "trained", *flags))
     assert trained["optimizer_history"][-1]["num_updates"] == 1
     made = read(start)
@@ -177,7 +186,7 @@ def test_a_diverged_checkpoint_is_refused(
     state, odd = read(transformer), tmp_path / "odd.pt"
     state["model"]["encoder.layers.0.fc1.bias"][0] = float("nan")
     torch.save(state, odd)
-    assert convert_checkpoint.main([str(odd), "--arch=luna_tiny", f"--output={tmp_path / 'start.pt'}"]) == 2
+    assert main(["convert", str(odd), "--arch=luna_tiny", f"--output={tmp_path / 'start.pt'}"]) == 2
     assert f"{odd}: there is NaN in encoder.layers.0.fc1.bias" in capsys.readouterr().err
 
 
@@ -208,7 +217,7 @@ def test_odd_settings_come_back_from_the_printed_command(
     criterion = [flag for flag in of_the_old if flag.startswith(("--criterion", "--ddp"))]
     old = one_update(tiny_data, tmp_path / "old", "--arch=transformer", *sizes(), *of_the_old)
     start = tmp_path / "it's a start.pt"
-    assert convert_checkpoint.main([str(old), "--arch=mixed_tiny", f"--output={start}", *given]) == 0
+    assert main(["convert", str(old), "--arch=mixed_tiny", f"--output={start}", *given]) == 0
     line = capsys.readouterr().out.splitlines()[-1]
     arguments = subprocess.run(
         ["bash", "-c", f"printf '%s\\n' {line}"], capture_output=True, check=True, text=True
@@ -216,7 +225,7 @@ def test_odd_settings_come_back_from_the_printed_command(
     assert arguments.splitlines() == shlex.split(line)
     made, trained = (
         read(path)["cfg"]["model"]
-        for path in (start, one_update(tiny_data, tmp_path, *shlex.split(line)[3:], *criterion))
+        for path in (start, one_update(tiny_data, tmp_path, *of_the_model(shlex.split(line), start), *criterion))
     )
     assert deciding(trained) == deciding(made)
     assert {name: trained[name] for name in read_back} == read_back
@@ -237,7 +246,7 @@ def test_what_cannot_be_is_refused_in_one_line(
 ) -> None:
     output = tmp_path / "start.pt"
     given = [str(transformer), f"--output={output}", *(flag.format(file=transformer) for flag in flags)]
-    assert convert_checkpoint.main(given) == 2
+    assert main(["convert", *given]) == 2
     [line] = capsys.readouterr().err.splitlines()
-    assert line.startswith(f"convert_checkpoint.py: {message.format(file=transformer)}")
+    assert line.startswith(f"fairseq-luna convert: {message.format(file=transformer)}")
     assert not output.exists()
