@@ -16,23 +16,22 @@ import numpy as np
 import pytest
 import sentencepiece
 import torch
-from commands import FAMILIES, SIZES, train
 from fairseq.data import Dictionary
 from fairseq.data.encoders.subword_nmt_bpe import SubwordNMTBPE
 from fairseq.tasks.translation_multi_simple_epoch import TranslationMultiSimpleEpochTask
 
-import export_translator
 import fairseq_luna
-from fairseq_luna.commands.command_line import CommandError
+from commands import FAMILIES, SIZES, train
+from fairseq_luna.__main__ import main
 from fairseq_luna.usage_error import UsageError
 
 pytest.importorskip("onnxscript")
 deployed = pytest.importorskip("fairseq_luna.deployed")
-comparison = pytest.importorskip("deploying.comparison")
+comparison = pytest.importorskip("fairseq_luna.commands.exporting.comparison")
 marks_of = pytest.importorskip("fairseq_luna.deployed.folder").marks_of
-Graph = pytest.importorskip("deploying.graphs").Graph
+Graph = pytest.importorskip("fairseq_luna.commands.exporting.graphs").Graph
 onnx = pytest.importorskip("onnx")
-write_folder = pytest.importorskip("deploying.folder").write_folder
+write_folder = pytest.importorskip("fairseq_luna.commands.exporting.folder").write_folder
 first_candidates = pytest.importorskip("fairseq_luna.deployed.search").first_candidates
 TORCH = tuple(map(int, torch.__version__.split(".")[:2]))
 pytestmark = pytest.mark.skipif(TORCH < (2, 7), reason="torch.export of torch 2.6 takes one size of batch alone")
@@ -70,7 +69,7 @@ def export(tiny_data, tmp_path_factory):
             train(tiny_data, folder, *MODELS[family], *TRAINING)
             for language in "ab":
                 shutil.copy(Path(tiny_data) / f"dict.{language}.txt", folder)
-            assert export_translator.main([str(folder), f"--output={folder / 'exported'}"]) == 0
+            assert main(["export", str(folder), f"--output={folder / 'exported'}"]) == 0
             made[family] = folder
         return made[family], made[family] / "exported"
 
@@ -134,7 +133,7 @@ def test_the_command_ends_in_one_line(export):
 
 def test_int8_is_smaller_and_translates(export, tmp_path):
     folder, made = export("luna")
-    assert export_translator.main([str(folder), f"--output={tmp_path / 'int8'}", "--int8"]) == 0
+    assert main(["export", str(folder), f"--output={tmp_path / 'int8'}", "--int8"]) == 0
     whole, small = (sum(file.stat().st_size for file in path.glob("weights.bin")) for path in (made, tmp_path / "int8"))
     assert small < whole
     assert len(deployed.Translator(tmp_path / "int8").translate(TEXTS)) == len(TEXTS)
@@ -143,7 +142,7 @@ def test_int8_is_smaller_and_translates(export, tmp_path):
 @pytest.mark.parametrize(
     ("file", "content", "message"),
     [
-        ("settings.json", None, "give a folder that scripts/export_translator.py made"),
+        ("settings.json", None, "give a folder that fairseq-luna export made"),
         ("settings.json", "{", "settings.json: is damaged"),
         ("settings.json", '{"format": 3}', "settings.json: is damaged"),
         ("settings.json", '{"format": 99}', "has format 99"),
@@ -220,7 +219,7 @@ def speaking(export, tmp_path_factory):
     shutil.rmtree(copied / "exported")
     (copied / "exported").mkdir()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("deploying.folder.graphs_of", lambda *_: graphs)
+        patch.setattr("fairseq_luna.commands.exporting.folder.graphs_of", lambda *_: graphs)
         write_folder(fairseq_luna.load(copied), copied / "exported", int8=False)
     return copied, copied / "exported"
 
@@ -284,10 +283,10 @@ def test_words_are_not_read_as_pieces(speaking, tmp_path, monkeypatch):
     """Of a model that was exported for text in pieces; one without its subword model is not exported by mistake."""
     folder, made = speaking
     copied = shutil.copytree(folder, tmp_path / "model", ignore=shutil.ignore_patterns("*.model", "exported"))
-    assert export_translator.main([str(copied), f"--output={tmp_path / 'new'}"]) == 2
-    monkeypatch.setattr("deploying.folder.graphs_of", lambda *_: ())
-    monkeypatch.setattr("deploying.comparison.difference", lambda *_: 0.0)
-    assert export_translator.main([str(copied), f"--output={tmp_path / 'new'}", "--pieces=none"]) == 0
+    assert main(["export", str(copied), f"--output={tmp_path / 'new'}"]) == 2
+    monkeypatch.setattr("fairseq_luna.commands.exporting.folder.graphs_of", lambda *_: ())
+    monkeypatch.setattr("fairseq_luna.commands.exporting.comparison.difference", lambda *_: 0.0)
+    assert main(["export", str(copied), f"--output={tmp_path / 'new'}", "--pieces=none"]) == 0
     settings = json.loads((made / "settings.json").read_text())
     new = json.loads((tmp_path / "new" / "settings.json").read_text())
     files = {name: marks for name, marks in settings["files"].items() if name != "pieces.model"}
@@ -348,17 +347,17 @@ def test_text_and_beams_that_do_not_fit_are_refused(export):
 
 def test_what_cannot_be_exported_is_refused(export, tiny_data, tmp_path, capsys):
     folder, made = export("luna")
-    assert export_translator.main([str(folder), f"--output={made}"]) == 2
+    assert main(["export", str(folder), f"--output={made}"]) == 2
     assert "it exists" in capsys.readouterr().err
     transformer = train(tiny_data, tmp_path, "--arch=transformer", *SIZES, *TRAINING)
-    assert export_translator.main([str(transformer), f"--data={tiny_data}", f"--output={tmp_path / 'new'}"]) == 2
+    assert main(["export", str(transformer), f"--data={tiny_data}", f"--output={tmp_path / 'new'}"]) == 2
     assert "is fairseq's own" in capsys.readouterr().err
 
 
 def test_a_task_that_marks_languages_is_refused(export, tmp_path):
     translator = fairseq_luna.load(export("luna")[0])
     translator.task = TranslationMultiSimpleEpochTask.__new__(TranslationMultiSimpleEpochTask)
-    with pytest.raises(CommandError, match="TranslationMultiSimpleEpochTask: may add marks of languages"):
+    with pytest.raises(UsageError, match="TranslationMultiSimpleEpochTask: may add marks of languages"):
         write_folder(translator, tmp_path, int8=False)
 
 
@@ -373,7 +372,7 @@ def test_another_models_graphs_are_found_to_differ(export, monkeypatch):
 def test_a_model_with_other_subwords_is_refused(export, tmp_path):
     translator = fairseq_luna.load(export("luna")[0])
     translator.bpe = SubwordNMTBPE.__new__(SubwordNMTBPE)
-    with pytest.raises(CommandError, match="only SentencePiece models"):
+    with pytest.raises(UsageError, match="only SentencePiece models"):
         write_folder(translator, tmp_path, int8=False)
 
 
@@ -387,8 +386,8 @@ def test_a_graph_that_is_not_the_model_is_refused(found, export, tmp_path, monke
         return found
 
     folder, _ = export("luna")
-    monkeypatch.setattr("deploying.folder.write_folder", lambda *_, int8: None)
-    monkeypatch.setattr("deploying.comparison.difference", difference)
-    assert export_translator.main([str(folder), f"--output={tmp_path / 'new'}"]) == 2
+    monkeypatch.setattr("fairseq_luna.commands.exporting.folder.write_folder", lambda *_, int8: None)
+    monkeypatch.setattr("fairseq_luna.commands.exporting.comparison.difference", difference)
+    assert main(["export", str(folder), f"--output={tmp_path / 'new'}"]) == 2
     assert "use fairseq-luna translate" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ..usage_error import UsageError
 from .checkpoints import architecture, check_finite, load
-from .command_line import shown
+from .progress import shown
 
 Weights = dict[str, Tensor]
 

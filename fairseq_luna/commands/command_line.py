@@ -7,16 +7,12 @@ import shlex
 import sys
 import traceback
 from argparse import ArgumentParser, ArgumentTypeError, RawDescriptionHelpFormatter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import Any, NoReturn
 
 from ..usage_error import UsageError, wants_traceback
 
-if TYPE_CHECKING:
-    from tqdm import tqdm
-
-T = TypeVar("T")
 Main = Callable[[Sequence[str] | None], int | None]
 _ENDED_BY_PIPE = 141  # as a shell reports it
 
@@ -49,13 +45,6 @@ def positive(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise ArgumentTypeError(f"{text!r} must be a whole number of 1 or more")
     return int(text)
-
-
-def shown(items: Iterable[T], what: str, total: int | None = None, unit: str = " lines") -> "tqdm[T]":
-    """``items`` with a progress bar if stderr is a terminal."""
-    from tqdm import tqdm
-
-    return tqdm(items, desc=f"  {what}", total=total, unit=unit, unit_scale=True, disable=None)
 
 
 def show_next(what: str, *words: object) -> None:

@@ -3,7 +3,7 @@
     from fairseq_luna.deployed import Translator
     Translator("exported").translate(["Two dogs run."])
 
-``scripts/export_translator.py`` exports. ``python -m fairseq_luna.deployed exported`` translates lines of text.
+``fairseq-luna export`` makes such a folder. ``python -m fairseq_luna.deployed exported`` translates lines of text.
 """
 
 from .translator import Translation, Translator

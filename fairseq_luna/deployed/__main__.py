@@ -12,7 +12,7 @@ DESCRIPTION = "Translate standard input to standard output, line by line, with a
 def main() -> int:
     parser = ArgumentParser(prog="python -m fairseq_luna.deployed", description=DESCRIPTION)
     add = parser.add_argument
-    add("folder", metavar="FOLDER", help="made by scripts/export_translator.py")
+    add("folder", metavar="FOLDER", help="made by fairseq-luna export")
     add("--threads", type=int, default=1, metavar="N", help="CPU threads (default: %(default)s)")
     translate.add_stream_flags(parser)
     args = parser.parse_args()

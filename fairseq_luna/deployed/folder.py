@@ -43,7 +43,7 @@ def settings_of(folder: Path) -> Settings:
     try:
         settings = json.loads(file.read_text(encoding="utf-8"))
     except OSError as error:
-        raise UsageError(f"{file}: {error.strerror}; give a folder that scripts/export_translator.py made") from error
+        raise UsageError(f"{file}: {error.strerror}; give a folder that fairseq-luna export made") from error
     except ValueError as error:
         raise UsageError(f"{file}: is damaged; {AGAIN}") from error
     found = settings.pop("format", None) if isinstance(settings, dict) else None

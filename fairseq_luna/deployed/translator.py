@@ -27,7 +27,7 @@ class Translator:
     """Translates as fairseq-generate does with the same model.
 
     Args:
-        folder: made by ``scripts/export_translator.py``.
+        folder: made by ``fairseq-luna export``.
         threads: CPU threads.
 
     Raises:

@@ -25,7 +25,7 @@ class Deployed:
     """
 
     def __init__(self, system: str, args: Namespace) -> None:
-        from deploying.folder import write_folder
+        from fairseq_luna.commands.exporting.folder import write_folder
         from fairseq_luna.deployed.folder import settings_of
         from fairseq_luna.deployed.graphs import Graphs
 

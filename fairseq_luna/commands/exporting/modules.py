@@ -4,9 +4,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from fairseq_luna.deployed.graphs import CONSTANT, EOS, PAD
-from fairseq_luna.export import DecoderStepForExport, EncoderForExport, Tensors
-from fairseq_luna.modules import BlockCausalAttention
+from ...deployed.graphs import CONSTANT, EOS, PAD
+from ...export import DecoderStepForExport, EncoderForExport, Tensors
+from ...modules import BlockCausalAttention
 
 
 def decoder_step(model: nn.Module) -> DecoderStepForExport:

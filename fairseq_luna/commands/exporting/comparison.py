@@ -8,9 +8,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from fairseq_luna import deployed
-from fairseq_luna.deployed.graphs import EOS, PAD, Array, Graphs
-from fairseq_luna.models.transformer.translator import Translator
+from ... import deployed
+from ...deployed.graphs import EOS, PAD, Array, Graphs
+from ...models.transformer.translator import Translator
 
 # Of the sources in three batches with the end mark, and the words that follow. The last are more than a window, a block
 # or a chunk holds by default: a graph that has another form from there on is found.

@@ -5,10 +5,11 @@ from typing import Any
 
 import onnx
 import torch
-from onnxscript import opset20 as op
+from onnxscript import opset20
 
 INT64, FP64 = onnx.TensorProto.INT64, onnx.TensorProto.DOUBLE
 Value = Any  # of a graph that is being made
+op: Any = opset20  # whose types are of single operators
 
 
 def lerp(start: Value, end: Value, weight: Value) -> Value:

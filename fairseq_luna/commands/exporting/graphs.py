@@ -11,9 +11,10 @@ from onnx import ModelProto
 from torch import Tensor, nn
 from torch.export import Dim, ExportedProgram, export
 
-from deploying.modules import Start, Step
-from deploying.operators import OPERATORS
-from fairseq_luna.deployed.graphs import EOS, NEW, PAD
+from ...deployed.graphs import EOS, NEW, PAD
+from ..progress import working
+from .modules import Start, Step
+from .operators import OPERATORS
 
 # Source lengths of an encoder whose graphs have one length each: a sentence is padded to the next of them.
 LENGTHS = (16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192)
@@ -39,20 +40,28 @@ def graphs_of(model: nn.Module, longest: int) -> Iterator[Graph]:
         _, state = start(source)
         names = ["source"], ["log_probs", *state]
         try:
-            program = exported(start, (source,), ({0: Dim("batch"), 1: Dim("source", min=shortest, max=longest)},))
+            with working("making the encoder's graph"):
+                axes = {0: Dim("batch"), 1: Dim("source", min=shortest, max=longest)}
+                program = exported(start, (source,), (axes,))
         except (torch._dynamo.exc.UserError, RuntimeError, ValueError):  # its shapes depend on the length as a number
             for length in [length for length in LENGTHS if length < longest] + [longest]:
-                program = exported(start, (example(length),), ({0: Dim("batch")},))
-                yield Graph(f"start_{length}.onnx", onnx_of(program, *names), length, length)
+                with working(f"making the encoder's graph for {length} of {longest} pieces"):
+                    program = exported(start, (example(length),), ({0: Dim("batch")},))
+                    made = onnx_of(program, *names)
+                yield Graph(f"start_{length}.onnx", made, length, length)
         else:
-            yield Graph("start.onnx", onnx_of(program, *names), shortest, longest)
+            with working("writing it as ONNX"):
+                made = onnx_of(program, *names)
+            yield Graph("start.onnx", made, shortest, longest)
         words, rows = torch.full((SENTENCES, BEAM), EOS), torch.arange(SENTENCES).repeat_interleave(BEAM)
         inputs = (words, torch.zeros(words.shape), rows, torch.zeros(2, dtype=torch.uint8), state)
         moving = step(*inputs)[-1]
         inputs = (*inputs[:2], torch.arange(SENTENCES * BEAM), *inputs[3:-1], state | moving)
-        program = exported(step, inputs, tuple(any_size(x) for x in inputs))
         given = ["words", "scores", "rows", "positions", *inputs[-1]]
-        yield Graph("step.onnx", onnx_of(program, given, ["best", "places", "ends", *(NEW + name for name in moving)]))
+        with working("making the decoder's graph"):
+            program = exported(step, inputs, tuple(any_size(x) for x in inputs))
+            made = onnx_of(program, given, ["best", "places", "ends", *(NEW + name for name in moving)])
+        yield Graph("step.onnx", made)
 
 
 def example(length: int) -> Tensor:

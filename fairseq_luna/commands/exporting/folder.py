@@ -12,12 +12,12 @@ from fairseq.tasks.translation import TranslationTask
 from onnx.external_data_helper import set_external_data
 from onnxruntime.quantization import QuantType, quantize_dynamic
 
-from deploying.graphs import graphs_of
-from fairseq_luna.commands.command_line import CommandError
-from fairseq_luna.deployed.folder import FORMAT, PIECES, SETTINGS, SOURCE_WORDS, TARGET_WORDS, Settings, marks_of
-from fairseq_luna.models.transformer.decoder import CausalDecoder
-from fairseq_luna.models.transformer.translator import Translator
-from fairseq_luna.subwords import mark_of
+from ...deployed.folder import FORMAT, PIECES, SETTINGS, SOURCE_WORDS, TARGET_WORDS, Settings, marks_of
+from ...models.transformer.decoder import CausalDecoder
+from ...models.transformer.translator import Translator
+from ...subwords import mark_of
+from ...usage_error import UsageError
+from .graphs import graphs_of
 
 WEIGHTS = "weights.bin"
 SEARCHES = ("build_dataset_for_inference", "build_generator", "inference_step")  # what a task may do otherwise
@@ -29,22 +29,22 @@ def write_folder(translator: Translator, folder: Path, *, int8: bool) -> None:
     """Write the model of ``translator``; ``int8``: the weights of matrix products as bytes.
 
     Raises:
-        CommandError: it is an ensemble, a model of fairseq's or of another task than translation, or has other subwords
+        UsageError: it is an ensemble, a model of fairseq's or of another task than translation, or has other subwords
             than SentencePiece's.
     """
     model = translator.models[0]
     if len(translator.models) > 1:
-        raise CommandError("an ensemble cannot be exported; give one checkpoint, such as an average")
+        raise UsageError("an ensemble cannot be exported; give one checkpoint, such as an average")
     if not isinstance(model.decoder, CausalDecoder):
-        raise CommandError(f"{type(model).__name__}: is fairseq's own; fairseq-luna convert makes it one of these")
+        raise UsageError(f"{type(model).__name__}: is fairseq's own; fairseq-luna convert makes it one of these")
     task = type(translator.task)
     if any(getattr(task, name) is not getattr(TranslationTask, name) for name in SEARCHES):
-        raise CommandError(
+        raise UsageError(
             f"{task.__name__}: may add marks of languages to the text; only --task translation is exported"
         )
     pieces = isinstance(translator.bpe, SentencepieceBPE)
     if translator.tokenizer is not None or not (pieces or translator.bpe is None):
-        raise CommandError("only SentencePiece models can be exported: no other subwords, no tokenizer")
+        raise UsageError("only SentencePiece models can be exported: no other subwords, no tokenizer")
     longest, longest_target = translator.max_positions
     starts: list[dict[str, Any]] = []
     with (folder / WEIGHTS).open("wb") as file:

@@ -1,0 +1,69 @@
+"""Export a trained model to a folder that translates on a CPU, faster and without torch and fairseq.
+
+    pip install onnx onnxscript onnxruntime
+    fairseq-luna export checkpoints --output exported
+    python -m fairseq_luna.deployed exported < text.en > text.de
+
+The folder has the encoder and the decoder's step as ONNX, for any batch and beam and, where the attentions allow it,
+any source length, with dictionaries and SentencePiece model. The graphs' numbers are compared with the model's. This
+takes minutes; the folder itself needs onnxruntime, numpy and sentencepiece only.
+"""
+
+from argparse import ArgumentParser, Namespace
+from pathlib import Path
+
+from .. import environment
+from ..usage_error import UsageError
+from .command_line import show_next
+from .progress import working
+from .steps import once, remove
+
+CLOSE = 1e-4  # of log-probabilities in fp32
+ANOTHER_FORM = "an attention may have another form from some length on; use fairseq-luna translate"
+
+
+def add_flags(parser: ArgumentParser) -> None:
+    add = parser.add_argument
+    add("model", type=Path, metavar="MODEL", help="a checkpoint of a model of this package, or its folder")
+    add("--output", type=Path, required=True, metavar="FOLDER", help="the new folder")
+    add("--data", type=Path, metavar="FOLDER", help="with the dictionaries (default: MODEL's, or the training's)")
+    add("--pieces", type=Path, metavar="FILE", help="SentencePiece model (default: beside MODEL or the data)")
+    add("--source-lang", metavar="LANG", help="if the training was not told its languages")
+    add("--target-lang", metavar="LANG")
+    add("--int8", action="store_true", help="weights of matrix products as bytes: smaller, faster, less exact")
+
+
+def run(args: Namespace) -> None:
+    if args.output.exists():
+        raise UsageError(f"--output {args.output}: it exists; give another name")
+    environment.require_fairseq()
+    try:
+        from .exporting.comparison import difference
+        from .exporting.folder import write_folder
+    except ImportError as error:
+        raise UsageError(f"{error}; pip install onnx onnxscript onnxruntime") from error
+    from ..loading import load
+
+    languages = {name: value for name in ("source_lang", "target_lang") if (value := getattr(args, name))}
+    translator = load(args.model, data=args.data, pieces=args.pieces, **languages)
+
+    def make(folder: Path) -> None:
+        # Bytes would hide that a graph is wrong, so the exact ones are compared first.
+        for int8 in (False, True) if args.int8 else (False,):
+            remove(folder)
+            folder.mkdir()
+            write_folder(translator, folder, int8=int8)
+            try:
+                with working("comparing its numbers with the model's"):
+                    worst = difference(translator, folder)
+            except RuntimeError as error:  # onnxruntime's; it has no class for that
+                raise UsageError(f"{args.model}: a graph cannot be run; {ANOTHER_FORM}") from error
+            kind = "int8" if int8 else "fp32"
+            print(f"{kind}: log-probabilities of the graphs and of the model differ by {worst:.1e} at most", flush=True)
+            if not (worst <= CLOSE or int8):
+                raise UsageError(f"{args.model}: that is too much; {ANOTHER_FORM}")
+
+    once("export", args.output, make)
+    size = sum(file.stat().st_size for file in args.output.iterdir())
+    print(f"{args.output}: {size / 1e6:.1f} MB")
+    show_next("translate what you type", "python", "-m", "fairseq_luna.deployed", args.output)
