@@ -13,7 +13,7 @@ CUDA := $(VENV)-cuda
 RUN := $(VENV)/bin/python
 PIP := $(RUN) -m pip --disable-pip-version-check
 
-.PHONY: demo test test-matrix check-cuda mutants lint bench audit clean
+.PHONY: demo test test-matrix check-cuda mutants lint docs bench audit clean
 
 demo: $(VENV)/installed
 	$(RUN) scripts/demo.py --arch $(ARCH) $(DEMO_FLAGS)
@@ -48,6 +48,11 @@ lint: $(VENV)/installed
 	$(RUN) -m ruff check .
 	$(RUN) -m ruff format --check .
 	$(RUN) -m mypy
+
+# The pages as a site in outputs/docs. A warning is an error.
+docs: $(VENV)/installed
+	$(PIP) install --quiet -c constraints.txt --no-build-isolation -e '.[docs]'
+	$(RUN) -m sphinx -q -W --keep-going -c docs . outputs/docs
 
 bench: BENCH = $(RUN) scripts/benchmark.py
 bench: TRAIN_25 = $(BENCH) train --quick --no-peak --shapes 25x40 --systems transformer luna luna-softmax-source fastformer block

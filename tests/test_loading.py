@@ -15,10 +15,10 @@ from unittest import mock
 import pytest
 import sentencepiece
 import torch
-from commands import FAMILIES, run, train
 from fairseq.models import MODEL_REGISTRY
 
 import fairseq_luna
+from commands import FAMILIES, run, train
 from fairseq_luna import __main__ as command
 from fairseq_luna.commands import translate
 from fairseq_luna.commands.translate import as_text, end_at_signals, translated

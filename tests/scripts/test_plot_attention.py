@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 import torch
-from commands import APOLLO, FAMILIES, train
 from fairseq.data import Dictionary
 from torch.testing import assert_close
 
 import plot_attention
+from commands import APOLLO, FAMILIES, train
 from fairseq_luna.commands.command_line import CommandError
 from plots import attention_picture, reading
 from plots.attention_map import SIDES, AttentionMap, Pair

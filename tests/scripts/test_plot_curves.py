@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from commands import APOLLO, FAMILIES, train
 from numpy.testing import assert_allclose
 
 import plot_curves
+from commands import APOLLO, FAMILIES, train
 from fairseq_luna.commands.command_line import CommandError
 from plots import curves_picture
 from plots.training_log import Series, read, smoothed

@@ -9,10 +9,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from commands import FAMILIES, generate, train
 from sacremoses import MosesTokenizer
 
 import score
+from commands import FAMILIES, generate, train
 from fairseq_luna.commands.command_line import CommandError
 from scoring import measures, pieces, tokens
 from scoring.generated import read_both
