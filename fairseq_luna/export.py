@@ -2,7 +2,7 @@
 
 In fairseq the generation state is a dictionary that modules write into, and models leave out masks where nothing is
 padded; a graph can express neither. Here the state is an argument and a result, as named tensors, and masks are kept,
-or if asked left out, for any input. ``docs/export.md`` says what can be exported and has an example.
+or if asked left out, for any input. ``docs/translate.md`` says what can be exported and has an example.
 """
 
 from collections.abc import Iterator

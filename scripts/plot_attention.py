@@ -5,7 +5,7 @@
         --attention encoder cross --layers 3 --heads 0 1 --output maps.png
 
 Luna's attention has two maps, pack (slots x words) and unpack (words x slots); through (words x words) is their
-product. docs/plots.md explains how to read them.
+product. research/2026-11-24-attention-maps.md explains how to read them.
 """
 
 import logging

@@ -4,7 +4,7 @@
 
 Files are UTF-8, plain or .gz, a sentence a line, at the same lines in both languages; --train may be given several
 times. Without --valid or --test, --hold-out N takes N pairs for each from the end of the training text. --out then has
-bin/, reference/ (raw text for scoring) and joint.model or codes, as for the published corpora (docs/data.md).
+bin/, reference/ (raw text for scoring) and joint.model or codes, as for the published corpora (docs/train.md).
 
 Training pairs with an empty side, too many pieces, or sides of too different lengths are dropped and counted.
 """

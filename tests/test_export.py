@@ -177,8 +177,8 @@ def test_the_wrappers_do_not_change_the_model():
 
 
 def test_the_documented_code_runs():
-    page = (Path(__file__).parents[1] / "docs" / "export.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[1] / "docs" / "translate.md").read_text(encoding="utf-8")
     [code] = re.findall(r"```python\n(.*?)```", page, flags=re.S)
     known = {"model": small("luna"), "tokens": sentences(9, 4, 5), "print": print}
-    exec(compile(code, "docs/export.md", "exec"), known)
+    exec(compile(code, "docs/translate.md", "exec"), known)
     assert known["words"].shape[0] == 3

@@ -18,7 +18,7 @@ import fairseq_luna
 from fairseq_luna.commands import COMMANDS
 
 ROOT = Path(__file__).parents[1]
-FOLDERS = ("docs", "examples", "fairseq_luna", "scripts", "tests")
+FOLDERS = ("docs", "examples", "fairseq_luna", "research", "scripts", "tests")
 FILES = (
     *("LICENSE", "CITATION.cff", "CITATION.bib", "README.md", "CHANGELOG.md", "CONTRIBUTING.md", "Makefile", ".ci/run"),
     *("setup.py", "pyproject.toml", "constraints.txt", "noxfile.py", "MANIFEST.in"),

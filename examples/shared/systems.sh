@@ -5,7 +5,7 @@ source "$root/examples/shared/run.sh"
 # Sets model, the flags of SYSTEM and its optimizer. All have 4+4 layers, 128/256 channels and 4 heads.
 choose_system() { # SYSTEM UPDATES WARMUP
     local updates=$2 optimizer=(--optimizer adam --adam-betas '(0.9,0.98)' --lr 0.005 --warmup-updates "$3")
-    # What learned most on Multi30k (docs/apollo.md).
+    # What learned most on Multi30k (research/2026-11-24-apollo.md).
     [[ $1 != *_apollo ]] || optimizer=(--optimizer apollo --lr 0.2 --warmup-updates $(((updates + 5) / 6)) --clip-norm 1.0
         --encoder-normalize-before --decoder-normalize-before)
     optimizer+=(--lr-scheduler inverse_sqrt)

@@ -18,7 +18,7 @@ from .short_convolution import convolved
 
 
 class BlockCausalAttention(GenerationState, BlockProjections):
-    """Causal attention in two levels (``docs/block_attention.md``).
+    """Causal attention in two levels (``docs/mathematics.md``).
 
     A token attends to its own block up to itself, and its block to the summaries of the earlier blocks. The block size
     is fixed, because generation does not know the length. Its state grows by one summary per complete block. Padded

@@ -28,7 +28,7 @@ class Halves(NamedTuple):
 
 
 class BlockProjections(nn.Module):
-    """The projections of both levels (``docs/block_attention.md``), and the attention over given blocks.
+    """The projections of both levels (``docs/mathematics.md``), and the attention over given blocks.
 
     Args:
         embed_dim: channels.

@@ -8,7 +8,7 @@ from .short_convolution import ShortConvolution, convolved
 
 
 class ConvolvedAttention(GenerationState):
-    """A self-attention of the sequence after a short convolution (``docs/convolution.md``).
+    """A self-attention of the sequence after a short convolution (``docs/mathematics.md``).
 
     Args:
         attention: takes ``x (T, B, C)`` and ``padding_mask (B, T)``, and if causal ``incremental_state``; returns

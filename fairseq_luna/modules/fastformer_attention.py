@@ -9,7 +9,7 @@ from .masks import check_mask
 
 
 class FastformerAttention(FastformerProjections):
-    """Additive self-attention, linear in the length (arXiv 2108.09084, section 3.2; ``docs/fastformer.md``).
+    """Additive self-attention, linear in the length (arXiv 2108.09084, section 3.2; ``docs/mathematics.md``).
 
     Arguments are those of :class:`.FastformerProjections`. If a sentence is all padding, its global query and global
     key are zero.

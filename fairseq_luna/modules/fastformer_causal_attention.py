@@ -16,7 +16,7 @@ from .short_convolution import convolved
 
 
 class FastformerCausalAttention(GenerationState, FastformerProjections):
-    """Causal additive self-attention with a state of constant size (derived in ``docs/fastformer.md``).
+    """Causal additive self-attention with a state of constant size (derived in ``docs/mathematics.md``).
 
     Arguments are those of :class:`.FastformerProjections`. Padded steps are not seen, at any position. Dropout removes
     a step from the pooled vectors of all later steps, and leaves the softmax denominators unchanged.

@@ -16,7 +16,7 @@ SHARE_CHOICES = ("none", "query-value", "query-key-value")
 
 
 class FastformerProjections(nn.Module):
-    """The parameters of Fastformer's attention (arXiv 2108.09084; ``docs/fastformer.md``).
+    """The parameters of Fastformer's attention (arXiv 2108.09084; ``docs/mathematics.md``).
 
     The scores have no bias, because a softmax over time cancels it.
 

@@ -15,7 +15,7 @@ from .short_convolution import convolution_of
 
 
 class LunaAttention(GenerationState):
-    """Pack and unpack attention (arXiv 2106.01540, section 3.2; ``docs/design.md``, 3.1).
+    """Pack and unpack attention (arXiv 2106.01540, section 3.2; ``docs/mathematics.md``).
 
         Y_P = softmax over the context of (q_p(P) k_p(C)^T / sqrt(D)) v_p(C)      pack
         Y_X = softmax over the slots of (q(X) k(Y_P)^T / sqrt(D)) v(Y_P)          unpack

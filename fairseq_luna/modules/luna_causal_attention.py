@@ -25,7 +25,7 @@ from .short_convolution import convolution_of, convolved
 
 
 class LunaCausalAttention(GenerationState):
-    """Causal pack and unpack attention (arXiv 2106.01540, section 3.4; ``docs/design.md``, 3.2).
+    """Causal pack and unpack attention (arXiv 2106.01540, section 3.4; ``docs/mathematics.md``).
 
     Steps do not see later ones. Padded steps are neither seen nor counted, at any position. The incremental state has
     constant size.

@@ -12,7 +12,7 @@ ODD = "must be an odd number of words, such as 5; or 0: no convolution"
 
 
 class ShortConvolution(nn.Module):
-    """Depthwise convolution over the real steps with a residual connection (``docs/convolution.md``).
+    """Depthwise convolution over the real steps with a residual connection (``docs/mathematics.md``).
 
     Args:
         embed_dim: channels, C.

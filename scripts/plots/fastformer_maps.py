@@ -24,7 +24,7 @@ class FastformerWeights(NamedTuple):
 def recorded(module: FastformerProjections) -> Iterator[list[FastformerWeights]]:
     """Record the weights of the first sentence of each forward pass of ``module``.
 
-    The modules compute only weighted means; the weights are computed here from their scores (docs/fastformer.md).
+    The modules compute only weighted means; the weights are computed here from their scores (docs/mathematics.md).
     """
     seen: list[FastformerWeights] = []
 

@@ -21,7 +21,7 @@ def block_attention(
     causal: bool = False,
     dropout_p: float = 0.0,
 ) -> tuple[Tensor, Tensor]:
-    """Attention among the steps of each block, then among the blocks (``docs/block_attention.md``).
+    """Attention among the steps of each block, then among the blocks (``docs/mathematics.md``).
 
         Y_ij = sum over steps l of block i of softmax_l(q_ij k_il^T / sqrt(D)) v_il              level one
         s_i  = mean over j of Y_ij;    q'_i, k'_i, v'_i = project(s_i)                           summary

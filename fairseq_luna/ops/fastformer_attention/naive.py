@@ -56,7 +56,7 @@ def fastformer_causal_attention(
     padding_mask: Tensor | None = None,
     dropout_p: float = 0.0,
 ) -> tuple[Tensor, Tensor]:
-    """Fastformer's attention without access to later steps (derived in ``docs/fastformer.md``).
+    """Fastformer's attention without access to later steps (derived in ``docs/mathematics.md``).
 
         a_t = softmax over j <= t of (w_q(q_j) / sqrt(D)),     gq_t = sum over j <= t of a_tj d_j q_j
         p_j = combine_key(gq_j, k_j)
