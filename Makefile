@@ -49,7 +49,7 @@ lint: $(VENV)/installed
 	$(RUN) -m ruff format --check .
 	$(RUN) -m mypy
 
-# The pages as a site in outputs/docs. A warning is an error.
+# The pages as a site, outputs/docs/docs/index.html. A warning is an error.
 docs: $(VENV)/installed
 	$(PIP) install --quiet -c constraints.txt --no-build-isolation -e '.[docs]'
 	$(RUN) -m sphinx -q -W --keep-going -c docs . outputs/docs

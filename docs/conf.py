@@ -1,6 +1,7 @@
 """The site of the documentation: `make docs` builds it into outputs/docs, and every warning is an error.
 
-Sphinx reads from the root of the checkout, so that links between folders are the same here and on a code host.
+Sphinx reads from the root of the checkout, so that links between folders are the same here and on a code host. The
+first page is outputs/docs/docs/index.html.
 """
 
 import logging
