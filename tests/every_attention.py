@@ -1,6 +1,7 @@
-"""Every attention as a module of its own, called alike: those of the table, and Luna's with learned slots."""
+"""Every attention as a module, called alike: those of the table, Luna's with learned slots, the pyramid's."""
 
 from argparse import Namespace
+from functools import partial
 
 import pytest
 import torch
@@ -9,46 +10,54 @@ from torch import nn
 from fairseq_luna.models.mixed.attentions import ATTENTIONS, PLACES, build_attention
 from fairseq_luna.models.mixed.config import mixed_config
 from fairseq_luna.modules import LunaAttention, LunaCausalAttention
+from fairseq_luna.modules.block_pyramid import WithinBlockAttention
+from fairseq_luna.ops.block_partition import cut_by_number
 from support import TINY
 
-SIZE, SOURCE_SIZE, SLOTS = 8, 8, 3
+SIZE, SLOTS, STEPS, BATCH = 8, 3, 20, 3
 
 
 class WithSlots(nn.Module):
     """A Luna attention with packed slots of its own."""
 
-    def __init__(self, attention):
-        super().__init__()
-        self.attention = attention
+    def __init__(self, **options):
+        super().__init__(embed_dim=SIZE, num_heads=2, **options)
         self.slots = nn.Parameter(torch.randn(SLOTS, 1, SIZE))
 
     def packed(self, batch):
         return self.slots.expand(-1, batch, -1)
 
 
-class LunaSelf(WithSlots):
+class LunaSelf(WithSlots, LunaAttention):
     def forward(self, x, *, padding_mask=None):
-        return self.attention(x, self.packed(x.shape[1]), x, context_padding_mask=padding_mask)[0]
+        return super().forward(x, self.packed(x.shape[1]), x, context_padding_mask=padding_mask)[0]
 
 
-class LunaCausal(WithSlots):
+class LunaCausal(WithSlots, LunaCausalAttention):
     def forward(self, x, *, padding_mask=None, incremental_state=None):
         packed = self.packed(x.shape[1])
-        return self.attention(x, packed, padding_mask=padding_mask, incremental_state=incremental_state)[0]
+        return super().forward(x, packed, padding_mask=padding_mask, incremental_state=incremental_state)[0]
 
 
-class LunaSource(WithSlots):
+class LunaSource(WithSlots, LunaAttention):
     def forward(self, x, source, *, source_padding_mask=None, **options):
         packed = None if source is None else self.packed(source.shape[1])
-        out, _, weights = self.attention(x, packed, source, context_padding_mask=source_padding_mask, **options)
+        out, _, weights = super().forward(x, packed, source, context_padding_mask=source_padding_mask, **options)
         return out, weights
+
+
+class Pyramid(WithinBlockAttention):
+    """Reads blocks in place of a mask."""
+
+    def forward(self, x, *, padding_mask=None):
+        unpadded = torch.zeros(x.shape[1::-1], dtype=torch.bool)
+        return super().forward(x, blocks=cut_by_number(unpadded if padding_mask is None else padding_mask, 3))
 
 
 def luna(place, **options):
     if place == "decoder":
-        return LunaCausal(LunaCausalAttention(embed_dim=SIZE, num_heads=2, **options))
-    kind = LunaSelf if place == "encoder" else LunaSource
-    return kind(LunaAttention(embed_dim=SIZE, num_heads=2, num_packed_heads=2, **options))
+        return LunaCausal(**options)
+    return (LunaSelf if place == "encoder" else LunaSource)(num_packed_heads=2, **options)
 
 
 def of_table(name, place, **flags):
@@ -56,33 +65,29 @@ def of_table(name, place, **flags):
     return build_attention(mixed_config(Namespace(**{**TINY, **sizes, PLACES[place]: name, **flags})), place)
 
 
-def build(name, place, **flags):
-    """The attention of this name for a place, in evaluation, with random weights that are always the same."""
-    torch.manual_seed(0)
-    if name == "luna":
-        return luna(place).eval()
-    if name == "luna-convolution":
-        return luna(place, tie_kv=False, kernel_size=3).eval()
-    if name == "luna-segments":
-        return luna(place, segment_bias=2.0).eval()
-    if name == "block-unordered":
-        return of_table("block", place, unordered_blocks="mean", **flags).eval()
-    if name == "convolution":
-        return of_table("linear", place, attention_kernel_size=3, **flags).eval()
-    return of_table(name, place, **flags).eval()
+VARIANTS = {
+    "luna": luna,
+    "luna-untied": partial(luna, tie_kv=False),
+    "luna-convolution": partial(luna, tie_kv=False, kernel_size=3),
+    "luna-segments": partial(luna, segment_bias=2.0),
+    "block-unordered": partial(of_table, "block", unordered_blocks="mean"),
+    "convolution": partial(of_table, "linear", attention_kernel_size=3),
+    "pyramid": lambda place: Pyramid(embed_dim=SIZE, num_heads=2),
+}
+PLACES_OF = {
+    **{name: tuple(attention.factories()) for name, attention in ATTENTIONS.items()},
+    **dict.fromkeys(("luna", "luna-untied"), tuple(PLACES)),
+    **dict.fromkeys(("luna-convolution", "convolution", "block-unordered"), ("encoder", "decoder")),
+    "luna-segments": ("encoder", "source"),
+    "pyramid": ("encoder",),
+}
+EVERY = [(name, place) for name, places in PLACES_OF.items() for place in places]
 
 
-MORE = ("luna-convolution", "convolution", "block-unordered")
-EVERY = [
-    *((name, place) for name, attention in ATTENTIONS.items() for place in attention.factories()),
-    *(("luna", place) for place in PLACES),
-    *(
-        (name, place)
-        for name in ("luna-convolution", "convolution", "block-unordered")
-        for place in ("encoder", "decoder")
-    ),
-    *(("luna-segments", place) for place in ("encoder", "source")),
-]
+def build(name, place, seed=0):
+    """The attention of this name for a place, in evaluation, with random weights that its seed decides."""
+    torch.manual_seed(seed)
+    return VARIANTS.get(name, partial(of_table, name))(place).eval()
 
 
 def every(*places, without=()):
@@ -91,12 +96,18 @@ def every(*places, without=()):
     return pytest.mark.parametrize(("name", "place"), found, ids=map("-".join, found))
 
 
-def call(module, place, x, mask=None, source=None):
+def call(module, place, x, mask=None, source=None, **state):
     """The output for ``x (T, B, C)``; ``mask`` is that of what is read: of ``x`` or, at the source, of ``source``."""
     if place == "source":
-        return module(x, source, source_padding_mask=mask)[0]
-    return module(x, padding_mask=mask)
+        return module(x, source, source_padding_mask=mask, **state)[0]
+    return module(x, padding_mask=mask, **state)
 
 
-def randn(steps, batch, seed=0):
+def call_in_steps(module, place, x, source, incremental_state):
+    """The outputs ``(1, B, C)`` of the steps of generation, one after the other."""
+    for t, step in enumerate(x.split(1)):
+        yield call(module, place, step, source=source if t == 0 else None, incremental_state=incremental_state)
+
+
+def randn(steps=STEPS, batch=BATCH, seed=0):
     return torch.randn(steps, batch, SIZE, generator=torch.Generator().manual_seed(seed))

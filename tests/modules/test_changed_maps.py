@@ -11,28 +11,35 @@ from torch import Tensor, nn
 from torch.nn.modules import module as of_all
 from torch.nn.utils import parametrizations, parametrize, prune, weight_norm
 
+from every_attention import build, call, call_in_steps, every, randn
 from fairseq_luna.modules.projection import affine_of, project_together
-from modules.every_attention import EVERY_ATTENTION, build, call, call_in_steps, inputs
 
 
 def linear_maps(module):
     return {name: child for name, child in module.named_modules() if type(child) is nn.Linear}
 
 
-def trained(*of):
+def inputs():
+    """The sequence and the source ``(T, B, C)``."""
+    return tuple(randn(seed=seed).requires_grad_() for seed in (0, 1))
+
+
+def trained(module, place):
     """The output of a whole pass whose gradients are computed."""
-    out = call(*of, *inputs())
+    x, source = inputs()
+    out = call(module.train(), place, x, source=source)
     out.square().sum().backward()
     return out
 
 
 @torch.no_grad()
-def generated(module, name, place):
+def generated(module, place):
     """The output without gradients, in decoders step by step."""
     module.eval()
+    x, source = inputs()
     if place == "encoder":
-        return call(module, name, place, *inputs())
-    return torch.cat([*call_in_steps(module, name, place, *inputs(), {})])
+        return call(module, place, x)
+    return torch.cat([*call_in_steps(module, place, x, source, {})])
 
 
 EVERY_RUN = pytest.mark.parametrize("run", [trained, generated])
@@ -79,37 +86,37 @@ CHANGES = {
 }
 
 
-@EVERY_ATTENTION
+@every()
 @EVERY_RUN
 def test_changed_maps_are_called(name, place, run):
     module = build(name, place)
     for linear in linear_maps(module).values():
         linear.weight.data *= 3
-    expected = run(module, name, place)
-    assert (expected - run(build(name, place), name, place)).abs().max() > 1e-2
+    expected = run(module, place)
+    assert (expected - run(build(name, place), place)).abs().max() > 1e-2
     for change in CHANGES.values():
         changed = build(name, place)
         for map_name, linear in linear_maps(changed).items():
             result = change(linear)
             if isinstance(result, Wrapper):
                 changed.set_submodule(map_name, result)
-        torch.testing.assert_close(run(changed, name, place), expected, rtol=1e-3, atol=1e-4)
+        torch.testing.assert_close(run(changed, place), expected, rtol=1e-3, atol=1e-4)
 
 
 # What leaves a linear map as it is and computes its weight elsewhere.
 UNCHANGED = (partial(prune.identity, name="weight"), weight_norm, parametrizations.weight_norm)
 
 
-@EVERY_ATTENTION
+@every()
 @EVERY_RUN
 @pytest.mark.filterwarnings("ignore:.*weight_norm.*deprecated:FutureWarning")
 def test_weights_may_be_computed_elsewhere(name, place, run):
-    expected = run(build(name, place), name, place)
+    expected = run(build(name, place), place)
     for change in UNCHANGED:
         changed = build(name, place)
         for linear in linear_maps(changed).values():
             change(linear)
-        torch.testing.assert_close(run(changed, name, place), expected, rtol=1e-3, atol=1e-4)
+        torch.testing.assert_close(run(changed, place), expected, rtol=1e-3, atol=1e-4)
 
 
 HOOKS = {
@@ -120,7 +127,7 @@ HOOKS = {
 }
 
 
-@EVERY_ATTENTION
+@every()
 @pytest.mark.parametrize("kind", HOOKS)
 def test_every_hook_is_called(name, place, kind):
     module, seen = build(name, place), set()
@@ -133,21 +140,21 @@ def test_every_hook_is_called(name, place, kind):
         with ExitStack() as stack:
             for handle in handles:
                 stack.callback(handle.remove)
-            trained(module, name, place)
+            trained(module, place)
             assert seen >= maps
             seen.clear()
-            generated(module, name, place)
+            generated(module, place)
             assert seen >= maps or "backward" in kind
 
 
-@EVERY_ATTENTION
+@every()
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_quantised_maps_are_called(name, place):
     module = build(name, place)
-    quantised, expected = copy.deepcopy(module).eval(), generated(module, name, place)
+    quantised, expected = copy.deepcopy(module).eval(), generated(module, place)
     torch.ao.quantization.quantize_dynamic(quantised, {nn.Linear}, inplace=True)
     assert not linear_maps(quantised)
-    assert (generated(quantised, name, place) - expected).abs().mean() < 0.05
+    assert (generated(quantised, place) - expected).abs().mean() < 0.05
 
 
 def test_a_plain_map_is_taken_apart_and_two_are_one_product():
