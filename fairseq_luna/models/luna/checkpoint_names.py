@@ -23,6 +23,8 @@ RENAMED = {
     "emb_layer_norm": "layernorm_embedding",
     "encoder.encoder.": "encoder.sentence_encoder.",
 }
+# Names that their program gives and no other does: every layer of theirs has one.
+THEIRS = re.compile(r"\.projected_embeddings$|_atten_proj_layer_norm\.")
 NORM = re.compile(r"norm\w*\.weight$")
 
 # Unused by the authors' model: positions, and the norm of a packed sequence that no layer reads.
@@ -33,7 +35,7 @@ def convert(state_dict: StateDict, *, norms_less_one: bool | None = None) -> Non
     """Convert a model of the authors' program in place; others stay as they are.
 
     Args:
-        state_dict: of a whole model.
+        state_dict: of a model, or of a part of one.
         norms_less_one: whether the weights of its layer norms are stored less 1, as the authors' program does since
             2023 under unchanged names; None: they are if all are near 0.
 
@@ -49,8 +51,8 @@ def convert(state_dict: StateDict, *, norms_less_one: bool | None = None) -> Non
 
 
 def is_of_the_authors(state_dict: StateDict) -> bool:
-    """Whether a model was saved by the authors' program: all of theirs have this name, and no other model has."""
-    return any(name.endswith(".projected_embeddings") for name in state_dict)
+    """Whether a model, or a part of one with a layer, was saved by the authors' program."""
+    return any(THEIRS.search(name) for name in state_dict)
 
 
 def _less_one(state_dict: StateDict, norms: list[str]) -> bool:

@@ -86,6 +86,15 @@ def test_one_is_added_once_and_said_once(recorded, caplog):
     assert once["encoder.layers.0.fc1.weight"] is recorded["state_dict"]["encoder.layers.0.fc1.weight"]
 
 
+@pytest.mark.parametrize("part", ["encoder", "decoder"])
+def test_one_is_added_in_a_part_of_a_model_too(recorded, part):
+    state = {name: value for name, value in recorded["state_dict"].items() if name.startswith(f"{part}.layers.")}
+    name = f"{part}.layers.0.final_layer_norm.weight"
+    before = state[name]
+    convert(state)
+    assert state[name].equal(before + 1)
+
+
 def test_weights_near_one_and_models_of_our_own_stay(caplog):
     older = golden("luna_tied.pt")["state_dict"]
     state, own = dict(older), build_luna().state_dict()
