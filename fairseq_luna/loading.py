@@ -17,6 +17,8 @@ from fairseq_luna.usage_error import UsageError
 CHECKPOINTS = ("checkpoint_best.pt", "checkpoint_last.pt", "model.pt")
 CODES = ("codes", "bpecodes")
 NONE = "none"
+# Of the words of a dictionary, which joins at most three languages with subword models of their own.
+LEAST_KNOWN = 1 / 3
 # Pieces of a batch, for models trained without --max-tokens.
 BATCH = 4096
 
@@ -67,6 +69,7 @@ def load(
                 f"{path}: its dictionary has pieces of words ({mark}), and no *.model or codes are beside it or the"
                 f" data; name the subword model with pieces= (--pieces), or {NONE} for text that is in pieces"
             )
+    _check_pieces(translator)
     return translator
 
 
@@ -120,6 +123,19 @@ def _pieces(folders: Iterable[Path]) -> Path | None:
         if found:
             return found[0]
     return None
+
+
+def _check_pieces(translator: Translator) -> None:
+    """Raises UsageError if the SentencePiece model is of another text: its pieces would be unknown words."""
+    if not isinstance(translator.bpe, SentencepieceBPE):
+        return
+    processor, words = translator.bpe.sp, translator.src_dict.symbols[translator.src_dict.nspecial :]
+    known = sum(not processor.is_unknown(processor.piece_to_id(word)) for word in words)
+    if known < LEAST_KNOWN * len(words):
+        raise UsageError(
+            f"the SentencePiece model has {known} of the {len(words)} pieces of the dictionary, so that it is another"
+            f" model's; name the right one with pieces= (--pieces), or {NONE} for text that is in pieces"
+        )
 
 
 def _subwords(pieces: Path | None) -> Any:

@@ -68,6 +68,22 @@ def speaks(speaking):
     return load(speaking)
 
 
+@pytest.mark.parametrize("named", [True, False], ids=["named", "found"])
+def test_the_subword_model_of_another_text_is_refused(speaking, tmp_path, named):
+    copied = Path(shutil.copytree(speaking, tmp_path / "model"))
+    other = (tmp_path if named else copied) / "joint.model"
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(["zoo puff hymn jump"] * 20),
+        model_prefix=str(other.with_suffix("")),
+        vocab_size=19,
+        hard_vocab_limit=False,
+        minloglevel=2,
+    )
+    with pytest.raises(UsageError, match=r"has \d of the 20 pieces of the dictionary.*--pieces") as refused:
+        load(copied, pieces=other if named else None)
+    assert "\n" not in str(refused.value)
+
+
 def test_translations_and_scores_are_those_of_fairseq_interactive(translator, folder, tmp_path, capsys):
     source = tmp_path / "source.txt"
     source.write_text("\n".join(TEXTS) + "\n")
