@@ -22,6 +22,7 @@ from fairseq_luna.compat import (
     resume,
     saving,
     torchrun,
+    virtual_epochs,
     workers,
 )
 from fairseq_luna.compat.patch import Patch, Result
@@ -38,6 +39,7 @@ PATCHES: tuple[Patch, ...] = (
     bf16.PATCH,
     resume.PATCH,
     workers.PATCH,
+    virtual_epochs.PATCH,
     denoising.PATCH,
     finished.PATCH,
     exit_threads.PATCH,

@@ -19,6 +19,7 @@ from fairseq.data import TokenBlockDataset, data_utils
 from fairseq.data.denoising_dataset import DenoisingDataset
 from fairseq.data.indexed_dataset import MMapIndexedDataset
 from fairseq.data.iterators import CountingIterator, EpochBatchIterator
+from fairseq.data.multilingual.sampled_multi_epoch_dataset import SampledMultiEpochDataset
 from fairseq.distributed import utils as distributed_utils
 from fairseq.file_io import PathManager
 from fairseq.models import distributed_fairseq_model
@@ -35,7 +36,7 @@ LATER_FAIRSEQ = "fairseq-fixed" in {dist.metadata["Name"] for dist in metadata.d
 ONLY_LATER = {"last-batch", "resume"}
 # Those whose probe sees the patch; others look below it.
 PROBED_AGAIN = ("checkpoints", "mismatch", "last-batch", "ema", "workers", "denoising", "numpy-names", "pointers")
-PROBED_AGAIN += ("ngrams", "saving")
+PROBED_AGAIN += ("ngrams", "saving", "virtual-epochs")
 PATCHES = {patch.name: patch for patch in compat.PATCHES}
 
 
@@ -104,6 +105,7 @@ FIXED = {
     "bf16": (options, "parse_args_and_arch", lambda *_: Namespace(tpu=False)),
     "workers": (EpochBatchIterator, "_get_iterator_for_epoch", _new_loader),
     "denoising": (DenoisingDataset, "__getitem__", lambda dataset, index: {"source": torch.tensor(index)}),
+    "virtual-epochs": (SampledMultiEpochDataset, "_map_epoch_index_to_global", lambda dataset, index: index),
     "resume": (FairseqTask, "get_batch_iterator", _same_batches),
     "finished": (finished, "_fairseq_train", lambda: SimpleNamespace(train=lambda *_: ([None], True))),
     "exit": (exit_threads, "BufferedIterator", _Iterator),

@@ -24,6 +24,10 @@ TASKS = {
     "noise": (*DENOISING, "--mask-length=subword"),
     "noise-of-spans": (*DENOISING, "--mask-length=span-poisson"),
 }
+VIRTUAL = (
+    *("--arch=luna_tiny", "--task=translation_multi_simple_epoch", "--langs=a,b", "--lang-pairs=a-b,b-a"),
+    *("--virtual-epoch-size=40", "--sampling-method=temperature", "--sampling-temperature=2"),
+)
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +39,7 @@ def epochs(data, flags, first=1, last=3, **how):
     """The training's source batches of epochs ``first`` to ``last`` of a run that begins with the first."""
     args = options.parse_args_and_arch(options.get_training_parser(), [data, *flags])
     task = tasks.setup_task(convert_namespace_to_omegaconf(args).task)
-    task.load_dataset("train")
+    task.load_dataset("train", epoch=first)
     read = {}
     for epoch in range(first, last + 1):
         batches = task.get_batch_iterator(task.dataset("train"), max_sentences=4, epoch=epoch, **how)
@@ -52,6 +56,15 @@ def test_each_epoch_has_its_own_draws_wherever_they_are_made(data, flags, how):
     torch.rand(7)  # what else is drawn does not count
     assert epochs(data, flags, num_workers=workers, data_buffer_size=buffered) == expected
     assert epochs(data, flags, first=3, num_workers=2 * workers, data_buffer_size=buffered)[3] == expected[3]
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_virtual_epochs_are_those_of_the_first_run(tiny_data, workers):
+    """Four share the sentences of both pairs: the fifth begins again."""
+    expected = epochs(tiny_data, VIRTUAL, last=6)
+    for first in range(2, 7):
+        resumed = epochs(tiny_data, VIRTUAL, first=first, last=6, num_workers=workers)
+        assert resumed == {epoch: expected[epoch] for epoch in resumed}
 
 
 def test_the_workers_of_earlier_epochs_end(data):
