@@ -4,11 +4,11 @@ import multiprocessing
 
 import pytest
 import torch
-from commands import SIZES, train
 from fairseq import options, tasks
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 
 import fairseq_luna.models  # noqa: F401 (registers the architectures)
+from commands import SIZES, train
 from reader_data import language_model_data
 from shared.small_training import differing, outcome
 
