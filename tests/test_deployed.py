@@ -17,6 +17,7 @@ import pytest
 import sentencepiece
 import torch
 from fairseq.data import Dictionary
+from fairseq.data.encoders.sentencepiece_bpe import SentencepieceBPE, SentencepieceConfig
 from fairseq.data.encoders.subword_nmt_bpe import SubwordNMTBPE
 from fairseq.tasks.translation_multi_simple_epoch import TranslationMultiSimpleEpochTask
 
@@ -261,7 +262,8 @@ def test_text_is_cut_as_fairseq_cuts_it(export, tmp_path, rule):
         processor = pieces_of(rule, vocab_size=40)
         file = tmp_path / "joint.model"
         file.write_bytes(processor.serialized_model_proto())
-        theirs.bpe, ours.pieces = fairseq_luna.load(folder, pieces=file).bpe, processor
+        theirs.bpe = SentencepieceBPE(SentencepieceConfig(sentencepiece_model=str(file)))
+        ours.pieces = processor
         dictionary = Dictionary()
         for number in range(3, processor.get_piece_size()):
             dictionary.add_symbol(processor.id_to_piece(number))
