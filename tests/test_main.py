@@ -124,7 +124,10 @@ def test_ctrl_c_ends_in_one_line():
 
 
 TOOLS = {
-    "fairseq-train": ["--arch=luna", "--optimizer=apollo", "--lr-scheduler=milestone", "--batch-size=1"],
+    "fairseq-train": [
+        *("--arch=luna", "--optimizer=apollo", "--lr-scheduler=milestone", "--batch-size=1"),
+        "--save-dir={tmp_path}",  # not in the current folder, which may be read-only
+    ],
     "fairseq-generate": ["--path=no-such-checkpoint"],
 }
 
@@ -132,13 +135,13 @@ TOOLS = {
 @pytest.mark.slow
 @pytest.mark.parametrize("tool", TOOLS)
 @pytest.mark.parametrize("user_dir, folder", [("fairseq_luna", PACKAGE.parent), (str(PACKAGE), Path("/"))])
-def test_user_dir_by_relative_and_absolute_path(tool, user_dir, folder):
+def test_user_dir_by_relative_and_absolute_path(tool, user_dir, folder, tmp_path):
     command = [
         str(Path(sys.executable).with_name(tool)),
         "no-such-data",
         "--user-dir",
         user_dir,
-        *TOOLS[tool],
+        *(flag.format(tmp_path=tmp_path) for flag in TOOLS[tool]),
     ]
     ended = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300)
     # The data is the first thing that is missed after the plugin is imported and its names are parsed.

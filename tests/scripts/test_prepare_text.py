@@ -37,8 +37,12 @@ def prepare(*flags: object) -> int:
 
 
 def test_pieces_of_two_training_texts_with_a_test_held_out(
-    files: dict[str, tuple[Path, Path]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    files: dict[str, tuple[Path, Path]],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
+    monkeypatch.chdir(tmp_path)
     out = tmp_path / "out"
     flags = ["--train", *files["old"], "--train", *files["new"], "--valid", *files["valid"], *LANGUAGES]
     flags += ["--hold-out", 5, "--out", out, "--vocabulary-size", 80]
