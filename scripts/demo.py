@@ -19,10 +19,10 @@ from demo_corpus import corpus
 from demo_training import steps
 from demo_training.recipes import MAX_UPDATE, RECIPES
 from fairseq_luna.commands.command_line import CommandError, Parser, command, positive
+from fairseq_luna.commands.scoring import pieces
+from fairseq_luna.commands.scoring.generated import read_both
+from fairseq_luna.commands.scoring.measures import score
 from fairseq_luna.commands.steps import USER_DIR, once, program, shortest
-from scoring import pieces
-from scoring.generated import read_both
-from scoring.measures import score
 
 _EXAMPLES = 12
 

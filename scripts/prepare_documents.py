@@ -29,7 +29,7 @@ from corpora.pipeline import binarise, cut_splits, sentencepiece_model
 from corpora.settings import fingerprint
 from fairseq_luna.commands.command_line import CommandError, Parser, command, positive
 from fairseq_luna.commands.steps import once, recipe
-from shared.text_files import SEPARATOR, count_lines, read_pairs
+from fairseq_luna.commands.text_files import SEPARATOR, count_lines, read_pairs
 
 _SEGMENTS = "segments"
 

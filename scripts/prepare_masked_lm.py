@@ -26,7 +26,7 @@ from corpora.pipeline import cut_splits, sentencepiece_model
 from corpora.settings import fingerprint
 from fairseq_luna.commands.command_line import CommandError, Parser, command, positive
 from fairseq_luna.commands.steps import once, recipe
-from shared.text_files import read_lines
+from fairseq_luna.commands.text_files import read_lines
 
 _SPLITS = ("train", "valid")
 _SIZE = 8000

@@ -25,7 +25,7 @@ from corpora.gathering import gather
 from corpora.pipeline import SENTENCEPIECE, SPLITS, SUBWORD_NMT, Recipe
 from corpora.settings import fingerprint
 from fairseq_luna.commands.command_line import CommandError, Parser, command, positive
-from scoring.tokens import ending
+from fairseq_luna.commands.text_files import ending
 
 _SIZES = {SUBWORD_NMT: 32_000, SENTENCEPIECE: 32_000}
 

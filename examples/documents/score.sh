@@ -24,5 +24,5 @@ choose_target
 choose_checkpoint "$save_dir" "${LAST:-3}" --by-updates
 choose_lengths 4096
 translate --remove-bpe sentencepiece "${lengths[@]}" --max-len-a 1.3 --max-len-b 20 "$@"
-"${PYTHON:-python}" "$root/scripts/score.py" "$generated" --reference "$folder/reference/test.$target" \
+"${PYTHON:-python}" -m fairseq_luna score "$generated" --reference "$folder/reference/test.$target" \
     --documents "$folder/reference/test.documents"

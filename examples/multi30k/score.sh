@@ -21,11 +21,12 @@ reference=$(dirname "$DATA")/reference
 [ -f "$reference/test.de" ] || fail "there is no reference $reference/test.de beside DATA=$DATA"
 # Tokenised, lower-cased data: published scores are computed on these tokens.
 if [ -f "$reference/test.tok.de" ]; then
-    pieces=subword_nmt measured=(--tokenised-by moses --lowercase --tokenised-reference "$reference/test.tok.de")
+    pieces=subword_nmt measure=("$root/scripts/score_tokens.py" --tokenised-by moses --lowercase)
+    measure+=(--tokenised-reference "$reference/test.tok.de")
 else
-    pieces=sentencepiece measured=()
+    pieces=sentencepiece measure=(-m fairseq_luna score)
 fi
 
 choose_checkpoint "$save_dir" "${LAST:-10}"
 translate --remove-bpe "$pieces" "$@"
-"${PYTHON:-python}" "$root/scripts/score.py" "$generated" --reference "$reference/test.de" "${measured[@]}"
+"${PYTHON:-python}" "${measure[@]}" "$generated" --reference "$reference/test.de"

@@ -29,4 +29,4 @@ choose_lengths 16384
 # A summary of the test may be longer than those of the training.
 translate --remove-bpe sentencepiece --truncate-source "${lengths[@]}" --max-target-positions 16384 \
     --model-overrides "{'max_target_positions': 16384}" --max-len-b 140 --min-len 55 --no-repeat-ngram-size 3 "$@"
-"${PYTHON:-python}" "$root/scripts/score.py" "$generated" --reference "$reference" --rouge
+"${PYTHON:-python}" "$root/scripts/score_summaries.py" "$generated" --reference "$reference"

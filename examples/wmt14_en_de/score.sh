@@ -60,4 +60,4 @@ else
     translate "$@" > "$generated.unfinished"
     mv "$generated.unfinished" "$generated"
 fi
-run "$python" "$root/scripts/score.py" "$generated" --reference "$reference" "${measured[@]}"
+run "$python" "$root/scripts/score_tokens.py" "$generated" --reference "$reference" "${measured[@]}"

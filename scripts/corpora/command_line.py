@@ -16,7 +16,7 @@ from corpora.settings import fingerprint
 from corpora.sources import Text, fetch, find, missing_remotes, unpack
 from fairseq_luna.commands.command_line import CommandError, Parser, positive
 from fairseq_luna.commands.steps import USER_DIR, program, remove, shown_path
-from shared.text_files import count_lines
+from fairseq_luna.commands.text_files import count_lines
 
 
 def parser(description: str | None, *, out: str, sizes: dict[str, int]) -> Parser:

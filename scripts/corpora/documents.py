@@ -7,7 +7,7 @@ from typing import NamedTuple, TextIO
 
 from corpora.sources import existing
 from fairseq_luna.commands.command_line import CommandError
-from shared.text_files import SEPARATOR, read_pairs
+from fairseq_luna.commands.text_files import SEPARATOR, read_pairs
 
 # Names of each split's files, without the language.
 STEMS = {"train": ("train",), "valid": ("valid", "val"), "test": ("test", "test_2016_flickr")}

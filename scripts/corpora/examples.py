@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from corpora.documents import LABELS, STEMS, written
-from shared.text_files import SEPARATOR, read_lines, read_pairs
+from fairseq_luna.commands.text_files import SEPARATOR, read_lines, read_pairs
 
 PIECES, TEXT = "pieces", "text"
 

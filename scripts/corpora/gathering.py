@@ -10,7 +10,7 @@ from corpora.catalogue import LANGUAGES, Split
 from corpora.parallel import shown
 from corpora.sgml import read_segments
 from fairseq_luna.commands.command_line import CommandError
-from shared.text_files import in_step, read_lines
+from fairseq_luna.commands.text_files import in_step, read_lines
 
 Pair = tuple[str, str]
 

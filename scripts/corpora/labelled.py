@@ -17,7 +17,7 @@ from corpora.parallel import shown
 from corpora.pipeline import SPLITS
 from fairseq_luna.commands.command_line import CommandError
 from fairseq_luna.commands.steps import run_fairseq
-from shared.text_files import read_lines
+from fairseq_luna.commands.text_files import read_lines
 
 TEXT, LABEL = "text", "label"
 HOLD_OUT = 2500

@@ -15,7 +15,7 @@ from subword_nmt.learn_bpe import learn_bpe
 
 from corpora.parallel import over_lines
 from fairseq_luna.commands.command_line import CommandError
-from shared.text_files import count_lines
+from fairseq_luna.commands.text_files import count_lines
 
 _WORDS_REMEMBERED = 500_000
 

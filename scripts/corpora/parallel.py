@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from tqdm import tqdm
 
 from fairseq_luna.commands.command_line import CommandError
-from shared.text_files import count_lines, in_chunks, read_lines
+from fairseq_luna.commands.text_files import count_lines, in_chunks, read_lines
 
 LINES_AT_ONCE = 2000
 T = TypeVar("T")

@@ -8,7 +8,7 @@ from pathlib import Path
 import sentencepiece
 
 from fairseq_luna.commands.command_line import CommandError
-from shared.text_files import count_lines
+from fairseq_luna.commands.text_files import count_lines
 
 # A larger corpus is sampled, so that memory is bounded.
 _SENTENCES_IN_MEMORY = 4_000_000

@@ -14,7 +14,7 @@ from corpora.parallel import shown, transform
 from corpora.pieces import Cut, learn_pieces
 from fairseq_luna.commands.command_line import CommandError
 from fairseq_luna.commands.steps import complete, once, run_fairseq
-from shared.text_files import count_lines, read_pairs
+from fairseq_luna.commands.text_files import count_lines, read_pairs
 
 try:
     from corpora.merges import Merge, learn_merges

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fairseq_luna.commands.command_line import CommandError
-from shared.text_files import read_lines
+from fairseq_luna.commands.text_files import read_lines
 
 _OPENED = re.compile(r"<seg\b([^>]*)>", re.IGNORECASE)
 _CLOSED = re.compile(r"</seg\s*>", re.IGNORECASE)

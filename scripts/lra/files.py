@@ -12,7 +12,7 @@ import numpy as np
 from corpora import labelled
 from corpora.pipeline import SPLITS
 from fairseq_luna.commands.command_line import CommandError
-from shared.text_files import read_lines
+from fairseq_luna.commands.text_files import read_lines
 
 Row = tuple[str, ...]
 Rows = Callable[[], Iterator[Row]]

@@ -1,1 +1,1 @@
-"""Reading fairseq-generate's output and scoring it."""
+"""Scores of papers that ``fairseq-luna score`` does not have: of tokens, and of summaries."""

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fairseq_luna.commands.command_line import CommandError
+from fairseq_luna.commands.text_files import ending
 
 _HYPHEN = re.compile(r"(\S)-(\S)")
 _SPLIT = "##AT##-##AT##"
@@ -64,11 +65,6 @@ def language_of(reference: Path) -> str:
             f"{reference}: Moses has no rules for '{language}'; give --language, such as en, or --tokenize none"
         )
     return language
-
-
-def ending(reference: Path) -> str:
-    """``de`` of ``test.de`` or ``test.de.gz``."""
-    return (reference.with_suffix("") if reference.suffix == ".gz" else reference).suffix.removeprefix(".")
 
 
 def _check(language: str) -> None:

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 import torch
-from commands import FAMILIES, generate, train
 from fairseq.data import data_utils, indexed_dataset
+
+from commands import FAMILIES, generate, train
 
 WITH_ALIGNMENTS = (
     *("--criterion=label_smoothed_cross_entropy_with_alignment", "--load-alignments", "--alignment-lambda=1"),

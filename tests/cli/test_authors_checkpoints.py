@@ -2,10 +2,10 @@
 
 import pytest
 import torch
-from commands import APOLLO, FAMILIES, generate, train
 from fairseq import checkpoint_utils
 
 from authors_program import as_theirs
+from commands import APOLLO, FAMILIES, generate, train
 from fairseq_luna.usage_error import UsageError
 from reader_data import classification_data, language_model_data
 from support import sentences

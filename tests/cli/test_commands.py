@@ -7,8 +7,8 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from commands import APOLLO, FAMILIES, USER_DIR, generate, run, train
 
+from commands import APOLLO, FAMILIES, USER_DIR, generate, run, train
 from tiny_training import trained_weights
 
 

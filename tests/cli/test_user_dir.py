@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+
 from commands import FAMILIES, USER_DIR
 
 pytestmark = pytest.mark.slow

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from fairseq_luna.commands import steps
-from fairseq_luna.commands.command_line import CommandError
+from fairseq_luna.usage_error import UsageError
 
 
 def test_once_makes_a_thing_once(tmp_path: Path) -> None:
@@ -33,7 +33,7 @@ def test_once_does_not_keep_a_failed_result(tmp_path: Path) -> None:
 
 def test_a_failing_command_is_named_with_its_log(tmp_path: Path) -> None:
     log = tmp_path / "log"
-    with pytest.raises(CommandError, match=r"(?s)^fairseq-train ended with status 2; .*--arch"):
+    with pytest.raises(UsageError, match=r"(?s)^fairseq-train ended with status 2; .*--arch"):
         steps.run_fairseq("train", [str(tmp_path), "--arch", "no_such_arch"], log)
 
 

@@ -5,8 +5,8 @@ import torch
 from fairseq.data import indexed_dataset
 
 from examples.wmt14_runs import REPOSITORY, SHORT, SMALL, english_german, refusal, shell
+from fairseq_luna.commands.text_files import SEPARATOR
 from recipes.settings import command_settings, script_command
-from shared.text_files import SEPARATOR
 
 DOCUMENTS = REPOSITORY / "examples" / "documents"
 BY_NAME = ("mixed_convolution", "--encoder-self-attention=linear", "--decoder-self-attention=linear")

@@ -45,7 +45,7 @@ def test_it_averages_translates_and_scores(prepared):
     ]
     assert translate[-1] == "--cpu"
     assert measure[1:] == [
-        *(str(REPOSITORY / "scripts" / "score.py"), str(prepared.run / "newstest2014.generated")),
+        *(str(REPOSITORY / "scripts" / "score_tokens.py"), str(prepared.run / "newstest2014.generated")),
         *("--reference", str(prepared.reference)),
     ]
 

@@ -11,7 +11,7 @@ from omegaconf import OmegaConf
 import dry_run
 import yaml_flags
 from examples.wmt14_runs import ROWS, TRAIN
-from fairseq_luna.commands.command_line import CommandError
+from fairseq_luna.usage_error import UsageError
 from recipes.model import build, plain_settings, write_dictionaries
 from recipes.settings import USER_DIR, command_settings, parsed, script_command
 
@@ -144,7 +144,7 @@ def test_an_update_has_as_many_tokens_on_any_number_of_gpus(tmp_path, gpus, max_
 
 
 def test_the_refusal_of_a_script_is_passed_on(tmp_path):
-    with pytest.raises(CommandError, match=r"^train\.sh: there is no dict\.en\.txt"):
+    with pytest.raises(UsageError, match=r"^train\.sh: there is no dict\.en\.txt"):
         script_command(TRAIN, {"DATA": str(tmp_path)}, ["block_base"])
 
 

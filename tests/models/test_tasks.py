@@ -4,8 +4,8 @@ import shutil
 
 import pytest
 import torch
-from commands import FAMILIES, USER_DIR, run, train
 
+from commands import FAMILIES, USER_DIR, run, train
 from fairseq_luna.usage_error import UsageError
 from reader_data import CHOICES, language_model_data, ranking_data
 

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+
 from commands import APOLLO, FAMILIES, SIZES, generate, train
 
 ADAM = ("--criterion=label_smoothed_cross_entropy", "--optimizer=adam", "--lr=0.001", "--clip-norm=1")

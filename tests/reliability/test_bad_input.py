@@ -6,8 +6,8 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from commands import APOLLO, FAMILIES, SIZES, USER_DIR, run, train
 
+from commands import APOLLO, FAMILIES, SIZES, USER_DIR, run, train
 from reliability import bad_inputs
 from reliability.refusal import fingerprint, refusal
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
+
 from commands import APOLLO, FAMILIES, USER_DIR, train
 
 pytestmark = pytest.mark.slow

@@ -4,8 +4,8 @@ import re
 
 import pytest
 import torch
-from commands import APOLLO, FAMILIES, USER_DIR, train
 
+from commands import APOLLO, FAMILIES, USER_DIR, train
 from fairseq_luna.compat import checkpoints
 from reliability.refusal import fingerprint, refusal
 

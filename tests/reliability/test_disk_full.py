@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 import torch
-from commands import APOLLO, FAMILIES, USER_DIR, train
 from fairseq import checkpoint_utils
 from fairseq.file_io import PathManager
 
+from commands import APOLLO, FAMILIES, USER_DIR, train
 from fairseq_luna.compat import saving
 from fairseq_luna.usage_error import UsageError
 from reliability.refusal import fingerprint

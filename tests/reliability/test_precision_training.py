@@ -2,8 +2,8 @@
 
 import pytest
 import torch
-from commands import APOLLO, FAMILIES, USER_DIR, train
 
+from commands import APOLLO, FAMILIES, USER_DIR, train
 from reliability.refusal import refusal
 from tiny_training import trained_weights
 

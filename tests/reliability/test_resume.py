@@ -6,8 +6,8 @@ It stops within the warm-up, and between the milestones at the end of an epoch.
 import json
 
 import pytest
-from commands import APOLLO, FAMILIES, SIZES, train
 
+from commands import APOLLO, FAMILIES, SIZES, train
 from shared.small_training import differing, outcome
 
 # The directions of performer are drawn again at the stops and between them, and rfa picks its own at every update.

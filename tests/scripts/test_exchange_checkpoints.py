@@ -3,7 +3,7 @@
 import pytest
 
 import exchange_checkpoints
-from fairseq_luna.commands.command_line import CommandError
+from fairseq_luna.usage_error import UsageError
 
 WRITTEN = {"H-0": (-0.5, "w1 w2"), "H-1": (-1.25, "w3")}
 
@@ -22,12 +22,12 @@ def test_rounding_is_accepted():
     ids=["other-words", "other-score", "sentence-missing"],
 )
 def test_a_difference_is_named(here, said):
-    with pytest.raises(CommandError, match=f"luna_tiny: .*{said}|luna_tiny: {said}"):
+    with pytest.raises(UsageError, match=f"luna_tiny: .*{said}|luna_tiny: {said}"):
         exchange_checkpoints.compare(WRITTEN, here, "luna_tiny")
 
 
 def test_no_translations_are_a_difference():
-    with pytest.raises(CommandError, match="0 sentences"):
+    with pytest.raises(UsageError, match="0 sentences"):
         exchange_checkpoints.compare({}, {}, "luna_tiny")
 
 
@@ -40,5 +40,5 @@ def test_a_written_checkpoint_is_read_and_its_training_resumed(tmp_path, monkeyp
 
     generated = tmp_path / "luna_tiny.generated"
     generated.write_text(generated.read_text(encoding="utf-8").replace("H-0\t-", "H-0\t-9"), encoding="utf-8")
-    with pytest.raises(CommandError, match="H-0 was -9"):
+    with pytest.raises(UsageError, match="H-0 was -9"):
         exchange_checkpoints.read(tmp_path)

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import kill_rounds
-from fairseq_luna.commands.command_line import CommandError
+from fairseq_luna.usage_error import UsageError
 from kill_rounds import Reference
 from kills import moments
 from kills.moments import Start
@@ -37,7 +37,7 @@ def test_a_correct_resume_is_accepted():
 @pytest.mark.parametrize(("update", "loss", "said"), [(4, "2.6", "train_inner 4"), (5, "2.5", "resumed with update 5")])
 def test_a_different_loss_or_a_skipped_update_is_found(update, loss, said):
     start = Start(False, "", RECORD.format(update=update, loss=loss))
-    with pytest.raises(CommandError, match=said):
+    with pytest.raises(UsageError, match=said):
         kill_rounds.check_start(start, 3, reference(u4="2.5", u5="2.5"))
 
 
@@ -45,7 +45,7 @@ def test_a_damaged_last_checkpoint_is_found(tmp_path):
     last = tmp_path / "checkpoint_last.pt"
     assert kill_rounds.updates_kept(last) == 0
     last.write_bytes(b"half")
-    with pytest.raises(CommandError, match=r"checkpoint_last\.pt cannot be read any more"):
+    with pytest.raises(UsageError, match=r"checkpoint_last\.pt cannot be read any more"):
         kill_rounds.updates_kept(last)
 
 

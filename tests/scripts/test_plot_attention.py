@@ -11,7 +11,7 @@ from torch.testing import assert_close
 
 import plot_attention
 from commands import APOLLO, FAMILIES, train
-from fairseq_luna.commands.command_line import CommandError
+from fairseq_luna.usage_error import UsageError
 from plots import attention_picture, reading
 from plots.attention_map import SIDES, AttentionMap, Pair
 from plots.attention_maps import attention_maps
@@ -46,10 +46,10 @@ def test_a_picture_has_the_words_at_its_axes(maps: list[AttentionMap]) -> None:
 
 
 def test_missing_heads_and_too_many_panels_are_refused(maps: list[AttentionMap]) -> None:
-    with pytest.raises(CommandError, match=r"--heads 2: cross pack has 2, counted from 0"):
+    with pytest.raises(UsageError, match=r"--heads 2: cross pack has 2, counted from 0"):
         attention_picture.chosen_heads(maps, [0, 2])
     assert attention_picture.chosen_heads(maps, [1]) == [[1], [1], [1]]
-    with pytest.raises(CommandError, match="70 maps are too many for one picture: choose fewer --layers"):
+    with pytest.raises(UsageError, match="70 maps are too many for one picture: choose fewer --layers"):
         attention_picture.chosen_heads(maps * 7, [])
 
 
@@ -76,16 +76,16 @@ def test_text_is_split_by_its_sentencepiece_model(tmp_path: Path) -> None:
     assert found.source.tolist() == [[*ids, EOS]]
     assert found.prefix.tolist() == [[EOS, *ids]]
     for unread in ("the cat", "cat"):
-        with pytest.raises(CommandError, match=r"--source: is not in pieces.*; give --sentencepiece-model"):
+        with pytest.raises(UsageError, match=r"--source: is not in pieces.*; give --sentencepiece-model"):
             reading.source_sentence(model, task, unread, None)
     for nothing in ("\u200b", "\u00ad \u3000"):
-        with pytest.raises(CommandError, match="--source: the sentence is empty"):
+        with pytest.raises(UsageError, match="--source: the sentence is empty"):
             reading.source_sentence(model, task, nothing, tmp_path / "m.model")
     words, tokens = reading.source_sentence(model, task, "the\u0085 cat", tmp_path / "m.model")
     assert len(words) + 1 == tokens.shape[1] and "\u0085" not in words  # as fairseq reads a line
-    with pytest.raises(CommandError, match=r"text: is no SentencePiece model"):
+    with pytest.raises(UsageError, match=r"text: is no SentencePiece model"):
         reading.sentence_pair(model, task, "the cat", "the cat", text)
-    with pytest.raises(CommandError, match=r"--target: 11 tokens, but the model reads at most 9"):
+    with pytest.raises(UsageError, match=r"--target: 11 tokens, but the model reads at most 9"):
         reading.sentence_pair(model, task, pieces[0], " ".join([pieces[0]] * 10), None)
 
 

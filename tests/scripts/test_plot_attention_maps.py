@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.testing import assert_close
 
-from fairseq_luna.commands.command_line import CommandError
+from fairseq_luna.usage_error import UsageError
 from plots.attention_map import AttentionMap, Axis, Pair
 from plots.attention_maps import attention_maps
 from plots.convolved import convolved
@@ -253,5 +253,5 @@ def test_the_model_is_unchanged(family: str, pair: Pair) -> None:
 def test_an_attention_that_cannot_be_drawn_is_refused(
     family: str, flags: dict[str, Any], side: str, layer: int, complaint: str, pair: Pair
 ) -> None:
-    with pytest.raises(CommandError, match=complaint):
+    with pytest.raises(UsageError, match=complaint):
         attention_maps(build_model(family, **flags).eval(), pair, [side], [layer])

@@ -11,7 +11,7 @@ from numpy.testing import assert_allclose
 
 import plot_curves
 from commands import APOLLO, FAMILIES, train
-from fairseq_luna.commands.command_line import CommandError
+from fairseq_luna.usage_error import UsageError
 from plots import curves_picture
 from plots.training_log import Series, read, smoothed
 
@@ -239,5 +239,5 @@ def test_force_replaces_and_a_failed_picture_keeps_the_old_one(tmp_path: Path, m
 
 
 def test_an_empty_log_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(CommandError, match="no JSON lines"):
+    with pytest.raises(UsageError, match="no JSON lines"):
         read(write(tmp_path))

@@ -11,8 +11,8 @@ import prepare_documents
 from corpora import pipeline
 from corpora.examples import Limit, parts
 from corpus_files import pairs, write_pairs
+from fairseq_luna.commands.text_files import SEPARATOR
 from pasted import dry_run
-from shared.text_files import SEPARATOR
 
 EMPTY = [("", "")]
 LANGUAGES = ("en", "de")

@@ -9,7 +9,7 @@ from fairseq.data import data_utils
 
 import prepare_imdb
 from corpora import labelled
-from fairseq_luna.commands.command_line import CommandError
+from fairseq_luna.usage_error import UsageError
 from pasted import dry_run
 from reader_data import read_texts, reviews, write_lines
 
@@ -88,7 +88,7 @@ def test_the_published_folders_are_read_in_an_order_that_mixes_the_labels(tmp_pa
         assert sorted(labelled.read(files[split])) == sorted(texts)
         assert labelled.fingerprint(files[split])["bytes"] == sum(len(text) for _, text in texts)
     (tmp_path / "test" / "pos" / "0_9.txt").touch()
-    with pytest.raises(CommandError, match=r"0_9\.txt: has no text"):
+    with pytest.raises(UsageError, match=r"0_9\.txt: has no text"):
         labelled.check(files, 10)
 
 

@@ -4,9 +4,10 @@ import random
 
 import pytest
 import torch
-from commands import USER_DIR, run
 from fairseq.data import indexed_dataset
 from fairseq.data.dictionary import Dictionary
+
+from commands import USER_DIR, run
 
 TEXT_WORDS = 512
 OTHER_WORDS = 18

@@ -7,9 +7,9 @@ from pathlib import Path
 import fairseq
 import pytest
 import torch
-from commands import USER_DIR, run, train
 from fairseq.models.roberta import RobertaModel
 
+from commands import USER_DIR, run, train
 from fairseq_luna.models.roberta import LunaRobertaModel, MixedRobertaModel
 from reader_data import (
     CHOICES,

@@ -8,7 +8,7 @@ import pytest
 
 from corpora.archives import extract
 from corpus_files import tar
-from fairseq_luna.commands.command_line import CommandError
+from fairseq_luna.usage_error import UsageError
 
 WANTED = ["training/news.de-en.en", "training/news.de-en.de"]
 
@@ -29,7 +29,7 @@ def test_only_the_wanted_members_come_out(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["../escaped", "training/../../escaped", "/tmp/escaped"])
 def test_a_member_that_leads_out_is_refused(tmp_path: Path, name: str) -> None:
     archive = packed(tmp_path, tar({name: b"x", **{wanted: b"y" for wanted in WANTED}}))
-    with pytest.raises(CommandError, match=rf"archive\.tgz: refused, its member {name} leads out") as problem:
+    with pytest.raises(UsageError, match=rf"archive\.tgz: refused, its member {name} leads out") as problem:
         extract(archive, WANTED, tmp_path / "deep" / "out")
     assert "\n" not in str(problem.value)
     assert sorted(path.name for path in tmp_path.rglob("*")) == ["archive.tgz", "deep", "out"]
@@ -42,20 +42,20 @@ def test_a_wanted_member_that_is_not_a_plain_file_is_refused(tmp_path: Path, kin
         member = tarfile.TarInfo(WANTED[0])
         member.type, member.linkname = kind, "/etc/passwd"
         archive.addfile(member)
-    with pytest.raises(CommandError, match=f"its member {WANTED[0]} is a link or another special file"):
+    with pytest.raises(UsageError, match=f"its member {WANTED[0]} is a link or another special file"):
         extract(packed(tmp_path, buffer.getvalue()), WANTED[:1], tmp_path / "out")
     assert list((tmp_path / "out").iterdir()) == []
 
 
 def test_a_member_that_would_fill_the_disk_is_refused(tmp_path: Path) -> None:
     archive = packed(tmp_path, tar({WANTED[0]: b"x" * 1001}))
-    with pytest.raises(CommandError, match="has 1,001 bytes"):
+    with pytest.raises(UsageError, match="has 1,001 bytes"):
         extract(archive, WANTED[:1], tmp_path / "out", largest=1000)
     assert list((tmp_path / "out").iterdir()) == []
 
 
 def test_missing_members_are_named(tmp_path: Path) -> None:
-    with pytest.raises(CommandError, match=f"archive.tgz: has no {WANTED[1]}"):
+    with pytest.raises(UsageError, match=f"archive.tgz: has no {WANTED[1]}"):
         extract(packed(tmp_path, tar({WANTED[0]: b"x"})), WANTED, tmp_path / "out")
 
 
@@ -69,6 +69,6 @@ def test_a_corrupt_archive_is_reported_in_one_line(tmp_path: Path, damage: str) 
         "text": b"<html>not found</html>",
         "flipped": whole[:middle] + bytes(200) + whole[middle + 200 :],
     }[damage]
-    with pytest.raises(CommandError, match=r"archive\.tgz: corrupt or incomplete") as problem:
+    with pytest.raises(UsageError, match=r"archive\.tgz: corrupt or incomplete") as problem:
         extract(packed(tmp_path, damaged), WANTED, tmp_path / "out")
     assert "\n" not in str(problem.value)

@@ -10,7 +10,8 @@ import pytest
 from corpora.catalogue import Remote
 from corpora.download import download
 from corpus_files import Server, serving
-from fairseq_luna.commands.command_line import CommandError, command
+from fairseq_luna.commands.command_line import command
+from fairseq_luna.usage_error import UsageError
 
 CONTENT = bytes(range(256)) * 40
 CHECKSUM = "sha256:" + hashlib.sha256(CONTENT).hexdigest()
@@ -55,7 +56,7 @@ def test_a_complete_part_only_needs_its_checksum(server: Server, tmp_path: Path,
 
 def test_an_interrupted_download_is_kept_but_not_used(server: Server, tmp_path: Path) -> None:
     server.cut_after = 1000
-    with pytest.raises(CommandError, match=r"corpus\.tgz: cut off after 1,000 of 10,240 bytes"):
+    with pytest.raises(UsageError, match=r"corpus\.tgz: cut off after 1,000 of 10,240 bytes"):
         download(remote(server), tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["corpus.tgz.part"]
     server.cut_after = None
@@ -68,14 +69,14 @@ def test_a_file_with_a_wrong_checksum_is_deleted(server: Server, tmp_path: Path,
     wrong = "sha256:" + hashlib.sha256(b"else").hexdigest()
     if begun:
         (tmp_path / "corpus.tgz.part").write_bytes(begun)
-    with pytest.raises(CommandError, match="its sha256 is not the published one"):
+    with pytest.raises(UsageError, match="its sha256 is not the published one"):
         download(remote(server, wrong), tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_part_of_another_file_is_not_used(server: Server, tmp_path: Path) -> None:
     (tmp_path / "corpus.tgz.part").write_bytes(b"x" * 700)
-    with pytest.raises(CommandError, match="its sha256 is not"):
+    with pytest.raises(UsageError, match="its sha256 is not"):
         download(remote(server), tmp_path)
     assert download(remote(server), tmp_path).read_bytes() == CONTENT
 
@@ -88,14 +89,14 @@ def test_the_next_address_is_tried(server: Server, tmp_path: Path) -> None:
 
 def test_an_address_without_the_file_is_named(server: Server, tmp_path: Path) -> None:
     del server.files["/corpus.tgz"]
-    with pytest.raises(CommandError, match=rf"{server.address}/corpus\.tgz: HTTP 404 .* with --from-dir"):
+    with pytest.raises(UsageError, match=rf"{server.address}/corpus\.tgz: HTTP 404 .* with --from-dir"):
         download(remote(server), tmp_path)
 
 
 def test_without_a_network_the_address_is_named(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-    with pytest.raises(CommandError, match=rf"127\.0\.0\.1:{port}/a\.tgz: no connection .* with --from-dir") as problem:
+    with pytest.raises(UsageError, match=rf"127\.0\.0\.1:{port}/a\.tgz: no connection .* with --from-dir") as problem:
         download(Remote((f"http://127.0.0.1:{port}/a.tgz",), CHECKSUM), tmp_path)
     assert "\n" not in str(problem.value)
 

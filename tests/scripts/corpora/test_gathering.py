@@ -7,7 +7,7 @@ import pytest
 from corpora.catalogue import Split
 from corpora.gathering import gather
 from corpus_files import pairs, sgml, write_pairs
-from fairseq_luna.commands.command_line import CommandError
+from fairseq_luna.usage_error import UsageError
 
 TRAIN = Split("train", ("train",), ())
 VALID = Split("valid", ("valid",), ())
@@ -53,7 +53,7 @@ def test_missing_splits_are_taken_from_the_end(tmp_path: Path, given: list[str])
 
 def test_a_training_text_too_short_to_hold_out_is_refused(tmp_path: Path) -> None:
     texts = {"train": [files(tmp_path, "a", 8, 1)], "valid": [], "test": []}
-    with pytest.raises(CommandError, match="--hold-out 4: the training text has only 8 pairs"):
+    with pytest.raises(UsageError, match="--hold-out 4: the training text has only 8 pairs"):
         gather(SPLITS, texts, tmp_path / "out", hold_out=4)
 
 
@@ -64,7 +64,7 @@ def test_a_test_set_of_a_wrong_size_is_refused(tmp_path: Path, count: int, reaso
         "valid": [files(tmp_path, "v", 2, 1)],
         "test": [files(tmp_path, "t", count, 1)],
     }
-    with pytest.raises(CommandError, match=f"^test: {count} sentences where 3 are expected{reason}$"):
+    with pytest.raises(UsageError, match=f"^test: {count} sentences where 3 are expected{reason}$"):
         gather(SPLITS, texts, tmp_path / "out", hold_out=0)
 
 
@@ -73,5 +73,5 @@ def test_sgml_with_different_numbers_is_refused(tmp_path: Path) -> None:
     english.write_bytes(sgml(["a", "b", "c"]))
     german.write_bytes(sgml(["a", "b", "c"]).replace(b'id="2"', b'id="4"'))
     texts = {"train": [files(tmp_path, "a", 8, 1)], "valid": [files(tmp_path, "v", 2, 1)], "test": [(english, german)]}
-    with pytest.raises(CommandError, match=r"src\.en\.sgm and .*ref\.de\.sgm number their segments differently"):
+    with pytest.raises(UsageError, match=r"src\.en\.sgm and .*ref\.de\.sgm number their segments differently"):
         gather(SPLITS, texts, tmp_path / "out", hold_out=0)

@@ -12,7 +12,7 @@ from corpora.moses import Tokenise
 from corpora.parallel import transform
 from corpora.pieces import Cut, learn_pieces
 from corpus_files import pairs, text
-from fairseq_luna.commands.command_line import CommandError
+from fairseq_luna.usage_error import UsageError
 
 
 @pytest.fixture(scope="module")
@@ -83,7 +83,7 @@ def test_fewer_merges_than_requested_are_reported(
 
 def test_a_text_without_words_is_refused(tmp_path: Path) -> None:
     (tmp_path / "empty").write_text("\n\n")
-    with pytest.raises(CommandError, match="has no words"):
+    with pytest.raises(UsageError, match="has no words"):
         learn_merges([tmp_path / "empty"], tmp_path / "codes", merges=5, workers=1)
 
 
@@ -108,6 +108,6 @@ def test_fewer_pieces_than_requested_are_reported(
 
 
 def test_a_vocabulary_without_room_for_the_characters_is_refused_in_one_line(texts: list[Path], tmp_path: Path) -> None:
-    with pytest.raises(CommandError, match="SentencePiece cannot learn --vocabulary-size 9: ") as problem:
+    with pytest.raises(UsageError, match="SentencePiece cannot learn --vocabulary-size 9: ") as problem:
         learn_pieces(texts, tmp_path, vocabulary=9, coverage=1.0)
     assert "\n" not in str(problem.value)

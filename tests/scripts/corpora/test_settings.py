@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from corpora.settings import FILE, check, fingerprint, keep
-from fairseq_luna.commands.command_line import CommandError
+from fairseq_luna.usage_error import UsageError
 
 
 def test_the_same_settings_are_accepted(tmp_path: Path) -> None:
@@ -21,7 +21,7 @@ def test_other_settings_are_refused_by_name(tmp_path: Path, name: str, value: ob
     begun = {"--bpe": "sentencepiece", "size": 8, "new": 1}
     keep(tmp_path, begun)
     (tmp_path / "joint.model").touch()
-    with pytest.raises(CommandError, match=f"was made with {name} .*: use another --out"):
+    with pytest.raises(UsageError, match=f"was made with {name} .*: use another --out"):
         check(tmp_path, {**begun, name: value})
     check(tmp_path, begun)
 
@@ -31,7 +31,7 @@ def test_another_size_is_accepted_until_there_are_pieces(tmp_path: Path, made: s
     keep(tmp_path, {"size": 8})
     check(tmp_path, {"size": 9})
     (tmp_path / made).mkdir(parents=True)
-    with pytest.raises(CommandError, match="was made with size 8, not 9"):
+    with pytest.raises(UsageError, match="was made with size 8, not 9"):
         check(tmp_path, {"size": 9})
 
 
@@ -42,16 +42,12 @@ def test_files_are_told_apart_by_content_and_order(tmp_path: Path) -> None:
     begun = {"files": {"train": [[fingerprint(source), fingerprint(target)]]}}
     keep(tmp_path / "out", begun)
     check(tmp_path / "out", begun)
-    with pytest.raises(
-        CommandError, match=r"files \(train, 1, 1\) a.en of 4 bytes .*, not a.de of 4 bytes and SHA-256"
-    ):
+    with pytest.raises(UsageError, match=r"files \(train, 1, 1\) a.en of 4 bytes .*, not a.de of 4 bytes and SHA-256"):
         check(tmp_path / "out", {"files": {"train": [[fingerprint(target), fingerprint(source)]]}})
     target.write_text("two\n")
-    with pytest.raises(
-        CommandError, match=r"files \(train, 1, 2\) a.de of 4 bytes .*, not a.de of 4 bytes and SHA-256"
-    ):
+    with pytest.raises(UsageError, match=r"files \(train, 1, 2\) a.de of 4 bytes .*, not a.de of 4 bytes and SHA-256"):
         check(tmp_path / "out", {"files": {"train": [[fingerprint(source), fingerprint(target)]]}})
-    with pytest.raises(CommandError, match=r"files \(train\) \[\[.*, not \[\]"):
+    with pytest.raises(UsageError, match=r"files \(train\) \[\[.*, not \[\]"):
         check(tmp_path / "out", {"files": {"train": []}})
 
 
@@ -69,12 +65,12 @@ def test_a_folder_is_known_by_the_names_and_contents_of_its_files(tmp_path: Path
 @pytest.mark.parametrize("made", ["joint.model", "work/raw", "bin", "data-bin"])
 def test_what_was_made_without_a_record_is_refused(tmp_path: Path, made: str) -> None:
     (tmp_path / made).mkdir(parents=True)
-    with pytest.raises(CommandError, match=f"--folder {tmp_path} has no {FILE}, .*: use another --folder"):
+    with pytest.raises(UsageError, match=f"--folder {tmp_path} has no {FILE}, .*: use another --folder"):
         check(tmp_path, {"size": 8}, "--folder")
 
 
 def test_an_unreadable_record_is_not_overwritten(tmp_path: Path) -> None:
     (tmp_path / FILE).write_text("{")
-    with pytest.raises(CommandError, match="unreadable"):
+    with pytest.raises(UsageError, match="unreadable"):
         check(tmp_path, {"size": 8})
     assert (tmp_path / FILE).read_text() == "{"

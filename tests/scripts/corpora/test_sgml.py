@@ -6,7 +6,7 @@ import pytest
 
 from corpora.sgml import read_segments
 from corpus_files import sgml
-from fairseq_luna.commands.command_line import CommandError
+from fairseq_luna.usage_error import UsageError
 
 
 def segments(tmp_path: Path, content: str) -> list[tuple[str, str]]:
@@ -44,10 +44,10 @@ def test_two_on_one_line(tmp_path: Path) -> None:
 
 
 def test_a_segment_that_is_not_closed_is_named_by_its_line(tmp_path: Path) -> None:
-    with pytest.raises(CommandError, match=r"set\.sgm, line 2: a <seg> that is not closed"):
+    with pytest.raises(UsageError, match=r"set\.sgm, line 2: a <seg> that is not closed"):
         segments(tmp_path, '<doc>\n<seg id="1">a\n<seg id="2">b</seg>\n</doc>')
 
 
 def test_a_file_without_segments_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(CommandError, match=r"set\.sgm: no <seg> in it"):
+    with pytest.raises(UsageError, match=r"set\.sgm: no <seg> in it"):
         segments(tmp_path, "<html></html>")

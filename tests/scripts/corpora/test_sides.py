@@ -4,7 +4,7 @@ import pytest
 
 from corpora import sides
 from corpus_files import pairs
-from fairseq_luna.commands.command_line import CommandError
+from fairseq_luna.usage_error import UsageError
 
 TRAIN, OTHER = pairs(40, 1), pairs(6, 2)
 NAMES = ("a.en", "a.de")
@@ -27,5 +27,5 @@ def test_texts_of_the_same_languages_are_accepted() -> None:
     ids=["both", "target twice", "source twice"],
 )
 def test_swapped_sides_are_refused(text: list[tuple[str, str]], said: str) -> None:
-    with pytest.raises(CommandError, match=said):
+    with pytest.raises(UsageError, match=said):
         sides.check(sides.profiles(TRAIN), sides.profiles(text), NAMES)

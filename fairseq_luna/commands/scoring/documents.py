@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 from sacrebleu.metrics import BLEU
 
-from fairseq_luna.commands.command_line import CommandError
-from scoring.measures import sacrebleu
-from shared.text_files import SEPARATOR, read_lines
+from ...usage_error import UsageError
+from ..text_files import SEPARATOR, read_lines
+from .measures import sacrebleu
 
 
 class BySource(NamedTuple):
@@ -43,24 +43,24 @@ def read_labels(file: Path, lines: int) -> list[str]:
     which caption was translated.
 
     Raises:
-        CommandError: not such a file, or of another reference.
+        UsageError: not such a file, or of another reference.
     """
     labels = list(read_lines(file))
     if len(labels) != lines:
-        raise CommandError(f"--documents {file}: {len(labels):,} lines, but the reference has {lines:,}")
+        raise UsageError(f"--documents {file}: {len(labels):,} lines, but the reference has {lines:,}")
     for number, label in enumerate(labels, 1):
         if label.count("\t") != 1:
-            raise CommandError(f"--documents {file}, line {number}: must be a source, a tab and a document's number")
+            raise UsageError(f"--documents {file}, line {number}: must be a source, a tab and a document's number")
     documents = Counter(map(_source, set(labels)))
     return [f"{label}.{line}" if documents[_source(label)] == 1 else label for line, label in enumerate(labels, 1)]
 
 
 def lines_of(sources: Sequence[str], labels: Sequence[str]) -> list[int]:
-    """The places of these sources' lines; CommandError if there is no such source."""
+    """The places of these sources' lines; UsageError if there is no such source."""
     present = dict.fromkeys(map(_source, labels))
     for source in sources:
         if source not in present:
-            raise CommandError(f"--sources {source}: the sources are {', '.join(present)}")
+            raise UsageError(f"--sources {source}: the sources are {', '.join(present)}")
     return [line for line, label in enumerate(labels) if _source(label) in sources]
 
 
@@ -84,7 +84,7 @@ def by_source(
     of_source: dict[str, list[int]] = {}
     for line, label in enumerate(labels):
         of_source.setdefault(_source(label), []).append(line)
-    groups: dict[str | None, Sequence[int]] = {**of_source} if len(of_source) > 1 else {}
+    groups: dict[str | None, Sequence[int]] = dict(of_source.items() if len(of_source) > 1 else ())
     groups[None] = range(len(labels))
     bleu = sacrebleu(target, lowercase=lowercase)
     return [

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from fairseq_luna.commands.command_line import CommandError
-from scoring import pieces
-from shared.text_files import read_lines
+from ...usage_error import UsageError
+from ..text_files import read_lines
+from . import pieces
 
 _HYPOTHESIS = re.compile(r"([HD])-(\d+)(?:\t|$)")
 
@@ -38,10 +38,10 @@ def read_both(shards: Sequence[Path], remove_bpe: str = pieces.AUTO) -> Generate
         shards: files that together have every sentence once.
         remove_bpe: one of ``pieces.CHOICES``.
 
-    Files without any such line have a translation in each line, as ``python -m fairseq_luna translate`` writes them.
+    Files without any such line have a translation in each line, as ``fairseq-luna translate`` writes them.
 
     Raises:
-        CommandError: no text, a sentence that is missing or repeated, an incomplete line.
+        UsageError: no text, a sentence that is missing or repeated, an incomplete line.
         OSError: a file cannot be read.
     """
     # Once, because a shard may be a pipe.
@@ -51,11 +51,11 @@ def read_both(shards: Sequence[Path], remove_bpe: str = pieces.AUTO) -> Generate
     if not hypotheses and not detokenised:
         lines = pieces.join([line for _, content in contents for line in content], remove_bpe)
         if not any(lines):
-            raise CommandError(f"{named}: has no text")
+            raise UsageError(f"{named}: has no text")
         return Generated(lines, lines, plain=True)
     if hypotheses and detokenised and hypotheses.keys() != detokenised.keys():
         number = min(hypotheses.keys() ^ detokenised.keys())
-        raise CommandError(
+        raise UsageError(
             f"{named}: sentence {number} has no {'D' if number in hypotheses else 'H'}- line; is it cut off?"
         )
     tokens = pieces.join(_in_order(hypotheses or detokenised, named), remove_bpe)
@@ -73,9 +73,9 @@ def by_number(contents: Iterable[tuple[Path, Iterable[str]]]) -> tuple[dict[int,
                 continue
             found, number, fields = kinds[mark[1]], int(mark[2]), line.split("\t", 2)
             if len(fields) < 3:
-                raise CommandError(f"{shard}, line {place}: '{line}' is cut off; translate again")
+                raise UsageError(f"{shard}, line {place}: '{line}' is cut off; translate again")
             if number in found:
-                raise CommandError(
+                raise UsageError(
                     f"{shard}, line {place}: {mark[1]}-{number} is repeated; "
                     "give each shard once, of one system, made with --nbest 1"
                 )
@@ -89,7 +89,7 @@ def _in_order(found: dict[int, str], named: str) -> list[str]:
     if missing:
         first = next(index for index, number in enumerate(ordered) if index != number)
         more = f" and {missing - 1:,} more" if missing > 1 else ""
-        raise CommandError(
+        raise UsageError(
             f"{named}: sentence {first}{more} of {ordered[-1] + 1:,} missing; give all shards, translated "
             "without --skip-invalid-size-inputs-valid-test and with --user-dir"
         )

@@ -12,14 +12,14 @@ def tokenised(name: object, text: Sequence[str]) -> str | None:
     """A warning if most full stops at the end of a sentence follow a space."""
     if 2 * sum(line.endswith(" .") for line in text) <= sum(line.endswith(".") for line in text):
         return None
-    return f"{name} looks tokenised; with --tokenised-by moses it is detokenised first"
+    return f"{name} looks tokenised, as the reference should not be: detokenise it first"
 
 
 def another_reference(name: object, reference: Path, matched: float) -> str | None:
     """A warning if few words are in their reference.
 
     Args:
-        matched: percentage, of :class:`~scoring.measures.Measure`.
+        matched: percentage, of :class:`~.measures.Measure`.
     """
     if matched >= _MATCHED:
         return None

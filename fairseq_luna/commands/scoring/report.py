@@ -4,19 +4,21 @@ import dataclasses
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
-from fairseq_luna.commands.steps import complete
-from scoring.documents import BySource
-from scoring.measures import Scores
-from scoring.paired import Compared
-from scoring.rouge import RougeScores
+from ..steps import complete
+from .documents import BySource
+from .measures import Scores
+from .paired import Compared
 
 
-def lines_of_scores(name: str, scores: Scores | RougeScores, unit: str = "sentences") -> list[str]:
-    """Each score with its signature and the lengths of both sides."""
+def lines_of_scores(name: str, scores: Scores, unit: str = "sentences") -> list[str]:
+    """Each score with its signature, its confidence interval and the lengths of both sides."""
     lines = [f"{name}: {scores.sentences:,} {unit}"]
     for measure in scores.measures:
         lines.append(f"  {measure.score:6.2f}  {measure.name}  {measure.signature}")
+        if measure.mean is not None:
+            lines.append(f"          {measure.mean:.2f} ± {measure.interval:.2f} in 95 % of resampled tests")
         if measure.hypothesis_length is not None:
             lines.append(
                 f"          hypotheses {measure.hypothesis_length:,} tokens, references "
@@ -51,16 +53,22 @@ def lines_of_comparison(compared: Sequence[Compared]) -> list[str]:
 def write_json(
     file: Path,
     reference: Path,
-    scores: Mapping[str, Scores | RougeScores],
+    scores: Mapping[str, Scores],
     documents: Mapping[str, Sequence[BySource]],
     compared: Sequence[Compared],
 ) -> None:
     """All scores, with the dataclasses' field names."""
     content = {
         "reference": str(reference),
-        "systems": {name: dataclasses.asdict(found) for name, found in scores.items()},
+        "systems": {name: of_system(found) for name, found in scores.items()},
         "documents": {name: [row._asdict() for row in rows] for name, rows in documents.items()},
         "paired_bootstrap": [row._asdict() for row in compared],
     }
     with complete(file) as unfinished:
         unfinished.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def of_system(scores: Scores) -> dict[str, Any]:
+    """The scores by their names."""
+    measures = {measure.name: dataclasses.asdict(measure) for measure in scores.measures}
+    return {"sentences": scores.sentences, "scores": measures}

@@ -7,7 +7,7 @@ from itertools import islice, zip_longest
 from pathlib import Path
 from typing import BinaryIO, TypeVar
 
-from fairseq_luna.commands.command_line import CommandError
+from ..usage_error import UsageError
 
 # Between the segments of a document that stand in one line.
 SEPARATOR = "<sep>"
@@ -19,7 +19,7 @@ def read_lines(path: Path) -> Iterator[str]:
     """Lines without their ends. Only a newline ends a line: sentences contain U+2028 and similar characters.
 
     Raises:
-        CommandError: a line that is not UTF-8, or a corrupt gzip file.
+        UsageError: a line that is not UTF-8, or a corrupt gzip file.
     """
     number = 1
     try:
@@ -29,16 +29,16 @@ def read_lines(path: Path) -> Iterator[str]:
                     line = line.removeprefix(_BYTE_ORDER_MARK)
                 yield line.removesuffix(b"\n").removesuffix(b"\r").decode("utf-8")
     except UnicodeDecodeError as error:
-        raise CommandError(f"{path}, line {number}: not UTF-8 ({error.reason} at byte {error.start + 1})") from error
+        raise UsageError(f"{path}, line {number}: not UTF-8 ({error.reason} at byte {error.start + 1})") from error
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise CommandError(f"{path}: corrupt or incomplete ({error}); download it again") from error
+        raise UsageError(f"{path}: corrupt or incomplete ({error}); download it again") from error
 
 
 def read_pairs(first: Path, second: Path) -> Iterator[tuple[str, str]]:
     """The pairs of lines of two files.
 
     Raises:
-        CommandError: one has more lines than the other.
+        UsageError: one has more lines than the other.
     """
     yield from in_step(read_lines(first), read_lines(second), first, second)
 
@@ -50,7 +50,7 @@ def in_step(lines: Iterable[str], others: Iterable[str], first: Path, second: Pa
         if line is None or other is None:
             longer = paired + 1 + sum(1 for _ in iterators[line is None])
             counts = (paired, longer) if line is None else (longer, paired)
-            raise CommandError(
+            raise UsageError(
                 f"{first} has {counts[0]:,} lines but {second} has {counts[1]:,}: they are not a parallel text"
             )
         yield line, other
@@ -60,6 +60,11 @@ def count_lines(path: Path) -> int:
     """Lines of a plain file that ends in a newline."""
     with path.open("rb") as file:
         return sum(block.count(b"\n") for block in iter(lambda: file.read(1 << 20), b""))
+
+
+def ending(path: Path) -> str:
+    """``de`` of ``test.de`` or ``test.de.gz``."""
+    return (path.with_suffix("") if path.suffix == ".gz" else path).suffix.removeprefix(".")
 
 
 def in_chunks(items: Iterable[T], size: int) -> Iterator[list[T]]:

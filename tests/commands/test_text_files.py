@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from fairseq_luna.commands.command_line import CommandError
-from shared.text_files import count_lines, in_chunks, in_step, read_lines, read_pairs
+from fairseq_luna.commands.text_files import count_lines, in_chunks, in_step, read_lines, read_pairs
+from fairseq_luna.usage_error import UsageError
 
 
 def test_only_a_newline_ends_a_line(tmp_path: Path) -> None:
@@ -25,7 +25,7 @@ def test_gzipped(tmp_path: Path) -> None:
 def test_a_line_that_is_not_utf8_is_named(tmp_path: Path) -> None:
     path = tmp_path / "train.de"
     path.write_bytes("gut\nschön\n".encode() + "böse\n".encode("latin-1"))
-    with pytest.raises(CommandError, match=r"train\.de, line 3: not UTF-8 .* at byte 2"):
+    with pytest.raises(UsageError, match=r"train\.de, line 3: not UTF-8 .* at byte 2"):
         list(read_lines(path))
 
 
@@ -34,7 +34,7 @@ def test_a_corrupt_gzip_file_is_named(tmp_path: Path, damage: str) -> None:
     whole = gzip.compress(b"".join(b"%d\n" % (number**3) for number in range(5000)))
     path = tmp_path / "train.de.gz"
     path.write_bytes(whole[: len(whole) // 2] if damage == "half" else b"Not Found\n")
-    with pytest.raises(CommandError, match=r"train\.de\.gz: corrupt or incomplete"):
+    with pytest.raises(UsageError, match=r"train\.de\.gz: corrupt or incomplete"):
         list(read_lines(path))
 
 
@@ -43,7 +43,7 @@ def test_unequal_files_are_both_named_with_their_lengths(tmp_path: Path, ours: i
     first, second = tmp_path / "train.en", tmp_path / "train.de"
     first.write_text("x\n" * ours)
     second.write_text("y\n" * theirs)
-    with pytest.raises(CommandError, match=rf"train\.en has {ours} lines but .*train\.de has {theirs}: "):
+    with pytest.raises(UsageError, match=rf"train\.en has {ours} lines but .*train\.de has {theirs}: "):
         list(read_pairs(first, second))
 
 

@@ -1,17 +1,13 @@
 """Is one system significantly better than another? sacreBLEU's paired bootstrap."""
 
-import os
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
-from unittest.mock import patch
 
 from sacrebleu.metrics import CHRF
 from sacrebleu.significance import PairedTest
 
-from scoring.measures import sacrebleu
-
-SAMPLES = 1000
-SEED = 12345  # sacreBLEU's own
+from . import SAMPLES, SEED
+from .measures import sacrebleu, seeded
 
 
 class Compared(NamedTuple):
@@ -55,8 +51,7 @@ def paired_bootstrap(
         target: the language, for :func:`.measures.sacrebleu`.
         lowercase: score lower-cased text.
     """
-    # sacreBLEU has no argument for the seed.
-    with patch.dict(os.environ, SACREBLEU_SEED=str(seed)):
+    with seeded(seed):
         metrics = {"BLEU": sacrebleu(target, lowercase=lowercase), "chrF": CHRF(lowercase=lowercase)}
         test = PairedTest(list(systems.items()), metrics, [references], test_type="bs", n_samples=samples)
         signatures, results = test()

@@ -1,0 +1,199 @@
+"""Score translations against a reference: sacreBLEU and chrF, with sacreBLEU's signature.
+
+    fairseq-luna score translations.de --reference data/reference/test.de --confidence
+    fairseq-luna score generate-test.txt --reference data/reference/test.de
+    fairseq-luna score luna.de --paired transformer.de --reference data/reference/test.de
+
+HYPOTHESES are what fairseq-luna translate or fairseq-generate wrote; several files are parts of one system. The
+reference is untouched text, a line for each translation. D- lines of fairseq-generate are scored, or its H- lines, and
+remaining pieces are joined.
+
+--confidence draws the test again and again, with sacreBLEU's bootstrap, and says between which scores 95 % of the draws
+lie. --paired compares with another system on the same draws; p is the probability of so large a difference by chance.
+Both know one training of each system: another seed may differ by more.
+
+With --documents a score is of whole documents (d-BLEU), and a table has it by source. Beside it stands sacreBLEU by
+segment, of the lines where the translation has as many separators as the reference. Where a source has a single
+document, such as captions, each line counts as one. --sources scores the documents of these sources only, together.
+"""
+
+import sys
+from argparse import ArgumentParser, Namespace
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ..usage_error import UsageError
+from .command_line import positive, show_next
+from .progress import working
+from .scoring import SAMPLES, SEED
+from .text_files import ending, read_lines
+
+if TYPE_CHECKING:
+    from .scoring.documents import BySource
+    from .scoring.measures import Scores
+
+
+class System(NamedTuple):
+    """``text`` is detokenised; ``plain`` is that of :class:`~.scoring.generated.Generated`."""
+
+    name: str
+    text: list[str]
+    plain: bool = False
+
+
+def add_flags(parser: ArgumentParser) -> None:
+    add = parser.add_argument
+    add("hypotheses", nargs="+", type=Path, metavar="HYPOTHESES", help="translations")
+    add("--reference", type=Path, metavar="FILE", help="the true translations, untouched (required)")
+    add("--confidence", action="store_true", help="show the 95 %% confidence interval of each score")
+    add("--paired", nargs="+", type=Path, metavar="FILE", help="compare with another system's translations")
+    add("--samples", type=positive, metavar="N", help=f"tests that --confidence and --paired draw (default: {SAMPLES})")
+    add("--seed", type=positive, metavar="N", help=f"of the draws (default: {SEED})")
+    add("--documents", type=Path, metavar="FILE", help="document of each line: its source, a tab, its number there")
+    add("--sources", nargs="+", metavar="NAME", help="score the documents of these sources only")
+    add(
+        "--language",
+        metavar="LANG",
+        help="target language, for Chinese, Japanese, Korean (default: --reference's ending)",
+    )
+    add("--lowercase", action="store_true", help="score lower-cased text")
+    add(
+        "--remove-bpe",
+        choices=("auto", "none", "subword-nmt", "sentencepiece"),
+        default="auto",
+        help="remaining pieces",
+    )
+    add("--json", type=Path, metavar="FILE", help="also write all scores to this file")
+
+
+def check(args: Namespace) -> None:
+    """Raises UsageError for flags that are missing or contradict each other, before anything is read."""
+    if not args.reference:
+        raise UsageError(
+            "--reference FILE is missing: the true translations, untouched, one a line, such as reference/test.de, "
+            "which fairseq-luna prepare leaves beside bin"
+        )
+    if (args.samples or args.seed) and not (args.confidence or args.paired):
+        raise UsageError("--samples and --seed: give --confidence, or --paired with a system to compare with")
+    if args.samples == 1:
+        raise UsageError("--samples 1: must be 2 or more")
+    if args.sources and not args.documents:
+        raise UsageError("--sources: needs --documents, which names the source of each line")
+    inputs = [*args.hypotheses, *(args.paired or []), *filter(None, (args.reference, args.documents))]
+    if args.json and args.json.exists() and any(file.exists() and args.json.samefile(file) for file in inputs):
+        raise UsageError(f"--json {args.json}: that is an input; give another name")
+    if args.json and not args.json.absolute().parent.is_dir():
+        raise UsageError(f"--json {args.json}: there is no folder {args.json.parent}")
+
+
+def run(args: Namespace) -> None:
+    check(args)
+    from .scoring.paired import paired_bootstrap
+    from .scoring.report import lines_of_comparison, write_json
+
+    references = list(read_lines(args.reference))
+    systems = read_systems(args)
+    for system in systems:
+        check_against(system, references, args.reference)
+    common: dict[str, Any] = {"target": sacrebleu_language(args), "lowercase": args.lowercase}
+    texts, references, by_source = scored_texts(args, systems, references, **common)
+    unit = "documents" if args.documents else "sentences"
+    unit += f" of {', '.join(args.sources)}" if args.sources else ""
+    if (args.paired or args.confidence) and len(references) < 2:
+        raise UsageError(f"the bootstrap draws from at least 2 {unit}, but there is {len(references)}")
+    bootstrap: dict[str, Any] = {"samples": args.samples or SAMPLES, "seed": args.seed or SEED}
+    scores = scores_of(args, texts, references, unit, by_source, common | (bootstrap if args.confidence else {}))
+    compared = []
+    if args.paired:
+        with working(f"drawing {bootstrap['samples']:,} tests for the comparison"):
+            compared = paired_bootstrap(texts, references, **common, **bootstrap)
+        print("\n".join(lines_of_comparison(compared)))
+    if args.json:
+        write_json(args.json, args.reference, scores, by_source, compared)
+    if not (args.confidence or args.paired or len(references) < 2):
+        given = ["--reference", args.reference, *(("--documents", args.documents) if args.documents else ())]
+        show_next("how sure these scores are", "fairseq-luna", "score", *args.hypotheses, *given, "--confidence")
+
+
+def scored_texts(
+    args: Namespace, systems: Sequence[System], references: list[str], **common: Any
+) -> tuple[dict[str, list[str]], list[str], dict[str, Sequence["BySource"]]]:
+    """The texts to score, of each system and of the reference, sentences or documents; and scores by source."""
+    if not args.documents:
+        return {system.name: system.text for system in systems}, references, {}
+    from .scoring import documents
+
+    labels = documents.read_labels(args.documents, len(references))
+    places = documents.lines_of(args.sources, labels) if args.sources else range(len(labels))
+    labels, references = at(places, labels), at(places, references)
+    texts = {system.name: at(places, system.text) for system in systems}
+    rows: dict[str, Sequence[BySource]] = {
+        name: documents.by_source(text, references, labels, **common) for name, text in texts.items()
+    }
+    whole = {name: documents.whole(text, labels) for name, text in texts.items()}
+    return whole, documents.whole(references, labels), rows
+
+
+def scores_of(
+    args: Namespace,
+    texts: Mapping[str, Sequence[str]],
+    references: Sequence[str],
+    unit: str,
+    by_source: Mapping[str, Sequence["BySource"]],
+    options: Mapping[str, Any],
+) -> dict[str, "Scores"]:
+    """Score each of ``texts``, and print its scores."""
+    from .scoring import doubts
+    from .scoring.measures import score
+    from .scoring.report import lines_of_documents, lines_of_scores
+
+    scores = {}
+    for name, text in texts.items():
+        drawing = working(f"drawing {options['samples']:,} tests for {name}") if args.confidence else nullcontext()
+        with drawing:
+            scores[name] = score(text, references, **options)
+        warn(doubts.tokenised(name, text))
+        warn(doubts.another_reference(name, args.reference, scores[name].bleu.matched or 0))
+        lines = lines_of_scores(name, scores[name], unit)
+        print("\n".join(lines + (lines_of_documents(by_source[name]) if by_source else [])), flush=True)
+    return scores
+
+
+def sacrebleu_language(args: Namespace) -> str | None:
+    """The language of --language or of the reference's ending, if sacreBLEU has a tokenizer for it."""
+    return next((name for name in (args.language, ending(args.reference)) if name in ("zh", "ja", "ko")), None)
+
+
+def at(places: Sequence[int], lines: Sequence[str]) -> list[str]:
+    return [lines[place] for place in places]
+
+
+def read_systems(args: Namespace) -> list[System]:
+    """All systems, that of --paired first; UsageError if one is given twice."""
+    from .scoring.generated import read_both
+
+    systems = []
+    for shards in filter(None, (args.paired, args.hypotheses)):
+        _, text, plain = read_both(shards, args.remove_bpe)
+        systems.append(System(str(shards[0]), text, plain))
+    if len(systems) == 2 and systems[0].name == systems[1].name:
+        raise UsageError(f"{systems[0].name} is given as two systems")
+    return systems
+
+
+def warn(doubt: str | None) -> None:
+    if doubt:
+        print(f"fairseq-luna score: warning: {doubt}", file=sys.stderr)
+
+
+def check_against(system: System, references: Sequence[str], file: Path) -> None:
+    """Raises UsageError, naming both files, unless every reference has a translation."""
+    from .scoring.measures import check_counts
+
+    try:
+        check_counts(len(system.text), len(references))
+    except UsageError as problem:
+        hint = "; it has no H- or D- lines of fairseq-generate, so each line is a translation" if system.plain else ""
+        raise UsageError(f"{system.name} against {file}: {problem}{hint}") from problem

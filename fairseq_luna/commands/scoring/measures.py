@@ -1,0 +1,126 @@
+"""sacreBLEU and chrF of one system, both computed by sacreBLEU."""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+from unittest.mock import patch
+
+from sacrebleu.metrics import BLEU, CHRF
+from sacrebleu.metrics.base import Metric
+
+from ...usage_error import UsageError
+from . import SEED
+
+# Sentences of newstest2014 English-German in full, and as the WMT14 organisers filtered it.
+_NEWSTEST2014 = {3003, 2737}
+
+
+@dataclass(frozen=True)
+class Measure:
+    """One score in percent, with its definition.
+
+    Args:
+        name: as it is printed.
+        score: from 0 to 100.
+        signature: sacreBLEU's.
+        hypothesis_length, reference_length: in scored tokens; None for chrF.
+        brevity_penalty: from 0 to 1; None for chrF.
+        matched: percentage of the hypotheses' tokens that their own references have; None for chrF.
+        mean, interval: over resampled tests, and half of the 95 % confidence interval around it; None unless asked for.
+    """
+
+    name: str
+    score: float
+    signature: str
+    hypothesis_length: int | None = None
+    reference_length: int | None = None
+    brevity_penalty: float | None = None
+    matched: float | None = None
+    mean: float | None = None
+    interval: float | None = None
+
+
+@dataclass(frozen=True)
+class Scores:
+    """All scores of one system; ``sentences`` is the number of scored sentences."""
+
+    sentences: int
+    measures: tuple[Measure, ...]
+
+    @property
+    def bleu(self) -> Measure:
+        return self.measures[0]
+
+
+def sacrebleu(language: str | None, *, lowercase: bool = False) -> BLEU:
+    """BLEU with sacreBLEU's tokenizer for ``language``: 13a, but others for Chinese, Japanese and Korean.
+
+    Raises:
+        UsageError: the tokenizer needs a library that is not installed.
+    """
+    try:
+        return BLEU(lowercase=lowercase, force=True, trg_lang=language or "")
+    except (ImportError, RuntimeError) as error:
+        raise UsageError(" ".join(str(error).split())) from error
+
+
+def score(
+    hypotheses: Sequence[str],
+    references: Sequence[str],
+    *,
+    target: str | None = None,
+    lowercase: bool = False,
+    samples: int = 1,
+    seed: int = SEED,
+) -> Scores:
+    """Score detokenised text.
+
+    Args:
+        hypotheses: one for each reference, in its order.
+        references: untouched.
+        target: the language, for :func:`sacrebleu`.
+        lowercase: score lower-cased text.
+        samples: resampled tests, for confidence intervals; 1: none.
+        seed: of the samples, above 0; sacreBLEU reads 0 as no seed.
+
+    Raises:
+        UsageError: there are no references, or the numbers of hypotheses and references differ.
+    """
+    check_counts(len(hypotheses), len(references))
+    metrics = {"sacreBLEU": sacrebleu(target, lowercase=lowercase), "chrF2": CHRF(lowercase=lowercase)}
+    with seeded(seed):
+        measures = [measure(name, metric, hypotheses, references, samples) for name, metric in metrics.items()]
+    return Scores(len(references), tuple(measures))
+
+
+def measure(
+    name: str, metric: Metric, hypotheses: Sequence[str], references: Sequence[str], samples: int = 1
+) -> Measure:
+    """The score of ``metric``, a BLEU or CHRF of sacreBLEU."""
+    found = metric.corpus_score(hypotheses, [references], n_bootstrap=samples)
+    of_bleu: dict[str, Any] = {}
+    if isinstance(metric, BLEU):
+        lengths = {"hypothesis_length": found.sys_len, "reference_length": found.ref_len}
+        of_bleu = {**lengths, "brevity_penalty": found.bp, "matched": found.precisions[0]}
+    spread: dict[str, Any] = {"mean": float(found._mean), "interval": float(found._ci)} if samples > 1 else {}
+    return Measure(name, found.score, str(metric.get_signature()), **of_bleu, **spread)
+
+
+def seeded(seed: int) -> Any:
+    """A block in which sacreBLEU draws with ``seed``, for which it has no argument."""
+    return patch.dict(os.environ, SACREBLEU_SEED=str(seed))
+
+
+def check_counts(hypotheses: int, references: int) -> None:
+    """Raises UsageError unless both numbers are equal and not 0."""
+    if hypotheses != references:
+        hint = ""
+        if {hypotheses, references} == _NEWSTEST2014:
+            hint = (
+                ": newstest2014 has 3,003 sentences in full and 2,737 filtered, with other scores; "
+                "translate and score the same one"
+            )
+        raise UsageError(f"{hypotheses:,} hypotheses but {references:,} references{hint}")
+    if not references:
+        raise UsageError("there are no sentences to score")

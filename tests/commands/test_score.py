@@ -1,0 +1,275 @@
+"""Scores equal the sacrebleu command's; fairseq-generate's output is read completely and in order, or refused."""
+
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from commands import FAMILIES, generate, train
+from fairseq_luna.__main__ import main
+from fairseq_luna.commands.scoring import measures, pieces
+from fairseq_luna.commands.scoring.generated import read_both
+from fairseq_luna.usage_error import UsageError
+from scored import HYPOTHESES, REFERENCES, found, sacrebleu, worsened, write_generated, write_lines
+
+
+@pytest.fixture
+def reference(tmp_path: Path) -> Path:
+    return write_lines(tmp_path / "test.de", REFERENCES)
+
+
+def read_generated(*shards: Path, **options: str) -> list[str]:
+    return read_both(shards, **options).text
+
+
+@pytest.fixture
+def generated(tmp_path: Path) -> Path:
+    return write_generated(tmp_path / "generated", HYPOTHESES)
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
+    status = main(["score", *map(str, arguments)])
+    shown = capsys.readouterr()
+    assert (status, shown.err) == (0, "")
+    return shown.out
+
+
+def refusal(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
+    """The one line of the refusal."""
+    assert main(["score", *map(str, arguments)]) == 2
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert shown.err.count("\n") == 1
+    return shown.err.removesuffix("\n").removeprefix("fairseq-luna score: ")
+
+
+@pytest.mark.parametrize("lowercase", [False, True], ids=["cased", "lowercase"])
+@pytest.mark.parametrize("samples", [1, 50], ids=["alone", "confidence"])
+def test_scores_are_those_of_the_sacrebleu_command(lowercase: bool, samples: int, tmp_path: Path) -> None:
+    # Some words in capitals, so that lower-casing changes the scores.
+    hypotheses = [line.upper() if index % 5 == 0 else line for index, line in enumerate(HYPOTHESES)]
+    result = measures.score(hypotheses, REFERENCES, lowercase=lowercase, samples=samples)
+    flags = ["-lc", "--chrf-lowercase"] if lowercase else []
+    flags += ["--confidence", "--confidence-n", str(samples)] if samples > 1 else []
+    expected = sacrebleu(tmp_path, hypotheses, REFERENCES, "-m", "bleu", "chrf", *flags)
+    assert found(*result.measures) == expected
+    assert [measure.name for measure in result.measures] == ["sacreBLEU", "chrF2"]
+    assert (result.sentences, result.bleu) == (40, result.measures[0])
+
+
+def test_chinese_is_scored_by_characters(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lines, changed = ["我们今天去看电影。"] * 2, ["我们今天去看比赛。"] * 2
+    generated, reference = write_generated(tmp_path / "out", changed), write_lines(tmp_path / "test.zh", lines)
+    assert "tok:zh" in run(capsys, generated, "--reference", reference)
+    assert measures.score(changed, lines, target="zh").bleu.score > 50
+
+
+def test_a_file_is_scored(generated: Path, reference: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    output = tmp_path / "scores.json"
+    shown = run(capsys, generated, "--reference", reference, "--json", output)
+    expected = measures.score(HYPOTHESES, REFERENCES)
+    assert shown.startswith(f"{generated}: 40 sentences\n")
+    for measure in expected.measures:
+        assert f"{measure.score:6.2f}  {measure.name}  {measure.signature}\n" in shown
+    lengths = f"hypotheses {expected.bleu.hypothesis_length:,} tokens, references {expected.bleu.reference_length:,}"
+    assert lengths in shown
+    kept = json.loads(output.read_text(encoding="utf-8"))
+    assert kept["systems"][str(generated)]["scores"]["sacreBLEU"]["score"] == expected.bleu.score
+    assert kept["paired_bootstrap"] == []
+    assert run(capsys, generated, "--reference", reference, "--lowercase").count("case:lc") == 2
+
+
+def test_confidence_is_what_the_next_command_shows(generated: Path, reference: Path, capsys) -> None:
+    *_, following = run(capsys, generated, "--reference", reference).splitlines()
+    program, command, *given = shlex.split(following)
+    assert (program.rpartition("/")[2], command) == ("fairseq-luna", "score")
+    assert main([command, *given]) == 0
+    shown = capsys.readouterr()
+    expected = measures.score(HYPOTHESES, REFERENCES, samples=1000)
+    for measure in expected.measures:
+        line = f"{measure.mean:.2f} ± {measure.interval:.2f} in 95 % of resampled tests"
+        assert measure.interval > 0.1 and line in shown.out
+    assert "drawing 1,000 tests" in shown.err
+    assert "how sure" not in shown.out
+
+
+def test_shards_are_one_system_in_the_order_of_the_sentences(tmp_path: Path) -> None:
+    shards = [
+        write_generated(tmp_path / str(shard), HYPOTHESES[shard::2], numbers=range(shard, 40, 2)) for shard in (0, 1)
+    ]
+    assert read_generated(*shards) == HYPOTHESES
+    os.mkfifo(tmp_path / "pipe")  # which can be read once
+    with subprocess.Popen(["cp", str(shards[0]), str(tmp_path / "pipe")]):
+        assert read_generated(tmp_path / "pipe", shards[1]) == HYPOTHESES
+    with pytest.raises(UsageError, match=r"sentence 0 and 19 more of 40 missing"):
+        read_generated(shards[1])
+    with pytest.raises(UsageError, match=r"1, line \d+: D-\d+ is repeated"):
+        by_d = write_lines(tmp_path / "d", [line for line in shards[1].read_text().split("\n") if line[:2] != "H-"])
+        read_generated(shards[0], by_d, tmp_path / "1")
+
+
+def test_only_a_newline_ends_a_line(tmp_path: Path) -> None:
+    odd = ["a\u2028b", "c\x85d", "", "e\x0bf"]
+    assert read_generated(write_generated(tmp_path / "generated", odd)) == odd
+
+
+SUBWORDS = ["Hal@@ lo Wel@@ t", "ja", "nein@@"]
+SENTENCEPIECES = ["\u2581Hal lo \u2581Welt", "\u2581 ja", "\u2581nein"]
+WORDS = ["Hallo Welt", "ja", "nein"]
+
+
+@pytest.mark.parametrize("lines", [SUBWORDS, SENTENCEPIECES, WORDS], ids=["subword-nmt", "sentencepiece", "words"])
+@pytest.mark.parametrize("kind", [pieces.AUTO, None, pieces.NONE], ids=["auto", "named", "none"])
+def test_pieces_are_joined(lines: list[str], kind: str | None, tmp_path: Path) -> None:
+    named = pieces.SUBWORD_NMT if lines is SUBWORDS else pieces.SENTENCEPIECE
+    file = write_generated(tmp_path / "generated", lines)
+    expected = lines if kind == pieces.NONE else WORDS
+    assert read_generated(file, remove_bpe=kind or named) == expected
+
+
+def test_pieces_that_fairseq_has_joined_are_unchanged(tmp_path: Path) -> None:
+    # --bpe joins only the D- lines, --remove-bpe both; a single ▁ may be a character of the text.
+    file = write_generated(tmp_path / "generated", WORDS, SENTENCEPIECES)
+    assert read_both([file]) == (WORDS, WORDS, False)
+    assert read_both([file], pieces.SENTENCEPIECE) == (WORDS, WORDS, False)
+    assert pieces.join(["a \u2581 b", "c d", "e f"]) == ["a \u2581 b", "c d", "e f"]
+
+
+def test_the_paired_bootstrap_equals_the_sacrebleu_command(reference: Path, tmp_path: Path, capsys) -> None:
+    baseline, significant = worsened(REFERENCES, 5), []
+    for name, lines in (("worse", worsened(REFERENCES, 3, 0.6)), ("like", HYPOTHESES)):
+        files = [write_generated(tmp_path / kind, text) for kind, text in (("other", baseline), (name, lines))]
+        output = tmp_path / "scores.json"
+        flags = ("--samples", 200, "--seed", 7, "--json", output)
+        assert main(["score", *map(str, (files[1], "--paired", files[0], "--reference", reference, *flags))]) == 0
+        shown = capsys.readouterr()
+        assert f"paired bootstrap against {files[0]}" in shown.out
+        plain = [write_lines(tmp_path / f"{kind}.txt", text) for kind, text in (("other", baseline), (name, lines))]
+        command = [sys.executable, "-m", "sacrebleu", str(reference), "-i", *map(str, plain), "-m", "bleu", "chrf"]
+        command += ["--paired-bs", "--paired-bs-n", "200", "-w", "4", "-f", "text"]
+        environment = {**os.environ, "SACREBLEU_SEED": "7", "PYTHONIOENCODING": "utf-8"}
+        table = subprocess.run(command, capture_output=True, encoding="utf-8", check=True, env=environment).stdout
+        rows = json.loads(output.read_text(encoding="utf-8"))["paired_bootstrap"]
+        assert [(Path(row["system"]).name, row["measure"]) for row in rows] == [
+            (kind, measure) for measure in ("BLEU", "chrF2") for kind in ("other", name)
+        ]
+        # sacreBLEU's table has a row for each system and a column for each measure.
+        assert re.findall(r"[\d.]+ \([\d.]+ ± [\d.]+\)", table) == [
+            f"{rows[place]['score']:.4f} ({rows[place]['mean']:.4f} ± {rows[place]['interval']:.4f})"
+            for place in (0, 2, 1, 3)
+        ]
+        assert re.findall(r"\(p = ([\d.]+)\)", table) == [f"{rows[place]['p']:.4f}" for place in (1, 3)]
+        assert {row["signature"] for row in rows} == set(re.findall(r"nrefs:\S+", table))
+        significant.append(rows[1]["p"] < 0.05)
+    assert significant == [True, False]
+
+
+def test_counts_must_agree(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    generated = write_generated(tmp_path / "generated", ["a b"] * 3003)
+    reference = write_lines(tmp_path / "test.de", ["a b"] * 2737)
+    line = refusal(capsys, generated, "--reference", reference)
+    assert line.startswith(f"{generated} against {reference}: 3,003 hypotheses but 2,737 references: newstest2014 has ")
+    other = write_lines(tmp_path / "other.de", ["a b"] * 3000)
+    line = refusal(capsys, generated, "--reference", other)
+    assert line == f"{generated} against {other}: 3,003 hypotheses but 3,000 references"
+    with pytest.raises(UsageError, match="1 hypotheses but 2 references"):
+        measures.score(["a"], ["a", "b"])
+    with pytest.raises(UsageError, match="no sentences"):
+        measures.score([], [])
+
+
+def test_plain_translations_are_scored(generated: Path, reference: Path, tmp_path: Path, capsys) -> None:
+    """As ``fairseq-luna translate`` writes them, from a file or a pipe."""
+    plain = write_lines(tmp_path / "test.out", HYPOTHESES)
+    expected = run(capsys, generated, "--reference", reference).replace(str(generated), str(plain))
+    assert run(capsys, plain, "--reference", reference) == expected
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with subprocess.Popen(["cp", str(plain), str(pipe)]):
+        assert run(capsys, pipe, "--reference", reference) == expected.replace(str(plain), str(pipe))
+    write_lines(plain, HYPOTHESES[1:])
+    assert refusal(capsys, plain, "--reference", reference) == (
+        f"{plain} against {reference}: 39 hypotheses but 40 references; it has no H- or D- lines of fairseq-generate, "
+        "so each line is a translation"
+    )
+    assert refusal(capsys, plain).startswith("--reference FILE is missing: the true translations, untouched")
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [
+        ("another order", [f"Haus{n} steht{n} am{n} See{n} ." for n in range(1, 41)]),
+        ("another language", ["The small house is red ."] * 40),
+    ],
+)
+def test_another_reference_is_noticed(kind: str, text: list[str], tmp_path: Path, capsys) -> None:
+    reference = write_lines(tmp_path / "test.de", [f"Haus{n} steht{n} am{n} See{n} ." for n in range(40)])
+    assert main(["score", str(write_lines(tmp_path / kind, text)), "--reference", str(reference)]) == 0
+    warned = capsys.readouterr().err
+    found = re.search(
+        r"^fairseq-luna score: warning: only (\d+)% of the words of .* are in the same line of .*\?$", warned, re.M
+    )
+    assert found and int(found[1]) < 25
+
+
+def test_an_unreadable_file_is_named(generated: Path, reference: Path, tmp_path: Path, capsys) -> None:
+    missing, empty, latin = (tmp_path / name for name in ("missing", "empty", "latin.de"))
+    empty.touch()
+    latin.write_bytes("Übung\n".encode("latin-1"))
+    assert refusal(capsys, missing, "--reference", reference) == f"{missing}: No such file or directory"
+    assert refusal(capsys, generated, "--reference", missing) == f"{missing}: No such file or directory"
+    assert refusal(capsys, tmp_path, "--reference", reference) == f"{tmp_path}: Is a directory"
+    assert refusal(capsys, empty, "--reference", reference) == f"{empty}: has no text"
+    assert "0 references" in refusal(capsys, generated, "--reference", empty)
+    assert refusal(capsys, generated, "--reference", latin).startswith(f"{latin}, line 1: not UTF-8 (")
+    cut = write_lines(tmp_path / "cut", ["H-0\t-0.1\ta", "D-0\t-0.1\ta", "H-1\t-0.1\tb", "D-1\t-0.1"])
+    assert refusal(capsys, cut, "--reference", reference) == (f"{cut}, line 4: 'D-1\t-0.1' is cut off; translate again")
+    cut = write_lines(cut, ["H-0\t-0.1\ta", "D-0\t-0.1\ta", "H-1\t-0.1\tb"])
+    assert refusal(capsys, cut, "--reference", reference) == f"{cut}: sentence 1 has no D- line; is it cut off?"
+
+
+def test_contradicting_flags_are_refused(generated: Path, reference: Path, tmp_path: Path, capsys) -> None:
+    common = (generated, "--reference", reference)
+    assert refusal(capsys, *common, "--samples", 10).startswith("--samples and --seed: give --confidence, or --paired")
+    assert refusal(capsys, *common, "--confidence", "--samples", 1) == "--samples 1: must be 2 or more"
+    assert refusal(capsys, *common, "--paired", generated) == f"{generated} is given as two systems"
+    before = generated.read_bytes()
+    assert refusal(capsys, *common, "--json", generated).endswith("that is an input; give another name")
+    assert generated.read_bytes() == before
+    assert "there is no folder" in refusal(capsys, *common, "--json", tmp_path / "none" / "scores.json")
+
+
+def test_the_output_of_fairseq_generate_is_read(
+    tiny_data: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    checkpoint = train(
+        tiny_data,
+        tmp_path,
+        *FAMILIES["luna"],
+        "--optimizer=adam",
+        "--lr=0.01",
+        "--max-update=3",
+        "--criterion=cross_entropy",
+        "--disable-validation",
+    )
+    capsys.readouterr()
+    generate(tiny_data, str(checkpoint), "--beam=2", "--batch-size=3")
+    printed = tmp_path / "printed"
+    printed.write_text(capsys.readouterr().out, encoding="utf-8")
+    generate(tiny_data, str(checkpoint), "--beam=2", "--batch-size=3", f"--results-path={tmp_path}")
+    capsys.readouterr()
+    kept = tmp_path / "generate-valid.txt"
+    hypotheses = read_generated(kept)
+    assert len(hypotheses) == 7
+    assert read_generated(printed) == hypotheses
+    targets = dict(line.split("\t") for line in kept.read_text().splitlines() if line.startswith("T-"))
+    references = [targets[f"T-{index}"] for index in range(7)]
+    reference = write_lines(tmp_path / "valid.b", references)
+    shown = run(capsys, kept, "--reference", reference)
+    (expected,) = sacrebleu(tmp_path, hypotheses, references, "-m", "bleu")
+    assert f"{expected[0]:6.2f}  sacreBLEU  {expected[1]}\n" in shown
