@@ -14,11 +14,11 @@ from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
 
-from corpora import settings
 from demo_corpus import corpus
 from demo_training import steps
 from demo_training.recipes import MAX_UPDATE, RECIPES
 from fairseq_luna.commands.command_line import CommandError, Parser, command, positive
+from fairseq_luna.commands.preparing import settings
 from fairseq_luna.commands.scoring import pieces
 from fairseq_luna.commands.scoring.generated import read_both
 from fairseq_luna.commands.scoring.measures import score

@@ -19,17 +19,18 @@ from pathlib import Path
 
 from fairseq.data.indexed_dataset import MMapIndexedDataset
 
-from corpora import settings, sides
-from corpora.command_line import check_languages
 from corpora.documents import LABELS, Source, find_sources, gather, read_documents
 from corpora.examples import PIECES, TEXT, Limit, join
-from corpora.parallel import available_cores
-from corpora.pieces import Cut, write_dictionary
-from corpora.pipeline import binarise, cut_splits, sentencepiece_model
-from corpora.settings import fingerprint
 from fairseq_luna.commands.command_line import CommandError, Parser, command, positive
-from fairseq_luna.commands.steps import once, recipe
+from fairseq_luna.commands.prepare import check_languages
+from fairseq_luna.commands.preparing import settings, sides
+from fairseq_luna.commands.preparing.parallel import available_cores
+from fairseq_luna.commands.preparing.pieces import Cut, write_dictionary
+from fairseq_luna.commands.preparing.pipeline import binarise, cut_splits, sentencepiece_model
+from fairseq_luna.commands.preparing.settings import fingerprint
+from fairseq_luna.commands.steps import once
 from fairseq_luna.commands.text_files import SEPARATOR, count_lines, read_pairs
+from shared.recipes import recipe
 
 _SEGMENTS = "segments"
 

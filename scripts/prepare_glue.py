@@ -18,16 +18,17 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from corpora import settings
 from corpora.documents import written
 from corpora.labelled import LABEL, Column, binarise, find, write_symbols
-from corpora.parallel import available_cores
-from corpora.pieces import Cut, write_dictionary
-from corpora.pipeline import cut_splits, sentencepiece_model
-from corpora.settings import fingerprint
 from fairseq_luna.commands.command_line import CommandError, Parser, command, positive
-from fairseq_luna.commands.steps import once, recipe
+from fairseq_luna.commands.preparing import settings
+from fairseq_luna.commands.preparing.parallel import available_cores
+from fairseq_luna.commands.preparing.pieces import Cut, write_dictionary
+from fairseq_luna.commands.preparing.pipeline import cut_splits, sentencepiece_model
+from fairseq_luna.commands.preparing.settings import fingerprint
+from fairseq_luna.commands.steps import once
 from fairseq_luna.commands.text_files import read_lines
+from shared.recipes import recipe
 
 _SIZE = 8000
 # Our names of the splits, and GLUE's.

@@ -18,7 +18,6 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from corpora import settings
 from corpora.labelled import (
     HOLD_OUT,
     LABEL,
@@ -32,11 +31,13 @@ from corpora.labelled import (
     sort_by_length,
     write_symbols,
 )
-from corpora.parallel import available_cores
-from corpora.pieces import Cut, write_dictionary
-from corpora.pipeline import cut_splits, sentencepiece_model
 from fairseq_luna.commands.command_line import Parser, command, positive
-from fairseq_luna.commands.steps import once, recipe
+from fairseq_luna.commands.preparing import settings
+from fairseq_luna.commands.preparing.parallel import available_cores
+from fairseq_luna.commands.preparing.pieces import Cut, write_dictionary
+from fairseq_luna.commands.preparing.pipeline import cut_splits, sentencepiece_model
+from fairseq_luna.commands.steps import once
+from shared.recipes import recipe
 
 
 @command

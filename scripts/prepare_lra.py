@@ -22,14 +22,17 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-from corpora import labelled, settings
+from corpora import labelled
 from corpora.documents import written
 from corpora.labelled import LABEL, Column, binarise, sort_by_length, write_symbols
-from corpora.parallel import available_cores, shown
-from corpora.pipeline import SPLITS
 from fairseq_luna.commands.command_line import CommandError, Parser, command, positive
-from fairseq_luna.commands.steps import once, recipe
+from fairseq_luna.commands.preparing import settings
+from fairseq_luna.commands.preparing.parallel import available_cores
+from fairseq_luna.commands.preparing.pipeline import SPLITS
+from fairseq_luna.commands.progress import shown
+from fairseq_luna.commands.steps import once
 from lra import files, listops, pathfinder
+from shared.recipes import recipe
 
 INPUTS = ("input0", "input1")
 

@@ -18,15 +18,17 @@ from functools import partial
 from itertools import chain
 from pathlib import Path
 
-from corpora import settings
 from corpora.labelled import TEXT, Column, binarise
-from corpora.parallel import available_cores, shown
-from corpora.pieces import LONGEST_LINE, Cut, write_dictionary
-from corpora.pipeline import cut_splits, sentencepiece_model
-from corpora.settings import fingerprint
 from fairseq_luna.commands.command_line import CommandError, Parser, command, positive
-from fairseq_luna.commands.steps import once, recipe
+from fairseq_luna.commands.preparing import settings
+from fairseq_luna.commands.preparing.parallel import available_cores
+from fairseq_luna.commands.preparing.pieces import LONGEST_LINE, Cut, write_dictionary
+from fairseq_luna.commands.preparing.pipeline import cut_splits, sentencepiece_model
+from fairseq_luna.commands.preparing.settings import fingerprint
+from fairseq_luna.commands.progress import shown
+from fairseq_luna.commands.steps import once
 from fairseq_luna.commands.text_files import read_lines
+from shared.recipes import recipe
 
 _SPLITS = ("train", "valid")
 _SIZE = 8000

@@ -13,10 +13,10 @@ import sys
 from collections.abc import Sequence
 
 from corpora import command_line, multi30k
-from corpora.cleaning import Rules
 from corpora.pipeline import SENTENCEPIECE, SUBWORD_NMT, Recipe
-from fairseq_luna.commands import steps
 from fairseq_luna.commands.command_line import command
+from fairseq_luna.commands.preparing.cleaning import Rules
+from shared import recipes
 
 _SIZES = {SUBWORD_NMT: 10_000, SENTENCEPIECE: 8_000}
 
@@ -26,7 +26,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     args = command_line.parser(__doc__, out="data/multi30k", sizes=_SIZES).parse_args(arguments)
     # Captions are short and were written in pairs: only pairs with an empty side are dropped.
     recipe = Recipe(args.bpe, args.size or _SIZES[args.bpe], Rules(), args.tokenised, lower=True)
-    training = steps.recipe("multi30k", args.out / "bin", "luna_convolution")
+    training = recipes.recipe("multi30k", args.out / "bin", "luna_convolution")
     command_line.run(args, multi30k.SPLITS, recipe, training)
 
 

@@ -16,7 +16,7 @@ source "$root/examples/shared/translate.sh"
 [ $# -ge 1 ] || fail "give a system of train.sh, such as luna_untied"
 system=$1
 shift
-check_data "scripts/prepare_text.py"
+check_data "fairseq-luna prepare"
 folder=$(cd "$DATA/.." && pwd)
 save_dir=${SAVE_DIR:-checkpoints/summarization/$(basename "$folder")/$system}
 choose_target

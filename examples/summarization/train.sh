@@ -3,7 +3,7 @@
 #     DATA=data/cnn_dm/bin examples/summarization/train.sh SYSTEM [further flags of fairseq-train]
 # SYSTEM is one of examples/shared/systems.sh.
 #
-# DATA        a bin folder of scripts/prepare_text.py -s source -t target (required)
+# DATA        a bin folder of fairseq-luna prepare -s source -t target (required)
 # SAVE_DIR    checkpoints and log; a stopped run resumes there (checkpoints/summarization/NAME/SYSTEM, such as
 #             checkpoints/summarization/cnn_dm/luna_untied)
 # SIZE        base, 6+6 layers of 512/2048 channels and 8 heads; or tiny, 4+4 of 128/256 and 4 (base)
@@ -35,7 +35,7 @@ case "${SIZE:-base}" in
         done ;;
     *) fail "SIZE is base or tiny, not '$SIZE'" ;;
 esac
-check_data "scripts/prepare_text.py"
+check_data "fairseq-luna prepare"
 name=$(basename "$(cd "$DATA/.." && pwd)")
 
 train "${SAVE_DIR:-checkpoints/summarization/$name/$system}" "${size[@]}" \

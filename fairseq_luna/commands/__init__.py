@@ -6,4 +6,4 @@ Importing a module imports neither torch nor fairseq, which take seconds.
 """
 
 # In the order in which a user needs them.
-COMMANDS = ("info", "translate", "score", "average", "convert", "export")
+COMMANDS = ("info", "prepare", "translate", "score", "average", "convert", "export")

@@ -13,8 +13,9 @@ from pathlib import Path
 
 from .. import environment
 from ..usage_error import UsageError
-from .command_line import positive, show_next
+from .command_line import positive
 from .output import check_output, save
+from .steps import shell, show_next
 
 _BY_EPOCH = re.compile(r"checkpoint(\d+)\.pt")
 _BY_UPDATE = re.compile(r"checkpoint_\d+_(\d+)\.pt")
@@ -38,7 +39,7 @@ def run(args: Namespace) -> None:
 
     save(average(paths), args.output)
     print(f"{args.output}: the mean of {', '.join(path.name for path in paths)}")
-    show_next("translate what you type", "fairseq-luna", "translate", args.output)
+    show_next("translate what you type", shell("fairseq-luna", "translate", args.output))
 
 
 def choose(args: Namespace) -> list[Path]:

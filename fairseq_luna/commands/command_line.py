@@ -3,7 +3,6 @@
 import errno
 import functools
 import os
-import shlex
 import sys
 import traceback
 from argparse import ArgumentParser, ArgumentTypeError, RawDescriptionHelpFormatter
@@ -45,11 +44,6 @@ def positive(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise ArgumentTypeError(f"{text!r} must be a whole number of 1 or more")
     return int(text)
-
-
-def show_next(what: str, *words: object) -> None:
-    """Print the command that comes next, on a line of its own to copy, quoted for a shell."""
-    print(f"\n{what}:\n    {' '.join(shlex.quote(str(word)) for word in words)}")
 
 
 def reported(program: str, run: Callable[[], int | None]) -> int:

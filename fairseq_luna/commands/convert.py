@@ -16,8 +16,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from .. import environment
-from .command_line import Parser, show_next
+from .command_line import Parser
 from .output import check_output, save
+from .steps import shell, show_next
 from .training import finetune
 
 OWN = {"checkpoint", "arch", "output", "force", "seed"}
@@ -53,4 +54,4 @@ def run(args: Namespace) -> None:
     save(made.state, args.output)
     print("\n".join(made.table))
     print(f"{args.output}: {args.arch}")
-    show_next("train it", *finetune(args.output, made.cfg, made.flags))
+    show_next("train it", shell(*finetune(args.output, made.cfg, made.flags)))

@@ -14,9 +14,8 @@ from pathlib import Path
 
 from .. import environment
 from ..usage_error import UsageError
-from .command_line import show_next
 from .progress import working
-from .steps import once, remove
+from .steps import once, remove, shell, show_next
 
 CLOSE = 1e-4  # of log-probabilities in fp32
 ANOTHER_FORM = "an attention may have another form from some length on; use fairseq-luna translate"
@@ -66,4 +65,4 @@ def run(args: Namespace) -> None:
     once("export", args.output, make)
     size = sum(file.stat().st_size for file in args.output.iterdir())
     print(f"{args.output}: {size / 1e6:.1f} MB")
-    show_next("translate what you type", "python", "-m", "fairseq_luna.deployed", args.output)
+    show_next("translate what you type", shell("python", "-m", "fairseq_luna.deployed", args.output))

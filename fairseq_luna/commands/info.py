@@ -12,8 +12,7 @@ from collections.abc import Iterable, Mapping
 
 from .. import __version__, environment
 from ..usage_error import UsageError
-from .command_line import show_next
-from .steps import USER_DIR
+from .steps import USER_DIR, shell, show_next
 
 
 def add_flags(parser: ArgumentParser) -> None:
@@ -28,7 +27,7 @@ def run(args: Namespace) -> None:
         return
     environment.require_fairseq()
     print("\n".join(report()))
-    show_next("all flags of a model", "fairseq-train", "--user-dir", USER_DIR, "--arch", "luna_tiny", "--help")
+    show_next("all flags of a model", shell("fairseq-train", "--user-dir", USER_DIR, "--arch", "luna_tiny", "--help"))
 
 
 def report() -> Iterable[str]:

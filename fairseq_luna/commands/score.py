@@ -25,9 +25,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..usage_error import UsageError
-from .command_line import positive, show_next
+from .command_line import positive
 from .progress import working
 from .scoring import SAMPLES, SEED
+from .steps import shell, show_next
 from .text_files import ending, read_lines
 
 if TYPE_CHECKING:
@@ -114,7 +115,7 @@ def run(args: Namespace) -> None:
         write_json(args.json, args.reference, scores, by_source, compared)
     if not (args.confidence or args.paired or len(references) < 2):
         given = ["--reference", args.reference, *(("--documents", args.documents) if args.documents else ())]
-        show_next("how sure these scores are", "fairseq-luna", "score", *args.hypotheses, *given, "--confidence")
+        show_next("how sure these scores are", shell("fairseq-luna", "score", *args.hypotheses, *given, "--confidence"))
 
 
 def scored_texts(

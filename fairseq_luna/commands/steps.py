@@ -33,16 +33,21 @@ def program(name: str) -> str:
     return shown_path(path) if path.exists() and shutil.which(name) != str(path) else name
 
 
-def recipe(name: str, data: Path, *arguments: str, **settings: object) -> str:
-    """A command to paste that trains on ``data`` by examples/``name``/train.sh, with checkpoints beside the data."""
-    settings |= {"DATA": shown_path(data), "SAVE_DIR": shown_path(data.parent / "checkpoints")}
-    if (python := program("python")) != "python":
-        settings["PYTHON"] = python
-    script = shown_path(USER_DIR.parent / "examples" / name / "train.sh")
-    return " ".join([*(f"{key}={value}" for key, value in settings.items()), script, *arguments])
+def shell(*words: object) -> str:
+    """A command to paste in the current folder: a program of this Python's environment, and its arguments."""
+    name, *rest = words
+    arguments = (shortest(word) if isinstance(word, Path) else str(word) for word in rest)
+    return " ".join([program(str(name)), *map(shlex.quote, arguments)])
 
 
-def once(what: str, target: Path, make: Callable[[Path], None]) -> None:
+def show_next(what: str, *commands: str) -> None:
+    """Print the commands that come next, each on a line of its own to copy."""
+    print(f"\n{what}:")
+    for command in commands:
+        print(f"    {command}")
+
+
+def once(what: str, target: Path, make: Callable[[Path], object]) -> None:
     """Make the file or folder ``target`` unless it exists, under another name until it is complete."""
     if target.exists():
         print(f"{what}: reusing {target}", flush=True)

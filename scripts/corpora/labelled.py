@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from fairseq.data import Dictionary, data_utils, indexed_dataset
 
-from corpora import settings
-from corpora.parallel import shown
-from corpora.pipeline import SPLITS
 from fairseq_luna.commands.command_line import CommandError
+from fairseq_luna.commands.preparing import settings
+from fairseq_luna.commands.preparing.pipeline import SPLITS
+from fairseq_luna.commands.progress import shown
 from fairseq_luna.commands.steps import run_fairseq
 from fairseq_luna.commands.text_files import read_lines
 

@@ -13,8 +13,8 @@ from typing import Any
 from subword_nmt.apply_bpe import BPE
 from subword_nmt.learn_bpe import learn_bpe
 
-from corpora.parallel import over_lines
 from fairseq_luna.commands.command_line import CommandError
+from fairseq_luna.commands.preparing.parallel import over_lines
 from fairseq_luna.commands.text_files import count_lines
 
 _WORDS_REMEMBERED = 500_000

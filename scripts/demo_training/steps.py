@@ -7,8 +7,8 @@ from pathlib import Path
 
 import sentencepiece
 
-from corpora.pieces import write_dictionary
 from demo_corpus import corpus
+from fairseq_luna.commands.preparing.pieces import write_dictionary
 from fairseq_luna.commands.steps import USER_DIR, run_fairseq
 
 VOCABULARY = 1600

@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 
 from corpora import labelled
-from corpora.pipeline import SPLITS
 from fairseq_luna.commands.command_line import CommandError
+from fairseq_luna.commands.preparing.pipeline import SPLITS
 from fairseq_luna.commands.text_files import read_lines
 
 Row = tuple[str, ...]

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from corpora.parallel import in_order
+from fairseq_luna.commands.preparing.parallel import in_order
 
 Point = tuple[float, float]
 Path = list[Point]

@@ -6,6 +6,7 @@ import pytest
 
 from fairseq_luna.commands import steps
 from fairseq_luna.usage_error import UsageError
+from shared.recipes import recipe
 
 
 def test_once_makes_a_thing_once(tmp_path: Path) -> None:
@@ -72,10 +73,10 @@ def test_commands_of_this_environment_are_found_by_any_shell(tmp_path: Path, mon
     assert steps.program("fairseq-train") == "'a b/bin/fairseq-train'"
     assert steps.program("no-such-program") == "no-such-program"
     data = tmp_path / "my data" / "bin"
-    command = steps.recipe("lra", data, "text", "luna", LENGTH=9)
+    command = recipe("lra", data, "text", "luna", LENGTH=9)
     own = "DATA='my data/bin' SAVE_DIR='my data/checkpoints' PYTHON='a b/bin/python'"
     script = steps.shown_path(steps.USER_DIR.parent / "examples" / "lra" / "train.sh")
     assert command == f"LENGTH=9 {own} {script} text luna"
     monkeypatch.setenv("PATH", f"{programs}:/usr/bin:/bin")
     assert steps.program("fairseq-train") == "fairseq-train"
-    assert "PYTHON" not in steps.recipe("lra", data)
+    assert "PYTHON" not in recipe("lra", data)

@@ -6,8 +6,8 @@ import pytest
 from omegaconf import OmegaConf
 
 import dry_run
-from corpora import settings as settings_of_data
 from examples.wmt14_runs import REPOSITORY, refusal, shell
+from fairseq_luna.commands.preparing import settings as settings_of_data
 from lra import listops
 from lra.files import NUMBERS
 from reader_data import classification_data

@@ -10,7 +10,7 @@ SUMMARIZATION = REPOSITORY / "examples" / "summarization"
 
 @pytest.fixture
 def prepared(tiny_data, tmp_path):
-    """As scripts/prepare_text.py makes it, with the valid split of the tests' data as its test."""
+    """As fairseq-luna prepare makes it, with the valid split of the tests' data as its test."""
     (tmp_path / "letters" / "reference").mkdir(parents=True)
     (tmp_path / "letters" / "bin").mkdir()
     renamed(tiny_data, tmp_path / "letters" / "bin", "article", "abstract")
@@ -56,7 +56,7 @@ def test_sizes_and_lengths(prepared):
             "MAX_TOKENS=4000: it must be at least 4096, the longest document or summary",
         ),
         ("train.sh", ["block"], {"POSITIONS": "512", "MAX_TOKENS": "512"}, "it must be at least 1024, the longest"),
-        ("train.sh", ["block"], {"DATA": ""}, "set DATA to the bin folder that scripts/prepare_text.py made"),
+        ("train.sh", ["block"], {"DATA": ""}, "set DATA to the bin folder that fairseq-luna prepare made"),
         ("score.sh", ["block"], {}, "train block first, or set SAVE_DIR"),
     ],
     ids=["no system", "size", "tokens", "tokens of summaries", "no data", "not trained"],

@@ -8,9 +8,9 @@ import pytest
 from fairseq.data import Dictionary, data_utils
 
 import prepare_documents
-from corpora import pipeline
 from corpora.examples import Limit, parts
 from corpus_files import pairs, write_pairs
+from fairseq_luna.commands.preparing import pipeline
 from fairseq_luna.commands.text_files import SEPARATOR
 from pasted import dry_run
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import prepare_glue
-from corpora.pieces import learn_pieces
+from fairseq_luna.commands.preparing.pieces import learn_pieces
 from pasted import dry_run
 from reader_data import read_texts, reviews, write_lines
 

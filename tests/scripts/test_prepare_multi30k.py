@@ -6,8 +6,8 @@ import pytest
 from fairseq.data import Dictionary, data_utils
 
 import prepare_multi30k
-from corpora import pipeline
 from corpus_files import pairs, write_pairs
+from fairseq_luna.commands.preparing import pipeline
 from pasted import dry_run
 
 TRAIN, VALID, TEST = pairs(300, 1), pairs(20, 2), pairs(25, 3)

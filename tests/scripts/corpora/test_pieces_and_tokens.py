@@ -9,9 +9,9 @@ from subword_nmt.learn_bpe import learn_bpe
 
 from corpora.merges import Merge, learn_merges
 from corpora.moses import Tokenise
-from corpora.parallel import transform
-from corpora.pieces import Cut, learn_pieces
 from corpus_files import pairs, text
+from fairseq_luna.commands.preparing.parallel import transform
+from fairseq_luna.commands.preparing.pieces import Cut, learn_pieces
 from fairseq_luna.usage_error import UsageError
 
 

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import sentencepiece
 
-from fairseq_luna.commands.command_line import CommandError
-from fairseq_luna.commands.text_files import count_lines
+from ...usage_error import UsageError
+from ..progress import working
+from ..text_files import count_lines
 
 # A larger corpus is sampled, so that memory is bounded.
 _SENTENCES_IN_MEMORY = 4_000_000
@@ -32,22 +33,23 @@ def learn_pieces(
     sentencepiece.set_random_generator_seed(_SEED)
     folder.mkdir(parents=True, exist_ok=True)
     try:
-        sentencepiece.SentencePieceTrainer.train(
-            input=[str(text) for text in texts],
-            model_prefix=str(folder / "joint"),
-            model_type="bpe",
-            vocab_size=vocabulary,
-            hard_vocab_limit=False,
-            character_coverage=coverage,
-            user_defined_symbols=list(symbols),
-            input_sentence_size=_SENTENCES_IN_MEMORY,
-            shuffle_input_sentence=True,
-            max_sentence_length=LONGEST_LINE,
-            minloglevel=2,
-        )
+        with working("learning pieces"):
+            sentencepiece.SentencePieceTrainer.train(
+                input=[str(text) for text in texts],
+                model_prefix=str(folder / "joint"),
+                model_type="bpe",
+                vocab_size=vocabulary,
+                hard_vocab_limit=False,
+                character_coverage=coverage,
+                user_defined_symbols=list(symbols),
+                input_sentence_size=_SENTENCES_IN_MEMORY,
+                shuffle_input_sentence=True,
+                max_sentence_length=LONGEST_LINE,
+                minloglevel=2,
+            )
     except RuntimeError as error:
         reason = " ".join(str(error).split())
-        raise CommandError(f"SentencePiece cannot learn --vocabulary-size {vocabulary}: {reason}") from error
+        raise UsageError(f"SentencePiece cannot learn --vocabulary-size {vocabulary}: {reason}") from error
     learned = count_lines(folder / "joint.vocab")
     if learned < vocabulary:
         print(f"  only {learned:,} pieces: the text has no more")

@@ -2,8 +2,8 @@
 
 import pytest
 
-from corpora import sides
 from corpus_files import pairs
+from fairseq_luna.commands.preparing import sides
 from fairseq_luna.usage_error import UsageError
 
 TRAIN, OTHER = pairs(40, 1), pairs(6, 2)

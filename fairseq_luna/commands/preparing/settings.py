@@ -6,12 +6,13 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from fairseq_luna.commands.command_line import CommandError
-from fairseq_luna.commands.steps import complete
+from ...usage_error import UsageError
+from ..steps import complete
 
 FILE = "settings.json"
-# What is made with the setting "size" first. Until then another size may be given, in place of one that was refused.
+# What is made with the settings _SIZES first. Until then another size may be given, in place of one that was refused.
 _PIECES = ("work/sentencepiece", "joint.model", "codes")
+_SIZES = ("size", "--vocabulary-size")
 _MADE = (*_PIECES, "work/raw", "work/examples", "reference", "bin", "corpus", "sentencepiece", "data-bin")
 _FINGERPRINT = {"name", "bytes", "sha256"}
 _BLOCK = 1 << 20
@@ -36,23 +37,23 @@ def is_begun(folder: Path) -> bool:
 
 
 def check(folder: Path, wanted: dict[str, Any], flag: str = "--out") -> None:
-    """Raises CommandError if ``folder``, the value of ``flag``, was made with another value of one of ``wanted``."""
+    """Raises UsageError if ``folder``, the value of ``flag``, was made with another value of one of ``wanted``."""
     try:
         begun = json.loads((folder / FILE).read_text(encoding="utf-8"))
     except FileNotFoundError as error:
         if is_begun(folder):
-            raise CommandError(
+            raise UsageError(
                 f"{flag} {folder} has no {FILE}, which would say what it was made from: use another {flag}"
             ) from error
         return
     except ValueError as error:
-        raise CommandError(f"{folder / FILE}: unreadable ({error}); use another {flag}") from error
+        raise UsageError(f"{folder / FILE}: unreadable ({error}); use another {flag}") from error
     has_pieces = any((folder / name).exists() for name in _PIECES)
     for name, value in json.loads(json.dumps(wanted)).items():
-        if (name not in begun or begun[name] != value) and (has_pieces or name != "size"):
+        if (name not in begun or begun[name] != value) and (has_pieces or name not in _SIZES):
             where, was, asked = _difference(begun.get(name), value)
             shown = f"{name} ({', '.join(where)})" if where else name
-            raise CommandError(
+            raise UsageError(
                 f"{flag} {folder} was made with {shown} {_short(was)}, not {_short(asked)}: use another {flag}"
             )
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from corpora.settings import FILE, check, fingerprint, keep
+from fairseq_luna.commands.preparing.settings import FILE, check, fingerprint, keep
 from fairseq_luna.usage_error import UsageError
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from itertools import islice
 from math import sqrt
 
-from fairseq_luna.commands.command_line import CommandError
+from ...usage_error import UsageError
 
 _LINES = 1000
 # Similarities of parallel texts of different domains are 0.55 to 1 on one side, and 0.15 to 0.4 across.
@@ -30,13 +30,13 @@ def check(training: Sequence[Counter[str]], others: Sequence[Counter[str]], name
         names: of the files of ``others``.
 
     Raises:
-        CommandError: a side is more like the other side of the training text.
+        UsageError: a side is more like the other side of the training text.
     """
     for side, name in enumerate(names):
         same, across = (_similarity(others[side], training[place]) for place in (side, 1 - side))
         if across > same + _MARGIN:
             wrong, right = ("source", "target") if side == 0 else ("target", "source")
-            raise CommandError(
+            raise UsageError(
                 f"{name}: is given as the {wrong}, but looks like the training text's {right}; are the files swapped?"
             )
 

@@ -1,19 +1,17 @@
 """A parallel text of any two languages, from files of any names to a data-bin."""
 
 import gzip
-import json
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from fairseq.data import Dictionary, data_utils
 
-import prepare_text
-from corpora import pipeline
-from corpora.pieces import learn_pieces
 from corpus_files import pairs, text
+from fairseq_luna.__main__ import main
+from fairseq_luna.commands.prepare import VOCABULARIES, of_size
+from fairseq_luna.commands.preparing.pieces import learn_pieces
+from fairseq_luna.commands.training import on_text
 from pasted import paste
 
 TRAIN, VALID = pairs(60, 1), pairs(6, 2)
@@ -33,7 +31,23 @@ def files(tmp_path: Path) -> dict[str, tuple[Path, Path]]:
 
 
 def prepare(*flags: object) -> int:
-    return prepare_text.main(["--workers", "1", *map(str, flags)])
+    return main(["prepare", "--workers", "1", *map(str, flags)])
+
+
+def commands(shown: str) -> list[str]:
+    """The commands that come next."""
+    return re.findall(r"^    (.*)$", shown, flags=re.M)
+
+
+@pytest.mark.parametrize(
+    ("pairs_of_text", "size", "pieces"),
+    [(900, "tiny", 4000), (160_000, "tiny", 8000), (200_001, "iwslt_de_en", 16000), (5_000_000, "base", 32000)],
+)
+def test_sizes_fit_the_text(pairs_of_text: int, size: str, pieces: int, tmp_path: Path) -> None:
+    words = [str(word) for word in on_text(tmp_path, ("en", "de"), pairs_of_text)]
+    assert words[words.index("--arch") + 1] == f"luna_{size}"
+    assert words[words.index("--optimizer") + 1] == "adam"
+    assert of_size(pairs_of_text, VOCABULARIES) == pieces
 
 
 def test_pieces_of_two_training_texts_with_a_test_held_out(
@@ -49,8 +63,11 @@ def test_pieces_of_two_training_texts_with_a_test_held_out(
     assert prepare(*flags) == 0
     shown = capsys.readouterr().out
     assert "training pairs: 56 kept, 0 dropped" in shown
-    paste(shown.splitlines()[-1], "--cpu --encoder-layers 1 --decoder-layers 1 --max-update 1")
+    train, translate, score = commands(shown)
+    paste(train, "--cpu --encoder-layers 1 --decoder-layers 1 --max-update 1 --warmup-updates 1")
     assert [path.name for path in (out / "checkpoints").glob("*best.pt")] == ["checkpoint_best.pt"]
+    paste(translate)
+    assert "5 sentences" in paste(score)
     for split, of in (("train", TRAIN[:56]), ("valid", VALID)):
         for side, language in enumerate(("xx", "cs")):
             dictionary = Dictionary.load(str(out / "bin" / f"dict.{language}.txt"))
@@ -59,7 +76,9 @@ def test_pieces_of_two_training_texts_with_a_test_held_out(
             assert lines == [pair[side] for pair in of]
     assert (out / "reference" / "test.xx").read_bytes() == text([*(one for one, _ in TRAIN[56:]), "No other side."])
     assert prepare(*flags) == 0
-    assert "data: reusing" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert f"{out}: was made from the same files, by content, with the same settings" in shown
+    assert "data: reusing" in shown and commands(shown) == [train, translate, score]
     assert prepare(*flags, "--ratio", 2) == 2
     assert "was made with rules (ratio) 3.0, not 2.0" in capsys.readouterr().err
     other = tmp_path / "other" / files["old"][0].name
@@ -67,24 +86,6 @@ def test_pieces_of_two_training_texts_with_a_test_held_out(
     other.write_bytes(text([one.replace("old", "odd") for one, _ in TRAIN[:40]]))
     assert prepare("--train", other, files["old"][1], *flags[3:]) == 2
     assert "was made with files (train, 1, 1) old.source of " in capsys.readouterr().err
-
-
-def test_merges_of_tokens_with_rules(
-    files: dict[str, tuple[Path, Path]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Up to the pieces, without fairseq-preprocess."""
-    out = tmp_path / "out"
-    monkeypatch.setattr(pipeline, "run_fairseq", lambda _command, arguments, _log: Path(arguments[-1]).mkdir())
-    flags = ["--train", *files["new"], "--valid", *files["valid"], "--test", *files["valid"], *LANGUAGES]
-    flags += ["--bpe", "subword-nmt", "--merges", 40, "--lower", "--longest", 20, "--out", out]
-    assert prepare(*flags) == 0
-    tokens = [target.lower().removesuffix(".") + " ." for _, target in VALID]
-    assert (out / "reference" / "test.tok.cs").read_text(encoding="utf-8").splitlines() == tokens
-    kept = (out / "work" / "clean" / "train.cs").read_text(encoding="utf-8").splitlines()
-    dropped = json.loads((out / "work" / "clean" / "dropped.json").read_text(encoding="utf-8"))
-    assert dropped["one side empty"] == 1 and dropped["longer than 20 pieces"] >= 1
-    assert len(kept) == 21 - sum(dropped.values())
-    assert max(len(line.split()) for line in kept) <= 20
 
 
 @pytest.mark.parametrize(
@@ -97,7 +98,6 @@ def test_merges_of_tokens_with_rules(
         ("--train {a} {short} --hold-out 2", "they are not a parallel text"),
         ("--train {a} {b} --hold-out 2 -t xx", "-s xx -t xx: give two names"),
         ("--train {a} {b} --hold-out 2 -t pt-br", "--target-lang pt-br: must be letters, digits or _"),
-        ("--train {a} {b} --hold-out 2 --lower", "--tokenised and --lower: only with --bpe subword-nmt"),
         ("--train {a} {b} --hold-out 2 --ratio 0", "--ratio 0.0: must be 1 or more"),
         ("--train {a} {b} --hold-out 2 --ratio inf", "--ratio inf: must be 1 or more, and finite"),
         ("--train {a} {b} --hold-out 2 --coverage nan", "--coverage nan: must be above 0 and at most 1"),
@@ -119,8 +119,8 @@ def test_what_cannot_be_prepared_is_refused_in_one_line(
     names = {"a": a, "b": b, "short": files["valid"][1], "none": tmp_path / "none"}
     given = [part.format(**names) for part in flags.split()]
     assert prepare(*LANGUAGES, "--out", tmp_path / "out", *given) == 2
-    error = capsys.readouterr().err
-    assert said in error and error.count("\n") == 1
+    *progress, error = capsys.readouterr().err.splitlines()
+    assert said in error and all(line.endswith(" ...") for line in progress)
     assert not (tmp_path / "out" / "bin").exists()
 
 
@@ -164,12 +164,3 @@ def test_pieces_of_long_lines_too(tmp_path: Path) -> None:
     learn_pieces([tmp_path / "long"], tmp_path, vocabulary=80, coverage=1.0)
     learned = (tmp_path / "joint.vocab").read_text(encoding="utf-8")
     assert "▁quartz\t" in learned
-
-
-@pytest.mark.parametrize("package", ["sacremoses", "subword_nmt"])
-def test_the_extra_data_is_named(package: str) -> None:
-    code = f"import sys; sys.modules[{package!r}] = None; import prepare_text"
-    scripts = Path(prepare_text.__file__).parent
-    done = subprocess.run([sys.executable, "-c", code], cwd=scripts, capture_output=True, text=True, check=False)
-    assert done.returncode == 1
-    assert re.fullmatch(rf".*{package}.*: pip install .*\n", done.stderr)

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from corpora import parallel
-from corpora.parallel import in_order, transform
 from fairseq_luna.commands.command_line import command
+from fairseq_luna.commands.preparing import parallel
+from fairseq_luna.commands.preparing.parallel import in_order, transform
 from fairseq_luna.commands.steps import once
 
 
@@ -68,7 +68,7 @@ def test_a_full_disk_is_reported_in_one_line_and_leaves_no_half_file(
 
 def test_workers_do_not_outlive_a_killed_program(tmp_path: Path) -> None:
     program = (
-        "import os, sys, time; from corpora.parallel import in_order\n"
+        "import os, sys, time; from fairseq_luna.commands.preparing.parallel import in_order\n"
         "if __name__ == '__main__':\n"
         "    results = in_order(time.sleep, iter(float, 1), workers=1 + 1)\n"
         "    next(results)\n"
@@ -78,7 +78,7 @@ def test_workers_do_not_outlive_a_killed_program(tmp_path: Path) -> None:
     )
     script = tmp_path / "program.py"
     script.write_text(program)
-    environment = {**os.environ, "PYTHONPATH": str(Path(parallel.__file__).parents[1])}
+    environment = {**os.environ, "PYTHONPATH": str(Path(parallel.__file__).parents[3])}
     command = [sys.executable, str(script)]
     ended = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=300)
     assert ended.returncode == -9

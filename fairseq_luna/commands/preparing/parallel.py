@@ -9,12 +9,11 @@ from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from threading import Thread
-from typing import Any, TypeVar
+from typing import TypeVar
 
-from tqdm import tqdm
-
-from fairseq_luna.commands.command_line import CommandError
-from fairseq_luna.commands.text_files import count_lines, in_chunks, read_lines
+from ..command_line import CommandError
+from ..progress import shown
+from ..text_files import count_lines, in_chunks, read_lines
 
 LINES_AT_ONCE = 2000
 T = TypeVar("T")
@@ -73,11 +72,6 @@ def transform(
     with target.open("w", encoding="utf-8", newline="\n") as file:
         for lines in over_lines(function, source, what=what, workers=workers):
             file.writelines(f"{line}\n" for line in lines)
-
-
-def shown(items: Iterable[T], what: str, total: int | None = None) -> "tqdm[Any]":
-    """``items`` with a progress bar if stderr is a terminal."""
-    return tqdm(items, desc=f"  {what}", total=total, unit=" lines", unit_scale=True, disable=None)
 
 
 def available_cores() -> int:

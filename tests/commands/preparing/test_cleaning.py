@@ -5,7 +5,7 @@ from itertools import count, islice
 
 import pytest
 
-from corpora.cleaning import EMPTY, Rules, kept
+from fairseq_luna.commands.preparing.cleaning import EMPTY, Rules, kept
 
 RECIPE = Rules(longest=250, ratio=1.5)
 

@@ -1,0 +1,141 @@
+"""Turn two files of sentences, in two languages, into the data of fairseq-train.
+
+    fairseq-luna prepare --train text.en text.de --hold-out 500 -s en -t de --out data
+    fairseq-luna prepare --train a.en a.de --valid b.en b.de --test c.en c.de -s en -t de --out data
+
+Files are UTF-8, plain or .gz, a sentence a line, at the same lines in both languages; --train may be given several
+times. valid chooses the best checkpoint, test is for the score. Without one of them, --hold-out N takes N pairs for it
+from the end of the training text. The folder --out then has
+
+    bin/           what fairseq-train reads
+    reference/     the untouched text of valid and test, to translate and to score
+    joint.model    SentencePiece's pieces of words, of both languages together
+
+Training pairs with an empty side, too many pieces, or sides of too different lengths are dropped and counted. A stopped
+run goes on where it was; with other files or settings the folder is refused. The last lines are the commands that
+train, translate and score.
+"""
+
+import math
+import re
+from argparse import ArgumentParser, Namespace
+from collections.abc import Sequence
+from functools import partial
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from .. import environment
+from ..usage_error import UsageError
+from .command_line import positive
+from .preparing import settings
+from .preparing.cleaning import Rules
+from .preparing.gathering import Text, gather
+from .preparing.parallel import available_cores
+from .steps import shell, show_next, shown_path
+from .text_files import ending, read_lines
+from .training import on_text
+
+SPLITS = ("train", "valid", "test")
+# Pieces of the joint vocabulary by the number of training pairs, each up to so many.
+VOCABULARIES = ((20_000, 4_000), (200_000, 8_000), (1_000_000, 16_000), (math.inf, 32_000))
+
+
+def add_flags(parser: ArgumentParser) -> None:
+    add = parser.add_argument
+    for split in SPLITS:
+        files: dict[str, Any] = {"nargs": 2, "type": Path, "metavar": ("SOURCE", "TARGET"), "action": "append"}
+        add(f"--{split}", **files, default=[], required=split == "train", help=f"files of the {split} text")
+    add("-s", "--source-lang", required=True, metavar="LANG", help="name of the source language, such as en")
+    add("-t", "--target-lang", required=True, metavar="LANG", help="name of the target language, such as de")
+    add("--out", type=Path, default=Path("data"), metavar="FOLDER", help="the new folder (default: %(default)s)")
+    add("--hold-out", metavar="N", type=positive, help="pairs of training text for each missing one of valid and test")
+    sizes = ", ".join(f"{size:,}" for _, size in VOCABULARIES)
+    add("--vocabulary-size", metavar="N", type=positive, help=f"pieces (default: {sizes}, by the training text's size)")
+    add("--coverage", type=float, default=1.0, help="share of characters with a piece; about 0.9995 for Chinese")
+    add("--longest", type=positive, default=250, help="pieces of a training sentence (default: %(default)s)")
+    add("--ratio", type=float, default=3.0, help="between the lengths of a pair, in pieces (default: %(default)s)")
+    add("--workers", type=positive, default=available_cores(), help="processes (default: %(default)s)")
+
+
+def run(args: Namespace) -> None:
+    languages = (args.source_lang, args.target_lang)
+    texts: dict[str, list[Text]] = {split: [(pair[0], pair[1]) for pair in getattr(args, split)] for split in SPLITS}
+    check(args, languages, texts)
+    lines = sum(1 for source, _ in texts["train"] for _ in read_lines(source))
+    vocabulary = args.vocabulary_size or of_size(lines, VOCABULARIES)
+    rules = Rules(args.longest, args.ratio)
+    chosen = {
+        "--vocabulary-size": vocabulary,
+        "rules": rules._asdict(),
+        "languages": languages,
+        "--hold-out": args.hold_out,
+        "--coverage": args.coverage,
+        "files": {split: [[*map(settings.fingerprint, pair)] for pair in pairs] for split, pairs in texts.items()},
+    }
+    # Before the text is gathered, a bad file may still be replaced.
+    if settings.is_begun(args.out):
+        settings.check(args.out, chosen)
+        print(f"{args.out}: was made from the same files, by content, with the same settings; what is there is reused")
+    settings.keep(args.out, chosen)
+    environment.require_fairseq()
+    from .preparing.pipeline import prepare, summary
+
+    if (args.out / "bin").exists():
+        print(f"data: reusing {args.out / 'bin'}")
+    else:
+        gathered = partial(gather, texts, hold_out=args.hold_out or 0, languages=languages)
+        options: dict[str, Any] = {"rules": rules, "coverage": args.coverage, "workers": args.workers}
+        prepare(args.out, gathered, vocabulary=vocabulary, languages=languages, **options)
+    pairs, said = summary(args.out, languages[0]) or (lines, None)
+    if said:
+        print(f"{said}\n{args.out / 'work'} can be deleted")
+    show_commands(args.out, languages, pairs)
+
+
+def show_commands(out: Path, languages: Sequence[str], pairs: int) -> None:
+    """Say how to train on the data in ``out``, translate its test and score the translation."""
+    source, target = (out / "reference" / f"test.{language}" for language in languages)
+    made = out / f"translations.{languages[1]}"
+    train = shell(*on_text(out, languages, pairs))
+    translate = f"{shell('fairseq-luna', 'translate', out / 'checkpoints')} < {shown_path(source)} > {shown_path(made)}"
+    score = shell("fairseq-luna", "score", made, "--reference", target)
+    show_next(f"train, with settings for {pairs:,} pairs", train)
+    show_next("then translate the test and score it", translate, score)
+
+
+def of_size(pairs: int, table: Sequence[tuple[float, int]]) -> int:
+    """The value of ``table`` for a text of so many ``pairs``."""
+    return next(value for most, value in table if pairs <= most)
+
+
+def check(args: Namespace, languages: tuple[str, str], texts: dict[str, list[Text]]) -> None:
+    """Refuse flags that do not go together, and files that are not there."""
+    check_languages(languages)
+    if not 1 <= args.ratio < math.inf:
+        raise UsageError(f"--ratio {args.ratio}: must be 1 or more, and finite")
+    if not 0 < args.coverage <= 1:
+        raise UsageError(f"--coverage {args.coverage}: must be above 0 and at most 1")
+    for path in chain.from_iterable(chain.from_iterable(texts.values())):
+        if not path.is_file():
+            raise UsageError(f"{path}: there is no such file")
+    for source, target in chain.from_iterable(texts.values()):
+        if ending(source) == languages[1] or ending(target) == languages[0]:
+            raise UsageError(
+                f"{source} {target}: their names say that the source is not {languages[0]}; give the files in the "
+                "order of -s and -t, or rename them"
+            )
+    lacking = [f"--{split}" for split, pairs in texts.items() if not pairs]
+    if lacking and not args.hold_out:
+        raise UsageError(f"give {' and '.join(lacking)}, or --hold-out N to take it from the training text")
+    if args.hold_out and not lacking:
+        raise UsageError(f"--hold-out {args.hold_out}: valid and test are given; leave the flag out")
+
+
+def check_languages(languages: tuple[str, str]) -> None:
+    """Raises UsageError for names that fairseq cannot read in those of its files, such as train.en-de.de.idx."""
+    for flag, name in zip(("--source-lang", "--target-lang"), languages, strict=True):
+        if not re.fullmatch(r"\w+", name):
+            raise UsageError(f"{flag} {name}: must be letters, digits or _, such as en or pt_br")
+    if languages[0] == languages[1]:
+        raise UsageError(f"-s {languages[0]} -t {languages[1]}: give two names, such as en and de")

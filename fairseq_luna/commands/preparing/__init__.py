@@ -1,0 +1,1 @@
+"""Text to the data of fairseq-train."""

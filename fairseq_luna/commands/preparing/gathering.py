@@ -1,0 +1,85 @@
+"""Writing the texts of each split, train, valid and test, to one pair of plain files."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from itertools import chain
+from pathlib import Path
+
+from ...usage_error import UsageError
+from ..progress import shown
+from ..text_files import read_pairs
+from . import sides
+
+Pair = tuple[str, str]
+Text = tuple[Path, Path]
+Reader = Callable[[Path, Path], Iterator[Pair]]
+
+
+def gather(
+    texts: Mapping[str, Sequence[Text]],
+    folder: Path,
+    *,
+    hold_out: int,
+    languages: Sequence[str],
+    read: Reader = read_pairs,
+) -> dict[str, int]:
+    """Write ``<split>.<language>`` to ``folder``, for both languages.
+
+    Args:
+        texts: files of train, valid and test, in order; a split without files is held out.
+        hold_out: pairs for each such split, taken from the end of the training text.
+        read: the pairs of two files.
+
+    Returns:
+        The numbers of pairs of the splits that have files, but of train.
+
+    Raises:
+        UsageError: the training text is too short, a side has no text, or the sides of a text look swapped.
+    """
+    _check_sides(texts, read)
+    folder.mkdir(parents=True, exist_ok=True)
+    given = {split: _pairs(found, read) for split, found in texts.items() if split != "train" and found}
+    written = {split: _write(pairs, [(split, None)], folder, languages) for split, pairs in given.items()}
+    held_out = [split for split, found in texts.items() if not found]
+    # The text is read twice, first to count it, instead of keeping its end in memory.
+    total = sum(1 for _ in shown(_pairs(texts["train"], read), "counting pairs"))
+    train = total - hold_out * len(held_out)
+    if train < 1:
+        raise UsageError(f"--hold-out {hold_out}: the training text has only {total:,} pairs")
+    shares = [("train", train), *((name, hold_out) for name in held_out)]
+    _write(shown(_pairs(texts["train"], read), "gathering", total), shares, folder, languages)
+    return written
+
+
+def _check_sides(texts: Mapping[str, Sequence[Text]], read: Reader) -> None:
+    """Refuse a side without text, and sides that look swapped."""
+    training = sides.profiles(read(*texts["train"][0]))
+    for text in chain.from_iterable(texts.values()):
+        for side, path in enumerate(text):
+            if not any(pair[side].strip() for pair in read(*text)):
+                raise UsageError(f"{path}: has no text")
+        sides.check(training, sides.profiles(read(*text)), text)
+
+
+def _pairs(texts: Sequence[Text], read: Reader) -> Iterator[Pair]:
+    return chain.from_iterable(read(*text) for text in texts)
+
+
+def _write(
+    pairs: Iterable[Pair], shares: Sequence[tuple[str, int | None]], folder: Path, languages: Sequence[str]
+) -> int:
+    """Write the pairs, in order, to splits of the given sizes (None: all); returns the number of pairs."""
+    iterator = iter(pairs)
+    written = 0
+    for name, share in shares:
+        with ExitStack() as stack:
+            files = [
+                stack.enter_context((folder / f"{name}.{language}").open("w", encoding="utf-8", newline="\n"))
+                for language in languages
+            ]
+            # The range comes first: otherwise zip would take a pair before it sees the range's end.
+            for _, pair in zip(range(share) if share is not None else iter(int, 1), iterator, strict=False):
+                for file, line in zip(files, pair, strict=True):
+                    file.write(line + "\n")
+                written += 1
+    return written
