@@ -84,8 +84,9 @@ audit: $(VENV)/installed
 # With "===" no local build of torch, such as one for CPUs, is taken in place of PyPI's, which is CUDA's.
 TORCH = torch
 $(CUDA)/installed: TORCH = torch===$(shell sed -n 's/^torch==//p' constraints.txt)
-$(VENV)/installed $(CUDA)/installed: INSTALL = $(@D)/bin/python -m pip --disable-pip-version-check install --quiet
+$(VENV)/installed $(CUDA)/installed: INSTALL = $(@D)/bin/python -m pip --disable-pip-version-check install
 $(VENV)/installed $(CUDA)/installed: setup.py pyproject.toml constraints.txt
+	@echo "Installing into $(@D), about 1.5 GB: torch is downloaded, and on most Pythons fairseq is built, which takes minutes."
 	$(PYTHON) -m venv $(@D)
 	$(INSTALL) 'pip<24.1; python_version < "3.11"'
 	$(INSTALL) -c constraints.txt setuptools wheel cython numpy '$(TORCH)'

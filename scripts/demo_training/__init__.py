@@ -1,1 +1,0 @@
-"""How demo.py trains: its recipes and its steps."""
