@@ -38,6 +38,12 @@ def load(path: str | os.PathLike[str], **options: Any) -> "Translator":
         translator = fairseq_luna.load("checkpoints")
         print(translator.translate("Two dogs run."))
 
-    This imports ``fairseq_luna.models``, which registers the models and patches fairseq.
+    This imports ``fairseq_luna.models``, which registers the models and patches fairseq. What fairseq logs below a
+    warning is left out, here and in translating, unless ``LOGLEVEL`` is in the environment or its logger has a level.
     """
-    return importlib.import_module(f"{__name__}.loading").load(path, **options)
+    from . import quiet
+
+    with quiet.fairseq():
+        importlib.import_module(f"{__name__}.models")
+        loading = importlib.import_module(f"{__name__}.loading")
+    return loading.load(path, **options)

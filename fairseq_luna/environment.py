@@ -9,6 +9,7 @@ import platform
 import sys
 from importlib import metadata, util
 
+from . import quiet
 from .usage_error import UsageError
 
 _FITTING = "fairseq-fixed==0.12.3.1" if sys.version_info >= (3, 11) else "fairseq==0.12.2"
@@ -40,7 +41,8 @@ def fairseq_problem() -> str | None:
     if (missing := fairseq_missing()) is not None:
         return missing
     try:
-        importlib.import_module("fairseq")
+        with quiet.fairseq(), quiet.root_logger_kept():
+            importlib.import_module("fairseq")
     except Exception as error:  # a broken installation can raise anything
         return (
             f"{fairseq_distribution()} cannot be imported from Python {platform.python_version()}"

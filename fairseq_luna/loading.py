@@ -1,6 +1,7 @@
 """``fairseq_luna.load``: a trained model, its dictionaries and its subword model from a checkpoint."""
 
 import os
+import warnings
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from fairseq.data.encoders.sentencepiece_bpe import SentencepieceBPE, Sentencepi
 from fairseq.data.encoders.subword_nmt_bpe import SubwordNMTBPE, SubwordNMTBPEConfig
 
 from fairseq_luna import models as activated  # noqa: F401 (registers the models, applies the patches)
+from fairseq_luna import quiet
 from fairseq_luna.models.transformer.translator import Translator
 from fairseq_luna.subwords import mark_of
 from fairseq_luna.usage_error import UsageError
@@ -23,6 +25,7 @@ LEAST_KNOWN = 1 / 3
 BATCH = 4096
 
 
+@quiet.fairseq()
 def load(
     path: str | os.PathLike[str],
     *,
@@ -43,6 +46,7 @@ def load(
     Raises:
         UsageError: a file is missing or cannot be used.
     """
+    warnings.filterwarnings("ignore", message=".*pin_memory")  # of fairseq's batches on a CPU
     files = _checkpoints(path)
     folder = files[0].parent
     if data is None and any(folder.glob("dict.*.txt")):

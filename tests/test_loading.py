@@ -1,6 +1,7 @@
 """``fairseq_luna.load`` and ``fairseq-luna translate``: a trained model translates text."""
 
 import math
+import os
 import random
 import re
 import shutil
@@ -220,6 +221,36 @@ def test_lines_are_translated_before_the_last_is_read(translator):
         raise AssertionError("read on")
 
     assert next(translated(translator, endless(), 2, **SIZES))
+
+
+LOGS = """
+import logging, sys
+import fairseq_luna
+logging.getLogger("another").debug("before")
+translator = fairseq_luna.load(sys.argv[1], max_source_positions=99)
+translator.translate("w1 w2", max_len_b=8)
+logging.getLogger("another").debug("after")
+"""
+
+
+@pytest.mark.parametrize("asked", [{}, {"LOGLEVEL": "INFO"}], ids=["not asked", "asked"])
+def test_what_fairseq_logs_is_shown_if_it_is_asked_for(folder, asked):
+    environment = {**{name: value for name, value in os.environ.items() if name != "LOGLEVEL"}, **asked}
+    command = [sys.executable, "-c", LOGS, str(folder)]
+    ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
+    assert (ended.returncode, ended.stdout) == (0, "")
+    lines = [
+        line for line in ended.stderr.splitlines() if "fairseq" in line or "another" in line or "pin_memory" in line
+    ]
+    assert bool(lines) == bool(asked), ended.stderr
+
+
+def test_a_level_of_its_logger_shows_what_fairseq_logs(folder, caplog):
+    fairseq_luna.load(folder)
+    assert caplog.records == []
+    with caplog.at_level("INFO", logger="fairseq"):
+        fairseq_luna.load(folder)
+    assert any("dictionary: 24 types" in record.getMessage() for record in caplog.records)
 
 
 def test_the_command(folder, translator, tmp_path, capfd, monkeypatch):

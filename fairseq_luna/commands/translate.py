@@ -9,7 +9,6 @@ model of data that fairseq-luna prepare made. Empty lines stay empty. Without < 
 
 import signal
 import sys
-import warnings
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
@@ -82,7 +81,6 @@ def run(args: Namespace) -> None:
         translator.to(args.device)
     except (AssertionError, RuntimeError) as error:
         raise UsageError(f"--device {args.device}: {str(error).splitlines()[0]}") from error
-    warnings.filterwarnings("ignore", message=".*pin_memory")  # of fairseq's batches on a CPU
     write(translator, args.buffer_size, partial(tqdm, unit=" lines"), **options)
 
 

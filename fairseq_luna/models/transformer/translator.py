@@ -8,6 +8,7 @@ from typing import Any
 from fairseq.hub_utils import GeneratorHubInterface
 from torch import Tensor
 
+from ... import quiet
 from ...search_options import check_numbers
 from ...subwords import SPACE, mark_of, says_nothing
 from ...usage_error import UnreadableText, UsageError
@@ -58,6 +59,7 @@ class Translator(GeneratorHubInterface):
         texts = {place: self.decode(best["tokens"]) for place, (best, *_) in zip(tokens, found, strict=True)}
         return [texts.get(place, "") for place in range(len(sentences))]
 
+    @quiet.fairseq()
     def generate(self, tokenized_sentences: Any, beam: int = 5, verbose: bool = False, **options: Any) -> Any:
         """See :class:`fairseq.hub_utils.GeneratorHubInterface`, whose models cannot be asked for alignments later.
 
