@@ -57,3 +57,18 @@ def test_imports_go_down_only(path):
             assert not module.endswith("usage_error")
         if top == "fairseq_luna" and rest and part in ALLOWED and name != ACTIVATION:
             assert rest[0] in ALLOWED[part] | SHARED | {part}, f"{name} imports {module}"
+
+
+def test_messages_name_no_files_that_an_installation_lacks():
+    """Scripts, examples and pages are in the checkout alone. Docstrings may name them, but for those of commands."""
+    named = []
+    for path in FILES:
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        owners = [node for node in ast.walk(tree) if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)]
+        docstrings = [node.body[0].value for node in owners if node.body and isinstance(node.body[0], ast.Expr)]
+        shown = path.parent.name == "commands"
+        strings = [node for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)]
+        for node in strings:
+            if (shown or node not in docstrings) and any(f"{folder}/" in node.value for folder in (*OUTSIDE, "docs")):
+                named.append(f"{path.name}: {node.value[:60]}")
+    assert named == []

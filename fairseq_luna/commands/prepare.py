@@ -38,7 +38,7 @@ from .training import on_text
 
 SPLITS = ("train", "valid", "test")
 # Pieces of the joint vocabulary by the number of training pairs, each up to so many.
-VOCABULARIES = ((20_000, 4_000), (200_000, 8_000), (1_000_000, 16_000), (math.inf, 32_000))
+VOCABULARIES = ((20_000, 2_000), (200_000, 8_000), (1_000_000, 16_000), (math.inf, 32_000))
 
 
 def add_flags(parser: ArgumentParser) -> None:

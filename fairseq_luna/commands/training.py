@@ -10,7 +10,7 @@ from .steps import USER_DIR
 # Settings by the number of training pairs, each up to so many: architecture, rate, warm-up, updates and their size in
 # pieces. Small ones end at a rate of 0; the others' rates fall with the inverse square root of the updates.
 SIZES = (
-    (20_000, ("luna_tiny", "0.003", "300", "2000", "1024")),
+    (20_000, ("luna_tiny", "0.003", "300", "2000", "1000")),
     (200_000, ("luna_tiny", "0.005", "1000", "5000", "4096")),
     (1_000_000, ("luna_iwslt_de_en", "0.0005", "4000", "50000", "4096")),
     (math.inf, ("luna_base", "0.0007", "4000", "100000", "4096")),
@@ -39,8 +39,19 @@ def on_text(out: Path, languages: Sequence[str], pairs: int, model: Sequence[str
         schedule = ("--lr-scheduler", "polynomial_decay", "--total-num-update", updates)
     words: list[object] = ["--save-dir", out / "checkpoints", "-s", languages[0], "-t", languages[1]]
     words += ["--arch", arch, "--share-all-embeddings", *model, "--dropout", "0.1"]
-    words += ["--criterion", LOSS, "--label-smoothing", "0.1", *ADAM, "--lr", rate, *schedule]
-    return train(out / "bin", *words, "--warmup-updates", warmup, "--max-tokens", tokens, "--max-update", updates)
+    words += ["--criterion", LOSS, "--label-smoothing", "0.1", *ADAM, "--clip-norm", "1.0", "--lr", rate, *schedule]
+    return train(
+        out / "bin",
+        *words,
+        "--warmup-updates",
+        warmup,
+        "--max-tokens",
+        tokens,
+        "--max-update",
+        updates,
+        "--keep-last-epochs",
+        "5",
+    )
 
 
 def finetune(start: Path, cfg: Mapping[str, Any], flags: list[str]) -> list[object]:

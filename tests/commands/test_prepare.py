@@ -41,7 +41,7 @@ def commands(shown: str) -> list[str]:
 
 @pytest.mark.parametrize(
     ("pairs_of_text", "size", "pieces"),
-    [(900, "tiny", 4000), (160_000, "tiny", 8000), (200_001, "iwslt_de_en", 16000), (5_000_000, "base", 32000)],
+    [(900, "tiny", 2000), (160_000, "tiny", 8000), (200_001, "iwslt_de_en", 16000), (5_000_000, "base", 32000)],
 )
 def test_sizes_fit_the_text(pairs_of_text: int, size: str, pieces: int, tmp_path: Path) -> None:
     words = [str(word) for word in on_text(tmp_path, ("en", "de"), pairs_of_text)]
