@@ -45,17 +45,35 @@ def add_flags(parser: ArgumentParser) -> None:
     add = parser.add_argument
     for split in SPLITS:
         files: dict[str, Any] = {"nargs": 2, "type": Path, "metavar": ("SOURCE", "TARGET"), "action": "append"}
-        add(f"--{split}", **files, default=[], required=split == "train", help=f"files of the {split} text")
+        add(f"--{split}", **files, default=[], required=split == "train", help=f"the two files of {split}")
     add("-s", "--source-lang", required=True, metavar="LANG", help="name of the source language, such as en")
     add("-t", "--target-lang", required=True, metavar="LANG", help="name of the target language, such as de")
     add("--out", type=Path, default=Path("data"), metavar="FOLDER", help="the new folder (default: %(default)s)")
     add("--hold-out", metavar="N", type=positive, help="pairs of training text for each missing one of valid and test")
     sizes = ", ".join(f"{size:,}" for _, size in VOCABULARIES)
     add("--vocabulary-size", metavar="N", type=positive, help=f"pieces (default: {sizes}, by the training text's size)")
-    add("--coverage", type=float, default=1.0, help="share of characters with a piece; about 0.9995 for Chinese")
-    add("--longest", type=positive, default=250, help="pieces of a training sentence (default: %(default)s)")
-    add("--ratio", type=float, default=3.0, help="between the lengths of a pair, in pieces (default: %(default)s)")
-    add("--workers", type=positive, default=available_cores(), help="processes (default: %(default)s)")
+    add(
+        "--coverage",
+        type=float,
+        default=1.0,
+        metavar="X",
+        help="share of characters with a piece; about 0.9995 for Chinese",
+    )
+    add(
+        "--longest",
+        type=positive,
+        default=250,
+        metavar="N",
+        help="pieces of a training sentence (default: %(default)s)",
+    )
+    add(
+        "--ratio",
+        type=float,
+        default=3.0,
+        metavar="X",
+        help="between the lengths of a pair, in pieces (default: %(default)s)",
+    )
+    add("--workers", type=positive, default=available_cores(), metavar="N", help="processes (default: %(default)s)")
 
 
 def run(args: Namespace) -> None:
