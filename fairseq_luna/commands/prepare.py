@@ -57,21 +57,21 @@ def add_flags(parser: ArgumentParser) -> None:
         type=float,
         default=1.0,
         metavar="X",
-        help="share of characters with a piece; about 0.9995 for Chinese",
+        help="share of characters with a piece (Chinese: 0.9995)",
     )
     add(
         "--longest",
         type=positive,
         default=250,
         metavar="N",
-        help="pieces of a training sentence (default: %(default)s)",
+        help="most pieces of a training sentence (default: 250)",
     )
     add(
         "--ratio",
         type=float,
         default=3.0,
         metavar="X",
-        help="between the lengths of a pair, in pieces (default: %(default)s)",
+        help="most between the pieces of a pair (default: 3)",
     )
     add("--workers", type=positive, default=available_cores(), metavar="N", help="processes (default: %(default)s)")
 
