@@ -86,7 +86,7 @@ TORCH = torch
 $(CUDA)/installed: TORCH = torch===$(shell sed -n 's/^torch==//p' constraints.txt)
 $(VENV)/installed $(CUDA)/installed: INSTALL = $(@D)/bin/python -m pip --disable-pip-version-check install
 $(VENV)/installed $(CUDA)/installed: setup.py pyproject.toml constraints.txt
-	@echo "Installing into $(@D), about 1.5 GB: torch is downloaded, and on most Pythons fairseq is built, which takes minutes."
+	@echo "Installing into $(@D), 2 GB, or 5 with a torch for CUDA: on most Pythons fairseq is built, which takes some minutes."
 	$(PYTHON) -m venv $(@D)
 	$(INSTALL) 'pip<24.1; python_version < "3.11"'
 	$(INSTALL) -c constraints.txt setuptools wheel cython numpy '$(TORCH)'

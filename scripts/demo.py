@@ -58,7 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     flags = (*shlex.split(ARCHITECTURES[args.arch]), *attention_flags(args))
     data, trained = args.folder / "data", args.folder / name_of(args)
     if not (trained / "finished").exists():
-        print(f"This takes about ten minutes of a CPU core, and 100 MB in {args.folder}.", flush=True)
+        print(f"This takes about five minutes of a CPU core, and 100 MB in {args.folder}.", flush=True)
     prepare(args.folder / "corpus", data)
     train(data, trained, flags, args)
     generated = translate(data, trained)
