@@ -44,6 +44,8 @@ mutants: $(VENV)/installed
 	OMP_NUM_THREADS=1 $(RUN) -m mutmut run
 	$(RUN) -m mutmut results
 
+lint: export RUFF_CACHE_DIR = $(VENV)/ruff-cache
+lint: export MYPY_CACHE_DIR = $(VENV)/mypy-cache
 lint: $(VENV)/installed
 	$(RUN) -m ruff check .
 	$(RUN) -m ruff format --check .
