@@ -73,7 +73,7 @@ def cut_by_number(
         padding_mask: ``(B, T)`` bool, True = padding, anywhere.
         num_blocks: blocks of a sentence; 0 = the optimum for its length.
         random: random sizes instead of equal ones.
-        dtype: that of the sequences, for ``shares`` and the masks.
+        dtype: that of the sequences, for the factors and the masks.
     """
     lengths = (~padding_mask).sum(1)
     most, capacity = layout(padding_mask.shape[1], num_blocks, random)

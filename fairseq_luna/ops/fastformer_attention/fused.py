@@ -1,9 +1,9 @@
 """Bidirectional training form: matrix products for the sums over time."""
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
+from ..chunks import in_chunks
 from ..dropout import drop
 from ..dtypes import full_precision
 from ..masked_softmax import masked_softmax
@@ -56,7 +56,5 @@ def _weighted_sum(weights: Tensor, x: Tensor) -> Tensor:
     steps = x.shape[2]
     if isinstance(steps, torch.SymInt) or steps <= LONGEST_SUM:  # a graph for every number of steps has one form
         return weights @ x
-    missing = -steps % LONGEST_SUM
-    weights = F.pad(weights, (0, missing)).unflatten(-1, (-1, LONGEST_SUM)).transpose(2, 3)
-    blocks = F.pad(x, (0, 0, 0, missing)).unflatten(2, (-1, LONGEST_SUM))
-    return (weights @ blocks).sum(2)
+    weights = in_chunks(weights, LONGEST_SUM, dim=-1).transpose(2, 3)
+    return (weights @ in_chunks(x, LONGEST_SUM, dim=-2)).sum(2)

@@ -18,6 +18,9 @@ LN_2 = math.log(2.0)
 
 def softplus(scores: Tensor) -> Tensor:
     """``log(1 + exp(ln 2 * s)) / ln 2``."""
+    if torch.compiler.is_compiling():
+        # The gradient of a graph has the layout of the scores, which is not that of torch 2.13 if they are transposed.
+        scores = scores.contiguous()
     # Above the threshold torch returns s itself, which is exact in fp64 from 40 on.
     return F.softplus(scores, beta=LN_2, threshold=40.0)
 

@@ -4,6 +4,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from ..chunks import in_chunks
 from ..softmax_attention import additive_mask, scaled_dot_product_attention, softmax_attention
 from .shared import NONE, RandomBlocks
 
@@ -24,7 +25,7 @@ def block_sparse_attention(
         lengths = torch.full((batch,), steps, device=q.device)
     counts = pattern.counts(lengths)
     seen = pattern.seen_blocks(counts, number)
-    q_blocks, k_blocks, v_blocks = (_blocks(x, pattern.block_size) for x in (q, k, v))
+    q_blocks, k_blocks, v_blocks = (in_chunks(x, pattern.block_size, dim=-2) for x in (q, k, v))
     y = scaled_dot_product_attention(
         q_blocks.flatten(1, 2),
         *(_seen(x, seen, counts).flatten(1, 2) for x in (k_blocks, v_blocks)),
@@ -44,11 +45,6 @@ def block_sparse_attention(
     y = torch.where(block == counts[:, None, None, None, None] - 1, of_ends[:, :, 1:], y)
     y = torch.where(block == 0, of_ends[:, :, :1], y)
     return y.flatten(2, 3)[:, :, :steps]
-
-
-def _blocks(x: Tensor, block_size: int) -> Tensor:
-    """``(B, H, T, D)`` to ``(B, H, M, block_size, D)``, zero behind T."""
-    return F.pad(x, (0, 0, 0, -x.shape[2] % block_size)).unflatten(2, (-1, block_size))
 
 
 def _last(x: Tensor, counts: Tensor) -> Tensor:

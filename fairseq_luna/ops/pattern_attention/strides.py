@@ -1,9 +1,9 @@
 """Strided attention: one product within blocks, and one with the last steps of all blocks."""
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
+from ..chunks import in_chunks
 from ..dropout import drop
 from ..dtypes import accumulation_dtype, full_precision
 from ..masked_softmax import masked_softmax
@@ -22,7 +22,7 @@ def strided_attention(
     hidden = _hidden(pattern, steps, lengths, causal, q.device)
     with full_precision(q):
         scale = q.shape[-1] ** -0.5
-        q_blocks, k_blocks, v_blocks = (_blocks(x.to(dtype), pattern.stride) for x in (q, k, v))
+        q_blocks, k_blocks, v_blocks = (in_chunks(x.to(dtype), pattern.stride, dim=-2) for x in (q, k, v))
         summaries = [x[:, :, :, -pattern.summary :].flatten(2, 3)[:, :, None] for x in (k_blocks, v_blocks)]
         q_blocks = q_blocks * scale
         scores = torch.cat([q_blocks @ k_blocks.mT, q_blocks @ summaries[0].mT], dim=-1)
@@ -30,11 +30,6 @@ def strided_attention(
         of_block, of_summaries = weights.split([pattern.stride, weights.shape[-1] - pattern.stride], dim=-1)
         y = of_block @ v_blocks + of_summaries @ summaries[1]
     return y.flatten(2, 3)[:, :, :steps].to(q.dtype)
-
-
-def _blocks(x: Tensor, stride: int) -> Tensor:
-    """``(B, H, T, D)`` to ``(B, H, M, stride, D)``, zero behind T."""
-    return F.pad(x, (0, 0, 0, -x.shape[2] % stride)).unflatten(2, (-1, stride))
 
 
 @once_per_batch

@@ -6,6 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from ..chunks import in_chunks
 from ..dtypes import accumulation_dtype, full_precision
 from ..once_per_batch import once_per_batch
 from .shared import nonzero
@@ -95,12 +96,9 @@ def _running_sums(scores: Tensor, x: Tensor, block_length: int) -> Tensor:
     steps = scores.shape[-1]
     if steps <= block_length:
         return _sums_in_blocks(scores, largest_so_far(scores), x)
-    missing = -steps % block_length
-    scores = F.pad(scores, (0, missing), value=-torch.inf)
-    x = F.pad(x, (0, 0, 0, missing))
-    blocks = (scores.shape[-1] // block_length, block_length)
-    largest = largest_so_far(scores).unflatten(-1, blocks)
-    inside = _sums_in_blocks(scores.unflatten(-1, blocks), largest, x.unflatten(2, blocks))
+    scores = in_chunks(scores, block_length, dim=-1, fill=-torch.inf)
+    largest = largest_so_far(scores.flatten(-2)).view(scores.shape)
+    inside = _sums_in_blocks(scores, largest, in_chunks(x, block_length, dim=-2))
 
     # Block b starts from the sum at the end of block b - 1, the first block from 0.
     ends = largest[..., :-1, -1]

@@ -4,6 +4,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from ..chunks import in_chunks
 from ..dropout import drop
 from ..dtypes import accumulation_dtype, full_precision
 from ..softmax_attention import additive_mask
@@ -56,9 +57,7 @@ def reformer_attention(
 
 def _cut(x: Tensor, chunk_size: int, *, fill: int) -> Tensor:
     """``(B, H, R, T)`` to ``(B, H, R, chunks, chunk)``; ``fill`` behind T. A shorter sequence is one shorter chunk."""
-    chunk = max(1, min(chunk_size, x.shape[-1]))
-    chunks = -(-x.shape[-1] // chunk)
-    return F.pad(x, (0, chunks * chunk - x.shape[-1]), value=fill).unflatten(-1, (chunks, chunk))
+    return in_chunks(x, max(1, min(chunk_size, x.shape[-1])), dim=-1, fill=fill)
 
 
 def _with_the_chunk_before(x: Tensor, *, fill: int) -> Tensor:
