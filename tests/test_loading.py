@@ -272,6 +272,7 @@ def stopped(*arguments):
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a background job ignores it
     )
     with ended:
         ended.stdin.write("w1 w2\n")

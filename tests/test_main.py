@@ -114,7 +114,8 @@ def test_a_reader_that_ends_is_no_error():
 
 def test_ctrl_c_ends_in_one_line():
     code = (
-        "import os, signal; from fairseq_luna import __main__, environment;"
+        "import os, signal; signal.signal(signal.SIGINT, signal.default_int_handler);"  # a background job ignores it
+        "from fairseq_luna import __main__, environment;"
         "environment.require_fairseq = lambda: os.kill(os.getpid(), signal.SIGINT);"
         "raise SystemExit(__main__.main(['info']))"
     )

@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+import fairseq
+
 import fairseq_luna.models  # registers the models
 from fairseq_luna.usage_error import UsageError
 from fuzzing.configurations import Configuration
@@ -84,7 +86,8 @@ def _is_fairseqs(error: Exception) -> bool:
 def _innermost(error: Exception) -> traceback.FrameSummary:
     """The innermost frame of fairseq or this package; of this module if there is none."""
     frames = traceback.extract_tb(error.__traceback__)
-    packages = [frame for frame in frames if re.search(r"[/\\]fairseq(_luna)?[/\\]", frame.filename)]
+    folders = (Path(fairseq.__file__).parent, _PACKAGE)  # a checkout may have their names too
+    packages = [frame for frame in frames if any(Path(frame.filename).is_relative_to(folder) for folder in folders)]
     return (packages or frames)[-1 if packages else 0]
 
 

@@ -58,7 +58,7 @@ def test_as_an_installed_package(tiny_data, tmp_path):
     site = tmp_path / "site"
     shutil.copytree(USER_DIR, site / "fairseq_luna", ignore=shutil.ignore_patterns("__pycache__"))
     where = subprocess.run(
-        [sys.executable, "-m", "fairseq_luna", "--path"],
+        [sys.executable, "-m", "fairseq_luna", "info", "--path"],
         cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": str(site)},
         capture_output=True,

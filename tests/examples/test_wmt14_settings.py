@@ -24,7 +24,7 @@ IN_THE_TABLE = [row for row in PAPER.rows if PAPER.rows[row]]
 
 def yaml_settings(row, *overrides):
     """The config that fairseq-hydra-train composes."""
-    arguments = (f"--config-dir={ROWS / 'config'}", f"--config-name={row}", f"common.user_dir={USER_DIR}", *overrides)
+    arguments = (f"--config-dir={ROWS / 'config'}", f"--config-name={row}", f"common.user_dir='{USER_DIR}'", *overrides)
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
     try:

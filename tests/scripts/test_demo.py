@@ -1,6 +1,7 @@
 """The demo's refusals, what it reuses, and a short run from nothing to a score."""
 
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -53,7 +54,7 @@ def test_progress_is_shortened(capsys):
 
 def programs(ended):
     """The programs of the commands that were shown."""
-    return [line.split()[1].rpartition("/")[2] for line in ended.stdout.splitlines() if line.startswith("$ ")]
+    return [Path(shlex.split(line)[1]).name for line in ended.stdout.splitlines() if line.startswith("$ ")]
 
 
 @pytest.mark.slow
