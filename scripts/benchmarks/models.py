@@ -29,7 +29,9 @@ SYSTEMS = {
 VARIANTS = {
     "luna-softmax-source": ("--arch=luna_base", "--luna-source-attention=softmax"),
     "luna-segment-bias": ("--arch=luna_base_untied", "--luna-kernel-size=5", "--luna-segment-bias=4"),
-    "luna-convolution": ("--arch=luna_base", "--luna-source-attention=softmax", "--luna-kernel-size=5"),
+    # The variants of README's tables.
+    "luna-packed-convolution": ("--arch=luna_base_untied", "--luna-kernel-size=5"),
+    "luna-convolution": ("--arch=luna_base_untied", "--luna-source-attention=softmax", "--luna-kernel-size=5"),
     "fastformer-convolution": ("--arch=fastformer_base", "--fastformer-kernel-size=5"),
     "block-convolution": ("--arch=block_base", "--block-kernel-size=5"),
     **{name: ("--arch=mixed_base", *flags_for(name)) for name in ATTENTIONS if name not in SYSTEMS},
