@@ -7,7 +7,6 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-
 from examples.wmt14_runs import REPOSITORY, ROWS, SHORT, SMALL, TRAIN, english_german, refusal, shell
 
 SCORE = ROWS / "score.sh"

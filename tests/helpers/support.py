@@ -12,7 +12,7 @@ from torch import Tensor
 
 import fairseq_luna.models  # noqa: F401 (registers the models)
 
-GOLDEN = Path(__file__).parent / "golden"
+GOLDEN = Path(__file__).parents[1] / "golden"
 PAD = 1
 EOS = 2
 

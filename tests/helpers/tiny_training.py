@@ -13,7 +13,7 @@ from fairseq.logging import metrics
 from fairseq_cli import train
 
 SENTENCES = {"train": 61, "valid": 7}
-USER_DIR = str(Path(__file__).parents[1] / "fairseq_luna")
+USER_DIR = str(Path(__file__).parents[2] / "fairseq_luna")
 
 # fairseq 0.12.2 has copies of some weights that are neither trained nor initialised, so they differ between runs.
 _UNTRAINED = re.compile(r"_float_tensor$|(in_proj|out_proj|fc1|fc2)_(weight|bias)$")
