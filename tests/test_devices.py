@@ -8,11 +8,6 @@ import importlib
 import pytest
 import torch
 import torch.nn.functional as F
-from models.block_pyramid import test_model as pyramid
-from models.test_correctness_bar import EVERY_VARIANT
-from ops.attentions import ATTENTIONS
-from ops.test_forms import SPECIFIED
-from optim.test_apollo_launches import DTYPES, EVERY_MODE
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -21,6 +16,11 @@ from torch.utils._pytree import tree_leaves
 import readers
 from fairseq_luna.optim.apollo import Apollo
 from fairseq_luna.optim.fairseq_apollo import clip_each
+from models.block_pyramid import test_model as pyramid
+from models.test_correctness_bar import EVERY_VARIANT
+from ops.attentions import ATTENTIONS
+from ops.test_forms import SPECIFIED
+from optim.test_apollo_launches import DTYPES, EVERY_MODE
 from support import PAD, as_prefix, build_model, sentences
 
 DROPOUT = {"dropout": 0.1, "attention_dropout": 0.1, "word_dropout": 0.1}

@@ -3,9 +3,9 @@
 import json
 
 import pytest
-from reliability.refusal import fingerprint
 
 import tiny_training
+from reliability.refusal import fingerprint
 
 
 def updates(caplog):

@@ -2,9 +2,9 @@
 
 import pytest
 import torch
-from examples.wmt14_runs import REPOSITORY, SHORT, SMALL, english_german, refusal, shell
 from fairseq.data import indexed_dataset
 
+from examples.wmt14_runs import REPOSITORY, SHORT, SMALL, english_german, refusal, shell
 from fairseq_luna.commands.text_files import SEPARATOR
 from recipes.settings import command_settings, script_command
 

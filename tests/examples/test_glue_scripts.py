@@ -1,8 +1,8 @@
 """The scripts of GLUE: the authors' settings for each task and system; pairs are trained on and scored."""
 
 import pytest
-from examples.wmt14_runs import REPOSITORY, refusal, shell
 
+from examples.wmt14_runs import REPOSITORY, refusal, shell
 from reader_data import classification_data, language_model_data
 from recipes.settings import command_settings, script_command
 

@@ -4,8 +4,8 @@ import shutil
 from pathlib import Path
 
 import pytest
-from examples.wmt14_runs import REPOSITORY, refusal, shell
 
+from examples.wmt14_runs import REPOSITORY, refusal, shell
 from reader_data import classification_data, language_model_data
 from recipes.settings import command_settings, script_command
 

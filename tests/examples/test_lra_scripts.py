@@ -3,10 +3,10 @@
 from pathlib import Path
 
 import pytest
-from examples.wmt14_runs import REPOSITORY, refusal, shell
 from omegaconf import OmegaConf
 
 import dry_run
+from examples.wmt14_runs import REPOSITORY, refusal, shell
 from fairseq_luna.commands.preparing import settings as settings_of_data
 from lra import listops
 from lra.files import NUMBERS

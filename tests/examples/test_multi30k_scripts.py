@@ -1,8 +1,8 @@
 """The Multi30k systems: each parses and differs only in model and optimizer; one is trained and scored."""
 
 import pytest
-from examples.wmt14_runs import REPOSITORY, SHORT, SMALL, english_german, refusal, shell
 
+from examples.wmt14_runs import REPOSITORY, SHORT, SMALL, english_german, refusal, shell
 from recipes.settings import command_settings, script_command
 
 MULTI30K = REPOSITORY / "examples" / "multi30k"

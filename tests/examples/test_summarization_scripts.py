@@ -1,8 +1,8 @@
 """The scripts of summarisation: every system parses in both sizes; one is trained on shortened texts and scored."""
 
 import pytest
-from examples.wmt14_runs import REPOSITORY, SHORT, SMALL, refusal, renamed, shell
 
+from examples.wmt14_runs import REPOSITORY, SHORT, SMALL, refusal, renamed, shell
 from recipes.settings import command_settings, script_command
 
 SUMMARIZATION = REPOSITORY / "examples" / "summarization"

@@ -7,6 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+
 from examples.wmt14_runs import REPOSITORY, ROWS, SHORT, SMALL, TRAIN, english_german, refusal, shell
 
 SCORE = ROWS / "score.sh"

@@ -9,9 +9,9 @@ import sys
 
 import pytest
 import torch
-from examples.wmt14_runs import LAUNCH, REPOSITORY, ROWS, SHORT, SIZES, SMALL, TRAIN, english_german, refusal, shell
 
 import fairseq_luna.models  # noqa: F401 (lets torch load checkpoints of fairseq's own models)
+from examples.wmt14_runs import LAUNCH, REPOSITORY, ROWS, SHORT, SIZES, SMALL, TRAIN, english_german, refusal, shell
 
 SCRIPTS = sorted([*ROWS.glob("*.sh"), *LAUNCH.iterdir()])
 ROW = "luna_16_softplus_untied"

@@ -4,13 +4,13 @@ import logging
 import re
 
 import pytest
-from examples.wmt14_runs import ROWS, TRAIN
 from fairseq.optim import lr_scheduler
 from fairseq_cli import hydra_train
 from omegaconf import OmegaConf
 
 import dry_run
 import yaml_flags
+from examples.wmt14_runs import ROWS, TRAIN
 from fairseq_luna.usage_error import UsageError
 from recipes.model import build, plain_settings, write_dictionaries
 from recipes.settings import USER_DIR, command_settings, parsed, script_command

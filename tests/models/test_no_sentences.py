@@ -2,8 +2,8 @@
 
 import pytest
 import torch
-from models.test_correctness_bar import EVERY_VARIANT
 
+from models.test_correctness_bar import EVERY_VARIANT
 from support import PAD, build_model
 
 LEARNED = {"encoder_learned_pos": True, "decoder_learned_pos": True}

@@ -4,11 +4,11 @@ from contextlib import nullcontext
 
 import pytest
 import torch
-from ops.attentions import ATTENTIONS, SUMS, qkv
 from torch.utils._pytree import tree_leaves
 
 from fairseq_luna.ops import dtypes, fastformer_attention, prefix_attention
 from numeric import gradients
+from ops.attentions import ATTENTIONS, SUMS, qkv
 
 CASES = [(SUMS[name], torch.float32) for name in SUMS] + [(ATTENTIONS[name], torch.bfloat16) for name in ATTENTIONS]
 IDS = [f"{name}-fp32" for name in SUMS] + [f"{name}-bf16" for name in ATTENTIONS]

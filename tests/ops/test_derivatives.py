@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-from ops import attentions
 from torch import Tensor
 from torch.autograd.functional import jacobian
 from torch.nn.attention import SDPBackend, sdpa_kernel
@@ -12,6 +11,7 @@ from fairseq_luna.ops.feature_maps import fourier_features
 from fairseq_luna.ops.prefix_attention import prefix_attention
 from fairseq_luna.ops.short_convolution import short_convolution
 from numeric import randn
+from ops import attentions
 
 EVERY_ATTENTION = pytest.mark.parametrize("attention", attentions.ATTENTIONS.values(), ids=attentions.ATTENTIONS)
 # What has a gradient written by hand, and the shapes of its inputs.

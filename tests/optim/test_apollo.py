@@ -6,10 +6,10 @@ import warnings
 import numpy
 import pytest
 import torch
-from optim.apollo_runs import SHAPES, assert_same, random_problem, run, trajectory
 from torch import nn
 
 from fairseq_luna.optim.apollo import Apollo
+from optim.apollo_runs import SHAPES, assert_same, random_problem, run, trajectory
 
 
 @pytest.mark.parametrize("rebound", ["constant", "belief"])

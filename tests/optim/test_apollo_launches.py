@@ -2,12 +2,12 @@
 
 import pytest
 import torch
-from optim.apollo_runs import SHAPES, assert_same, random_problem, run
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from fairseq_luna.optim import apollo, apollo_update
 from fairseq_luna.optim.apollo import Apollo
+from optim.apollo_runs import SHAPES, assert_same, random_problem, run
 from shared.variants import APOLLO
 
 EVERY_MODE = pytest.mark.parametrize("options", APOLLO.values(), ids=APOLLO)

@@ -3,12 +3,12 @@ from pathlib import Path
 
 import pytest
 import torch
-from optim.apollo_reference import apollo_trajectory
-from optim.apollo_runs import assert_same, random_problem, run, trajectory
 from torch import nn
 
 from fairseq_luna.optim import apollo
 from fairseq_luna.optim.apollo import Apollo
+from optim.apollo_reference import apollo_trajectory
+from optim.apollo_runs import assert_same, random_problem, run, trajectory
 
 GOLDEN = torch.load(Path(__file__).parents[1] / "golden" / "apollo.pt", weights_only=True)
 

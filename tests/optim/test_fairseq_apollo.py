@@ -9,7 +9,6 @@ pytest.importorskip("fairseq")
 from fairseq import optim, tasks
 from fairseq.optim.lr_scheduler import build_lr_scheduler
 from omegaconf import OmegaConf
-from optim.fairseq_apollo_runs import config, spy_on_steps
 
 from fairseq_luna.optim import fairseq_apollo
 from fairseq_luna.optim.apollo import Apollo
@@ -17,6 +16,7 @@ from fairseq_luna.optim.fairseq_apollo import ClipMode, FairseqApollo, FairseqAp
 from fairseq_luna.optim.fairseq_options import UNFLATTENED
 from fairseq_luna.optim.milestone_lr import MilestoneLRSchedule
 from fairseq_luna.usage_error import UsageError
+from optim.fairseq_apollo_runs import config, spy_on_steps
 
 
 def test_command_line_builds_the_right_objects():

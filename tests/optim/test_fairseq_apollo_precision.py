@@ -3,9 +3,8 @@ import torch
 
 pytest.importorskip("fairseq")
 
-from optim.fairseq_apollo_runs import WRAPPERS, build, spy_on_steps, train
-
 from fairseq_luna.optim.fairseq_apollo import clip_each
+from optim.fairseq_apollo_runs import WRAPPERS, build, spy_on_steps, train
 
 
 @pytest.mark.parametrize("precision", ["bf16", "fp16", "memory_efficient_bf16", "memory_efficient_fp16"])

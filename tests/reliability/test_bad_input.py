@@ -6,10 +6,10 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from reliability import bad_inputs
-from reliability.refusal import fingerprint, refusal
 
 from commands import APOLLO, FAMILIES, SIZES, USER_DIR, run, train
+from reliability import bad_inputs
+from reliability.refusal import fingerprint, refusal
 
 
 def table(entries):

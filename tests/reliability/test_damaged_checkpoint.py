@@ -4,10 +4,10 @@ import re
 
 import pytest
 import torch
-from reliability.refusal import fingerprint, refusal
 
 from commands import APOLLO, FAMILIES, USER_DIR, train
 from fairseq_luna.compat import checkpoints
+from reliability.refusal import fingerprint, refusal
 
 FLAGS = (*FAMILIES["luna"], *APOLLO, "--disable-validation")
 

@@ -11,11 +11,11 @@ import pytest
 import torch
 from fairseq import checkpoint_utils
 from fairseq.file_io import PathManager
-from reliability.refusal import fingerprint
 
 from commands import APOLLO, FAMILIES, USER_DIR, train
 from fairseq_luna.compat import saving
 from fairseq_luna.usage_error import UsageError
+from reliability.refusal import fingerprint
 
 
 @pytest.fixture

@@ -2,9 +2,9 @@
 
 import pytest
 import torch
-from reliability.refusal import refusal
 
 from commands import APOLLO, FAMILIES, USER_DIR, train
+from reliability.refusal import refusal
 from tiny_training import trained_weights
 
 ADAM = ("--criterion=label_smoothed_cross_entropy", "--optimizer=adam", "--lr=0.001", "--clip-norm=1")

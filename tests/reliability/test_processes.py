@@ -9,13 +9,13 @@ import pytest
 import torch
 from fairseq import options, tasks
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
-from reliability.refusal import refusal
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
 
 from commands import APOLLO, FAMILIES, SIZES, USER_DIR, run
 from fairseq_luna.optim.apollo import Apollo
+from reliability.refusal import refusal
 from shared.small_training import environment, logged
 from tiny_training import trained_weights
 

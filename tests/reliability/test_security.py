@@ -10,9 +10,9 @@ import numpy
 import pytest
 import torch
 from fairseq import checkpoint_utils
-from reliability.refusal import refusal
 
 from commands import APOLLO, FAMILIES, USER_DIR, train
+from reliability.refusal import refusal
 
 REPOSITORY = Path(USER_DIR).parent
 
