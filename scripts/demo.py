@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fairseq_luna.commands.command_line import CommandError, Parser, command, positive
-from fairseq_luna.commands.steps import USER_DIR, once, program, run_fairseq, shortest
+from fairseq_luna.commands.steps import USER_DIR, once, run_fairseq, shell, shortest
 
 MAX_UPDATE, SEED = 2000, 1
 CORPUS = Path(__file__).with_name("demo_corpus.py")
@@ -88,7 +88,8 @@ def name_of(args: Namespace) -> str:
 
 
 def prepare(texts: Path, data: Path) -> None:
-    run(sys.executable, CORPUS, texts)
+    show("python", CORPUS, texts)
+    run(CORPUS, texts)
     pairs = (
         word
         for split in ("train", "valid", "test")
@@ -131,7 +132,7 @@ def translate(data: Path, trained: Path) -> Path:
 def fairseq(name: str, data: Path, *arguments: object, log: Path) -> None:
     """Run fairseq's command on ``data``; all of its output goes to ``log``, its progress to the screen."""
     words = [*map(str, (data / "bin", "--user-dir", USER_DIR, *arguments))]
-    show(program(f"fairseq-{name}"), *words)
+    show(f"fairseq-{name}", *words)
     run_fairseq(name, words, log, show_progress)
 
 
@@ -145,19 +146,18 @@ def show_progress(line: str) -> None:
 
 
 def luna(*words: object) -> None:
-    run(sys.executable, "-m", "fairseq_luna", *words, shown=(program("fairseq-luna"), *words))
+    show("fairseq-luna", *words)
+    run("-m", "fairseq_luna", *words)
 
 
-def run(*words: object, shown: Sequence[object] = ()) -> None:
-    show(*(shown or words))
-    ended = subprocess.run([*map(str, words)], check=False)
+def run(*words: object) -> None:
+    ended = subprocess.run([sys.executable, *map(str, words)], check=False)
     if ended.returncode:
         raise CommandError(f"the command above ended with status {ended.returncode}", status=1)
 
 
 def show(*words: object) -> None:
-    shown = (shortest(word) if isinstance(word, Path) else str(word) for word in words)
-    print(f"\n$ {shlex.join(shown)}", flush=True)
+    print(f"\n$ {shell(*words)}", flush=True)
 
 
 def show_examples(texts: Path, generated: Path) -> None:

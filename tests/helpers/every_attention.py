@@ -84,10 +84,10 @@ PLACES_OF = {
 EVERY = [(name, place) for name, places in PLACES_OF.items() for place in places]
 
 
-def build(name, place, seed=0):
+def build(name, place, seed=0, **flags):
     """The attention of this name for a place, in evaluation, with random weights that its seed decides."""
     torch.manual_seed(seed)
-    return VARIANTS.get(name, partial(of_table, name))(place).eval()
+    return VARIANTS.get(name, partial(of_table, name))(place, **flags).eval()
 
 
 def every(*places, without=()):

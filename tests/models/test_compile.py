@@ -6,15 +6,7 @@ import pytest
 import torch
 from torch.utils._pytree import tree_leaves
 
-from fairseq_luna.modules import (
-    LunaAttention,
-    LunaCausalAttention,
-    PatternAttention,
-    PatternCausalAttention,
-    ReformerAttention,
-)
-from fairseq_luna.modules.pattern_projections import sparse
-from numeric import sequences
+from every_attention import build, call, every, randn
 from shared.variants import VARIANTS
 from support import PAD, as_prefix, build_model, sentences
 
@@ -73,31 +65,30 @@ def test_a_layer_in_a_decoding_step(flags):
     assert_one_graph(model.decoder.layers[0], run)
 
 
-CUT = {  # attentions that cut a sequence, with chunks of 8 steps, and Luna's
-    "sparse-encoder": lambda: PatternAttention(**SIZES, pattern=sparse, stride=8),
-    "sparse-decoder": lambda: PatternCausalAttention(**SIZES, pattern=sparse, stride=8),
-    "reformer-encoder": lambda: ReformerAttention(**SIZES, chunk_size=8),
-    "luna-encoder": lambda: LunaAttention(**SIZES, num_packed_heads=2),
-    "luna-decoder": lambda: LunaCausalAttention(**SIZES),
-}
-SIZES = {"embed_dim": 16, "num_heads": 2}
+def result_and_gradients(function, module, place, steps):
+    x, source = (randn(steps, seed=seed).requires_grad_() for seed in (0, 1))
+    torch.manual_seed(2)
+    y = call(function, place, x, source=source)
+    return y, *torch.autograd.grad(y.square().sum(), [x, source, *module.parameters()], allow_unused=True)
 
 
-def result_and_gradients(function, module, name, steps):
-    """Of a sequence of ``steps``, with 3 slots for Luna."""
-    x, slots = sequences((steps, 3, 16), (3, 3, 16), dtype=torch.float32)
-    given = {"luna-encoder": (x, slots, x), "luna-decoder": (x, slots)}.get(name, (x,))
-    y = tree_leaves(function(*given))[0]
-    return y, *torch.autograd.grad(y.square().sum(), [*given, *module.parameters()], allow_unused=True)
+def assert_compiled_is_the_module(name, place, lengths, **options):
+    # Short chunks where flags choose them, so that the lengths are around a multiple of every chunk.
+    module = build(name, place, **({"attention_chunk": 32} if name == "flash" else {}))
+    torch._dynamo.reset()
+    compiled = torch.compile(module, fullgraph=True, **options)
+    for steps in lengths:
+        expected, found = (result_and_gradients(f, module, place, steps) for f in (module, compiled))
+        torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", CUT)
-def test_a_graph_for_any_length_at_below_and_above_a_multiple_of_the_chunk(name):
-    torch.manual_seed(0)
-    module = CUT[name]()
-    torch._dynamo.reset()
-    compiled = torch.compile(module, fullgraph=True, backend="aot_eager", dynamic=True)
-    for steps in (65, 64, 63):  # in the forms of long sequences
-        expected, found = (result_and_gradients(f, module, name, steps) for f in (module, compiled))
-        torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
+@every()
+def test_a_graph_for_any_length_at_below_and_above_a_multiple_of_the_chunk(name, place):
+    assert_compiled_is_the_module(name, place, (65, 64, 63), backend="aot_eager", dynamic=True)
+
+
+@pytest.mark.slow
+@every()
+def test_inductor(name, place):
+    assert_compiled_is_the_module(name, place, (20,), backend="inductor")
