@@ -18,8 +18,9 @@ PIP := $(RUN) -m pip --disable-pip-version-check
 demo: $(VENV)/installed
 	$(RUN) scripts/demo.py --arch $(ARCH) $(DEMO_FLAGS)
 
+# Without what takes a quarter of an hour for a C++ compiler: pytest -m inductor, in make test-matrix too.
 test: $(VENV)/installed
-	$(RUN) -m pytest -q -n 2 --dist loadfile
+	$(RUN) -m pytest -q -n 2 --dist loadfile -m "not inductor"
 
 # The tests with each Python and torch of noxfile.py, which downloads several gigabytes. MATRIX_FLAGS='-s suite(python-3.12)'
 # chooses one of them.

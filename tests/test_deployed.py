@@ -322,6 +322,8 @@ def test_numbers_that_are_not_finite_are_refused(export, name, value):
     [
         ({"beam": 2.5}, "beam 2.5: must be a whole number"),
         ({"max_tokens": 0}, "max_tokens 0: must be a whole number"),
+        ({"lenpen": "a"}, "lenpen a: must be a number"),
+        ({"lenpen": 1e300}, r"lenpen 1e\+300: too large"),
         ({"max_len_a": -1e308}, "max_len_a, max_len_b: allow -inf words here"),
         ({"threads": -1}, "threads -1: must be a whole number"),
     ],

@@ -439,7 +439,10 @@ def test_a_sentence_that_is_too_long_is_refused(folder):
         ({"beam": 0}, "beam 0: must be a whole number of 1 or more"),
         ({"beam": 2.5}, "beam 2.5: must be a whole number of 1 or more"),
         ({"max_len_b": 0}, "max_len_a, max_len_b: min_len cannot be larger"),
-        ({"max_len_a": 1e308}, "max_len_a, max_len_b: cannot convert float infinity"),
+        ({"beam": True}, "beam True: must be a whole number of 1 or more"),
+        ({"lenpen": "a"}, "lenpen a: must be a number"),
+        ({"lenpen": 1e300}, r"max_len_a, lenpen: too large: .*out of range"),
+        ({"max_len_a": 1e308}, "max_len_a, lenpen: too large: cannot convert float infinity"),
         ({"temperature": 0.0}, "temperature 0.0: must be above 0"),
         *(
             ({name: value}, f"{name} {value}: must be a finite number")

@@ -88,7 +88,11 @@ class Translator:
             most = min(max_len_a * padded.shape[1] + max_len_b, self.longest_target - 1)
             if most < min_len:
                 raise UsageError(f"max_len_a, max_len_b: allow {most:g} words here; min_len asks for {min_len}")
-            hypotheses = beam_search(self.graphs, padded, beam=beam, lenpen=lenpen, longest=int(most), shortest=min_len)
+            limits = {"longest": int(most), "shortest": min_len}
+            try:
+                hypotheses = beam_search(self.graphs, padded, beam=beam, lenpen=lenpen, **limits)
+            except OverflowError as error:
+                raise UsageError(f"lenpen {lenpen}: too large: {error}") from error
             for i, some in zip(batch, hypotheses, strict=True):
                 found[i] = [Translation(self.decoded(words), score) for words, score in some]
         return (found[i] for i in range(len(sources)))

@@ -84,7 +84,8 @@ class Translator(GeneratorHubInterface):
         except (AssertionError, OverflowError) as error:
             if isinstance(error, AssertionError) and "max_len" not in str(error):
                 raise
-            raise UsageError(f"max_len_a, max_len_b: {error}") from error
+            names = "max_len_a, max_len_b" if isinstance(error, AssertionError) else "max_len_a, lenpen: too large"
+            raise UsageError(f"{names}: {error}") from error
 
     def apply_bpe(self, sentence: str) -> str:
         """The pieces of ``sentence``, with spaces between them. Raises UnreadableText if nothing can cut it."""
