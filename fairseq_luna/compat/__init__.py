@@ -1,4 +1,4 @@
-"""Patches for faults of the installed fairseq, or of fairseq under a recent torch, that break a run or lose work.
+"""Patches for faults of the installed fairseq, or of fairseq under a recent torch, that break a run, lose work or time.
 
 Each patch is a file. It is applied only if its probe finds the fault, so a fixed fairseq is left unchanged.
 """
@@ -16,6 +16,7 @@ from fairseq_luna.compat import (
     finished,
     last_batch,
     mismatch,
+    multi_tensor,
     ngrams,
     numpy_names,
     pointers,
@@ -47,6 +48,7 @@ PATCHES: tuple[Patch, ...] = (
     numpy_names.PATCH,
     pointers.PATCH,
     ngrams.PATCH,
+    multi_tensor.PATCH,
 )
 
 

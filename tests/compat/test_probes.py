@@ -29,14 +29,14 @@ from fairseq.tasks import FairseqTask
 from fairseq.trainer import Trainer
 
 from fairseq_luna import compat
-from fairseq_luna.compat import broadcast, exit_threads, finished
+from fairseq_luna.compat import broadcast, exit_threads, finished, multi_tensor
 from fairseq_luna.usage_error import CheckpointMismatch
 
 LATER_FAIRSEQ = "fairseq-fixed" in {dist.metadata["Name"] for dist in metadata.distributions()}
 ONLY_LATER = {"last-batch", "resume"}
 # Those whose probe sees the patch; others look below it.
 PROBED_AGAIN = ("checkpoints", "mismatch", "last-batch", "ema", "workers", "denoising", "numpy-names", "pointers")
-PROBED_AGAIN += ("ngrams", "saving", "virtual-epochs")
+PROBED_AGAIN += ("ngrams", "saving", "virtual-epochs", "multi-tensor")
 PATCHES = {patch.name: patch for patch in compat.PATCHES}
 
 
@@ -116,6 +116,7 @@ FIXED = {
     "pointers": (MMapIndexedDataset.Index, "writer", staticmethod(_writer)),
     "ngrams": (NGramRepeatBlock, "forward", lambda self, tokens, lprobs, *_: lprobs - math.inf),
     "saving": (PathManager, "copy", staticmethod(_replaces)),
+    "multi-tensor": [(owner, name, lambda *_: None) for owner, name, _ in multi_tensor.REPLACED],
 }
 
 

@@ -1,0 +1,153 @@
+"""fairseq's optimizers copy, clear and measure gradients tensor by tensor, and a GPU launches a kernel for each.
+
+fairseq 0.12.2 and fairseq-fixed 0.12.3.1, in half precision; in fp32 it measures them so. With this patch it makes one
+multi-tensor call for all tensors. On a CPU every number stays the same; on a GPU the norm may be added up in another
+order. What fairseq does otherwise it still does itself: flattened, sparse and missing gradients, experts, several
+devices, NVIDIA's apex.
+"""
+
+import functools
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from fairseq import utils
+from fairseq.optim.fp16_optimizer import _FP16OptimizerMixin as HalfPrecision
+from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from fairseq_luna.compat.patch import Patch
+
+
+class _Operators(TorchDispatchMode):
+    """Counts the operators that are called."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.count = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.count += not (func.is_view or "detach" in func.name())
+        return func(*args, **(kwargs or {}))
+
+
+def operators(tensors: int) -> int:
+    """What fairseq's wrapper calls in an update of so many bf16 parameters, without the optimizer's own step."""
+    optimizer = HalfPrecision()
+    optimizer.fp16_params = [nn.Parameter(torch.zeros(2, dtype=torch.bfloat16)) for _ in range(tensors)]
+    optimizer.fp32_params = HalfPrecision.build_fp32_params(None, optimizer.fp16_params, flatten=False)
+    optimizer.scaler = None
+    with _Operators() as called:
+        optimizer.zero_grad()
+        for p in optimizer.fp16_params:
+            p.grad = p.data
+        optimizer._needs_sync = True
+        optimizer._sync_fp16_grads_to_fp32()
+        utils.clip_grad_norm_(optimizer.fp32_params, 0.0)
+        optimizer._sync_fp32_params_to_fp16()
+    return called.count
+
+
+def is_needed() -> bool:
+    """Whether more tensors are more operators."""
+    return operators(3) > operators(2)
+
+
+@contextmanager
+def _with_only(optimizer: Any, params: Sequence[Tensor], params32: Sequence[Tensor]) -> Iterator[None]:
+    """Leave these parameters to fairseq's method."""
+    every = optimizer.fp16_params, optimizer.fp32_params
+    optimizer.fp16_params, optimizer.fp32_params = params, params32
+    try:
+        yield
+    finally:
+        optimizer.fp16_params, optimizer.fp32_params = every
+
+
+def _pairs(optimizer: Any) -> list[tuple[Tensor, Tensor]]:
+    """Each trained parameter and its copy in fp32."""
+    return [pair for pair in zip(optimizer.fp16_params, optimizer.fp32_params, strict=False) if pair[0].requires_grad]
+
+
+def _sync_fp16_grads_to_fp32(original: Callable[[Any], None], self: Any) -> None:
+    if not self._needs_sync or self.has_flat_params:
+        return original(self)
+    copied, others = [], []
+    for p, p32 in _pairs(self):
+        if p.grad is not None and p32.grad is not None and p.grad.layout == torch.strided:
+            copied.append((p32.grad.data, p.grad.data))
+        else:
+            others.append((p, p32))
+    _copy(copied)
+    with _with_only(self, [p for p, _ in others], [p32 for _, p32 in others]):
+        original(self)
+
+
+def _sync_fp32_params_to_fp16(original: Callable[[Any], None], self: Any) -> None:
+    if self.has_flat_params:
+        return original(self)
+    _copy([(p.data, p32.data) for p, p32 in _pairs(self)])
+
+
+def _copy(pairs: list[tuple[Tensor, Tensor]]) -> None:
+    """Copy each second tensor to the first."""
+    if pairs:
+        torch._foreach_copy_([target for target, _ in pairs], [source for _, source in pairs])
+
+
+def _zero_grad(original: Callable[[Any], None], self: Any) -> None:
+    if self.has_flat_params:
+        return original(self)
+    grads = [p32.grad for p32 in self.fp32_params if p32.grad is not None]
+    if grads:
+        torch._foreach_zero_(grads)
+    with _with_only(self, self.fp16_params, []):
+        original(self)
+
+
+@torch.no_grad()
+def _clip_grad_norm(
+    original: Callable[..., Tensor],
+    params: Tensor | Iterable[Tensor | None],
+    max_norm: float,
+    aggregate_norm_fn: Callable[[Tensor], Tensor] | None = None,
+) -> Tensor:
+    params = [params] if isinstance(params, Tensor) else list(params)
+    grads = [p.grad.detach() for p in params if p is not None and p.grad is not None]
+    kinds = {(grad.device, grad.dtype, grad.layout) for grad in grads}
+    left_to_fairseq = len(grads) < 2 or len(kinds) > 1 or utils.multi_tensor_l2norm_available
+    if left_to_fairseq or grads[0].layout != torch.strided or any(hasattr(p, "expert") for p in params):
+        return original(params, max_norm, aggregate_norm_fn)
+    total = torch.norm(torch.stack(torch._foreach_norm(grads, 2, dtype=torch.float32)))
+    if aggregate_norm_fn is not None:
+        total = aggregate_norm_fn(total)
+    if max_norm > 0:
+        torch._foreach_mul_(grads, (float(max_norm) / (total + 1e-6)).clamp_(max=1))
+    return total
+
+
+REPLACED: tuple[tuple[Any, str, Callable[..., Any]], ...] = (
+    (HalfPrecision, "_sync_fp16_grads_to_fp32", _sync_fp16_grads_to_fp32),
+    (HalfPrecision, "_sync_fp32_params_to_fp16", _sync_fp32_params_to_fp16),
+    (HalfPrecision, "zero_grad", _zero_grad),
+    (utils, "clip_grad_norm_", _clip_grad_norm),
+)
+
+
+def apply() -> None:
+    for owner, name, replacement in REPLACED:
+        setattr(owner, name, _given_original(replacement, getattr(owner, name)))
+
+
+def _given_original(replacement: Callable[..., Any], original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return replacement(original, *args, **kwargs)
+
+    return call
+
+
+PATCH = Patch(
+    "multi-tensor", is_needed, apply, "optimizers copied, cleared and measured gradients one by one; all in one call"
+)
