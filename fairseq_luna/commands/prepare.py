@@ -28,17 +28,18 @@ from typing import Any
 from .. import environment
 from ..usage_error import UsageError
 from .command_line import positive
-from .preparing import settings
+from .preparing import gathering, settings
 from .preparing.cleaning import Rules
-from .preparing.gathering import Text, gather
+from .preparing.gathering import Text
 from .preparing.parallel import available_cores
 from .steps import shell, show_next, shown_path
-from .text_files import ending, read_lines
+from .text_files import ending, read_pairs, shortened
 from .training import on_text
 
 SPLITS = ("train", "valid", "test")
 # Pieces of the joint vocabulary by the number of training pairs, each up to so many.
 VOCABULARIES = ((20_000, 2_000), (200_000, 8_000), (1_000_000, 16_000), (math.inf, 32_000))
+TWO_LETTERS = re.compile("[a-z]{2}")  # a language by ISO 639-1
 
 
 def add_flags(parser: ArgumentParser) -> None:
@@ -80,8 +81,9 @@ def run(args: Namespace) -> None:
     languages = (args.source_lang, args.target_lang)
     texts: dict[str, list[Text]] = {split: [(pair[0], pair[1]) for pair in getattr(args, split)] for split in SPLITS}
     check(args, languages, texts)
-    lines = sum(1 for source, _ in texts["train"] for _ in read_lines(source))
-    vocabulary = args.vocabulary_size or of_size(lines, VOCABULARIES)
+    hold_out = args.hold_out or 0
+    train = gathering.check(texts, hold_out=hold_out)
+    vocabulary = args.vocabulary_size or of_size(train, VOCABULARIES)
     rules = Rules(args.longest, args.ratio)
     chosen = {
         "--vocabulary-size": vocabulary,
@@ -92,23 +94,37 @@ def run(args: Namespace) -> None:
         "files": {split: [[*map(settings.fingerprint, pair)] for pair in pairs] for split, pairs in texts.items()},
     }
     # Before the text is gathered, a bad file may still be replaced.
-    if settings.is_begun(args.out):
+    if begun := settings.is_begun(args.out):
         settings.check(args.out, chosen)
         print(f"{args.out}: was made from the same files, by content, with the same settings; what is there is reused")
-    settings.keep(args.out, chosen)
     environment.require_fairseq()
     from .preparing.pipeline import prepare, summary
 
+    settings.keep(args.out, chosen)
     if (args.out / "bin").exists():
         print(f"data: reusing {args.out / 'bin'}")
     else:
-        gathered = partial(gather, texts, hold_out=args.hold_out or 0, languages=languages)
+        gather = partial(gathering.gather, texts, train=train, hold_out=hold_out, languages=languages)
         options: dict[str, Any] = {"rules": rules, "coverage": args.coverage, "workers": args.workers}
-        prepare(args.out, gathered, vocabulary=vocabulary, languages=languages, **options)
-    pairs, said = summary(args.out, languages[0]) or (lines, None)
+        try:
+            prepare(args.out, gather, vocabulary=vocabulary, languages=languages, **options)
+        except UsageError as error:
+            if not begun and getattr(error, "status", 2) == 2:  # a refusal; after a failure what is finished is kept
+                settings.forget(args.out)
+            raise
+    show_pair(texts["train"], languages)
+    pairs, said = summary(args.out, languages[0]) or (train, None)
     if said:
         print(f"{said}\n{args.out / 'work'} can be deleted")
     show_commands(args.out, languages, pairs)
+
+
+def show_pair(texts: Sequence[Text], languages: Sequence[str]) -> None:
+    """Show the first whole pair, so that files in the wrong order, whose names say nothing, are seen."""
+    whole = ((text, pair) for text in texts for pair in read_pairs(*text) if all(side.strip() for side in pair))
+    text, pair = next(whole)
+    for side, language, file, line in zip(("source", "target"), languages, text, pair, strict=True):
+        print(f"{side} {language}, from {file}: {shortened(line)}")
 
 
 def show_commands(out: Path, languages: Sequence[str], pairs: int) -> None:
@@ -137,17 +153,36 @@ def check(args: Namespace, languages: tuple[str, str], texts: dict[str, list[Tex
     for path in chain.from_iterable(chain.from_iterable(texts.values())):
         if not path.is_file():
             raise UsageError(f"{path}: there is no such file")
-    for source, target in chain.from_iterable(texts.values()):
-        if ending(source) == languages[1] or ending(target) == languages[0]:
-            raise UsageError(
-                f"{source} {target}: their names say that the source is not {languages[0]}; give the files in the "
-                "order of -s and -t, or rename them"
-            )
+    for text in chain.from_iterable(texts.values()):
+        check_names(text, languages)
+    if args.out.is_file():
+        raise UsageError(f"--out {args.out}: that is a file; name a new folder")
     lacking = [f"--{split}" for split, pairs in texts.items() if not pairs]
     if lacking and not args.hold_out:
         raise UsageError(f"give {' and '.join(lacking)}, or --hold-out N to take it from the training text")
     if args.hold_out and not lacking:
         raise UsageError(f"--hold-out {args.hold_out}: valid and test are given; leave the flag out")
+
+
+def check_names(text: Text, languages: tuple[str, str]) -> None:
+    """Raises UsageError if the files of ``text`` are one, or their names contradict ``languages``."""
+    source, target = text
+    if source.samefile(target):
+        raise UsageError(f"{source} {target}: the same file is given as the source and as the target")
+    named = ending(source), ending(target)
+    if named[0] == languages[1] or named[1] == languages[0]:
+        raise UsageError(
+            f"{source} {target}: their names say that the source is not {languages[0]}; give the files in the "
+            "order of -s and -t, or rename them"
+        )
+    # Two endings such as en and de are languages; en beside -s english or -s en_gb may be right.
+    if named[0] == named[1] or not all(map(TWO_LETTERS.fullmatch, named)):
+        return
+    for flag, language, name, file in zip(("-s", "-t"), languages, named, text, strict=True):
+        if language != name and TWO_LETTERS.fullmatch(language):
+            raise UsageError(
+                f"{flag} {language}: {file} says {name} by its name; give {flag} {name}, or rename the file"
+            )
 
 
 def check_languages(languages: tuple[str, str]) -> None:

@@ -67,6 +67,11 @@ def ending(path: Path) -> str:
     return (path.with_suffix("") if path.suffix == ".gz" else path).suffix.removeprefix(".")
 
 
+def shortened(line: str, longest: int = 80) -> str:
+    """``line`` as it fits into a message."""
+    return line if len(line) <= longest else f"{line[: longest - 3]}..."
+
+
 def in_chunks(items: Iterable[T], size: int) -> Iterator[list[T]]:
     """Lists of ``size`` items, the last one shorter."""
     iterator = iter(items)

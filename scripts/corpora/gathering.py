@@ -18,12 +18,13 @@ def gather(
     hold_out: int,
     languages: Sequence[str] = LANGUAGES,
 ) -> None:
-    """See :func:`fairseq_luna.commands.preparing.gathering.gather`.
+    """See :mod:`fairseq_luna.commands.preparing.gathering`.
 
     Raises:
-        CommandError: a split has a wrong number of sentences.
+        UsageError: a text cannot be used, or a split has a wrong number of sentences.
     """
-    written = gathering.gather(texts, folder, hold_out=hold_out, languages=languages, read=_pairs_of)
+    train = gathering.check(texts, hold_out=hold_out, read=_pairs_of)
+    written = gathering.gather(texts, folder, train=train, hold_out=hold_out, languages=languages, read=_pairs_of)
     for split in splits:
         if split.name in written:
             _check(split, written[split.name])

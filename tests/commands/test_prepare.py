@@ -9,7 +9,7 @@ from fairseq.data import Dictionary, data_utils
 
 from corpus_files import pairs, text
 from fairseq_luna.__main__ import main
-from fairseq_luna.commands.prepare import VOCABULARIES, of_size
+from fairseq_luna.commands.prepare import VOCABULARIES, check_names, of_size
 from fairseq_luna.commands.preparing.pieces import learn_pieces
 from fairseq_luna.commands.training import on_text
 from pasted import paste
@@ -63,6 +63,8 @@ def test_pieces_of_two_training_texts_with_a_test_held_out(
     assert prepare(*flags) == 0
     shown = capsys.readouterr().out
     assert "training pairs: 56 kept, 0 dropped" in shown
+    for side, file, line in zip(("source xx", "target cs"), files["old"], TRAIN[0], strict=True):
+        assert f"{side}, from {file}: {line}\n" in shown
     train, translate, score = commands(shown)
     paste(train, "--cpu --encoder-layers 1 --decoder-layers 1 --max-update 1 --warmup-updates 1")
     assert [path.name for path in (out / "checkpoints").glob("*best.pt")] == ["checkpoint_best.pt"]
@@ -103,25 +105,44 @@ def test_pieces_of_two_training_texts_with_a_test_held_out(
         ("--train {a} {b} --hold-out 2 --coverage nan", "--coverage nan: must be above 0 and at most 1"),
         ("--train {a} {b} --hold-out 40", "--hold-out 40: the training text has only 40 pairs"),
         ("--train {a}", "--train: expected 2 arguments"),
+        ("--train {a} {a} --hold-out 2", "the same file is given as the source and as the target"),
+        ("--train {a} {b} --hold-out 2 --out {a}", "old.source: that is a file; name a new folder"),
+        ("--train {a} {b} --hold-out 2 --vocabulary-size 5", "SentencePiece cannot learn --vocabulary-size 5: "),
         ("--train {a} {b} --hold-out 2 --ratio 1 --longest 1", "no training pair is left; dropped are longer than 1"),
         ("--train {a} {none} --hold-out 2", "none: has no text"),
-        ("--train {none} {none} --hold-out 2", "none: has no text"),
-        ("--train {a} {b} --valid {none} {none} --hold-out 2", "none: has no text"),
+        ("--train {none} {blank} --hold-out 2", "none: has no text"),
+        ("--train {a} {b} --valid {none} {blank} --hold-out 2", "none: has no text"),
         ("--train {a} {b} --valid {b} {a} --hold-out 2", "looks like the training text's target; are the files swap"),
         ("--train {a} {b} --train {b} {a} --hold-out 2", "looks like the training text's target; are the files swap"),
     ],
 )
-def test_what_cannot_be_prepared_is_refused_in_one_line(
+def test_what_cannot_be_prepared_is_refused_in_one_line_and_leaves_nothing(
     files: dict[str, tuple[Path, Path]], tmp_path: Path, capsys: pytest.CaptureFixture[str], flags: str, said: str
 ) -> None:
     a, b = files["old"]
     (tmp_path / "none").write_text("\n" * (40 if "{a} {none}" in flags else 0))
-    names = {"a": a, "b": b, "short": files["valid"][1], "none": tmp_path / "none"}
+    (tmp_path / "blank").touch()
+    names = {"a": a, "b": b, "short": files["valid"][1], "none": tmp_path / "none", "blank": tmp_path / "blank"}
     given = [part.format(**names) for part in flags.split()]
     assert prepare(*LANGUAGES, "--out", tmp_path / "out", *given) == 2
-    *progress, error = capsys.readouterr().err.splitlines()
-    assert said in error and all(line.endswith(" ...") for line in progress)
-    assert not (tmp_path / "out" / "bin").exists()
+    shown = capsys.readouterr()
+    *progress, error = shown.err.splitlines()
+    assert said in error
+    begun = "--vocabulary-size" in flags or "--longest" in flags  # what only making it shows
+    assert bool(shown.out) == bool(progress) == begun and all(line.endswith(" ...") for line in progress)
+    assert not (tmp_path / "out").exists()
+
+
+def test_after_a_refusal_other_files_of_a_folder_are_kept(files: dict[str, tuple[Path, Path]], tmp_path: Path) -> None:
+    flags = ["--train", *files["old"], *LANGUAGES, "--hold-out", 2, "--vocabulary-size", 80, "--out", tmp_path]
+    (tmp_path / "work").mkdir()
+    (tmp_path / "work" / "mine").touch()
+    before = sorted(tmp_path.rglob("*"))
+    assert prepare(*flags, "--ratio", 1, "--longest", 1) == 2
+    assert sorted(tmp_path.rglob("*")) == before
+    assert prepare(*flags) == 0
+    assert prepare(*flags, "--ratio", 1) == 2
+    assert (tmp_path / "bin").exists()
 
 
 def test_swapped_languages_do_not_reuse_each_others_data(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -147,6 +168,40 @@ def test_files_named_after_the_other_language_are_refused(
         (tmp_path / name).touch()
     assert prepare(*LANGUAGES, "--train", *(tmp_path / name for name in names), "--hold-out", 2) == 2
     assert "their names say that the source is not xx" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("languages", "names", "said"),
+    [
+        (("fr", "de"), ("a.en", "a.de"), "-s fr: {0} says en by its name; give -s en, or rename the file"),
+        (("en", "fr"), ("a.en", "a.de.gz"), "-t fr: {1} says de by its name; give -t de, or rename the file"),
+    ],
+)
+def test_files_named_after_another_language_are_refused(
+    languages: tuple[str, str],
+    names: tuple[str, str],
+    said: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    found = [tmp_path / name for name in names]
+    for path in found:
+        path.touch()
+    source, target = languages
+    assert prepare("-s", source, "-t", target, "--train", *found, "--hold-out", 2) == 2
+    assert capsys.readouterr().err == f"fairseq-luna prepare: {said.format(*found)}\n"
+
+
+@pytest.mark.parametrize(
+    ("languages", "names"),
+    [(("en", "de"), ("a.lc", "b.lc")), (("en_gb", "de"), ("a.en", "a.de")), (("en", "de"), ("a.txt", "a.tgt"))],
+)
+def test_names_that_do_not_contradict_the_languages_are_accepted(
+    languages: tuple[str, str], names: tuple[str, str], tmp_path: Path
+) -> None:
+    for name in names:
+        (tmp_path / name).touch()
+    check_names((tmp_path / names[0], tmp_path / names[1]), languages)
 
 
 def test_as_many_pieces_as_a_small_text_has(

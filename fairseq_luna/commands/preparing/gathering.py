@@ -1,4 +1,4 @@
-"""Writing the texts of each split, train, valid and test, to one pair of plain files."""
+"""The texts of each split, train, valid and test: checking them, and writing them to one pair of plain files."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -15,50 +15,56 @@ Text = tuple[Path, Path]
 Reader = Callable[[Path, Path], Iterator[Pair]]
 
 
-def gather(
-    texts: Mapping[str, Sequence[Text]],
-    folder: Path,
-    *,
-    hold_out: int,
-    languages: Sequence[str],
-    read: Reader = read_pairs,
-) -> dict[str, int]:
-    """Write ``<split>.<language>`` to ``folder``, for both languages.
+def check(texts: Mapping[str, Sequence[Text]], *, hold_out: int, read: Reader = read_pairs) -> int:
+    """The number of pairs that are left of the training text when some of its end is held out.
 
     Args:
         texts: files of train, valid and test, in order; a split without files is held out.
-        hold_out: pairs for each such split, taken from the end of the training text.
+        hold_out: pairs for each such split.
         read: the pairs of two files.
 
-    Returns:
-        The numbers of pairs of the splits that have files, but of train.
-
     Raises:
-        UsageError: the training text is too short, a side has no text, or the sides of a text look swapped.
+        UsageError: a text cannot be read, the training text is too short, a side has no text, or the sides of a text
+            look swapped.
     """
-    _check_sides(texts, read)
-    folder.mkdir(parents=True, exist_ok=True)
-    given = {split: _pairs(found, read) for split, found in texts.items() if split != "train" and found}
-    written = {split: _write(pairs, [(split, None)], folder, languages) for split, pairs in given.items()}
-    held_out = [split for split, found in texts.items() if not found]
-    # The text is read twice, first to count it, instead of keeping its end in memory.
-    total = sum(1 for _ in shown(_pairs(texts["train"], read), "counting pairs"))
-    train = total - hold_out * len(held_out)
-    if train < 1:
-        raise UsageError(f"--hold-out {hold_out}: the training text has only {total:,} pairs")
-    shares = [("train", train), *((name, hold_out) for name in held_out)]
-    _write(shown(_pairs(texts["train"], read), "gathering", total), shares, folder, languages)
-    return written
-
-
-def _check_sides(texts: Mapping[str, Sequence[Text]], read: Reader) -> None:
-    """Refuse a side without text, and sides that look swapped."""
     training = sides.profiles(read(*texts["train"][0]))
     for text in chain.from_iterable(texts.values()):
         for side, path in enumerate(text):
             if not any(pair[side].strip() for pair in read(*text)):
                 raise UsageError(f"{path}: has no text")
         sides.check(training, sides.profiles(read(*text)), text)
+    # All is read to the end, so that a bad line is found before anything is made.
+    counts = {split: sum(1 for _ in shown(_pairs(found, read), f"reading {split}")) for split, found in texts.items()}
+    left = counts["train"] - hold_out * sum(not found for found in texts.values())
+    if left < 1:
+        raise UsageError(f"--hold-out {hold_out}: the training text has only {counts['train']:,} pairs")
+    return left
+
+
+def gather(
+    texts: Mapping[str, Sequence[Text]],
+    folder: Path,
+    *,
+    train: int,
+    hold_out: int,
+    languages: Sequence[str],
+    read: Reader = read_pairs,
+) -> dict[str, int]:
+    """Write ``<split>.<language>`` to ``folder``, for both languages; for the other arguments see :func:`check`.
+
+    Args:
+        train: pairs for training, what :func:`check` returned; then come those of the splits without files.
+
+    Returns:
+        The numbers of pairs of the splits that have files, but of train.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    given = {split: _pairs(found, read) for split, found in texts.items() if split != "train" and found}
+    written = {split: _write(pairs, [(split, None)], folder, languages) for split, pairs in given.items()}
+    shares = [("train", train), *((split, hold_out) for split, found in texts.items() if not found)]
+    total = sum(share for _, share in shares)
+    _write(shown(_pairs(texts["train"], read), "gathering", total), shares, folder, languages)
+    return written
 
 
 def _pairs(texts: Sequence[Text], read: Reader) -> Iterator[Pair]:

@@ -3,17 +3,21 @@
 import hashlib
 import json
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from ...usage_error import UsageError
-from ..steps import complete
+from ..steps import complete, remove
 
 FILE = "settings.json"
 # What is made with the settings _SIZES first. Until then another size may be given, in place of one that was refused.
 _PIECES = ("work/sentencepiece", "joint.model", "codes")
 _SIZES = ("size", "--vocabulary-size")
-_MADE = (*_PIECES, "work/raw", "work/examples", "reference", "bin", "corpus", "sentencepiece", "data-bin")
+_MADE = (
+    *(*_PIECES, "joint.vocab", "work/raw", "work/examples", "work/pieces", "work/clean"),
+    *("reference", "bin", "corpus", "sentencepiece", "data-bin"),
+)
 _FINGERPRINT = {"name", "bytes", "sha256"}
 _BLOCK = 1 << 20
 
@@ -63,6 +67,15 @@ def keep(folder: Path, wanted: dict[str, Any]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     with complete(folder / FILE) as unfinished:
         unfinished.write_text(json.dumps(wanted, indent=2) + "\n", encoding="utf-8")
+
+
+def forget(folder: Path) -> None:
+    """Remove all that was made in ``folder``, where nothing was begun before."""
+    for name in (FILE, *_MADE):
+        remove(folder / name)
+    with suppress(OSError):  # they hold something else
+        (folder / "work").rmdir()
+        folder.rmdir()
 
 
 def _difference(was: Any, asked: Any) -> tuple[list[str], Any, Any]:
