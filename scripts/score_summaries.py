@@ -29,9 +29,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     add("generated", nargs="+", type=Path, metavar="FILE", help="fairseq-generate's output, its shards, or text")
     add("--reference", type=Path, required=True, help="the untouched summaries, one a line")
     args = parser.parse_args(arguments)
-    _, text, plain = read_both(args.generated)
+    _, text, plain, targets = read_both(args.generated)
     references = list(read_lines(args.reference))
-    check_against(System(str(args.generated[0]), text, plain), references, args.reference)
+    check_against(System(str(args.generated[0]), text, plain, targets), references, args.reference)
     print("\n".join(lines_of_scores(str(args.generated[0]), rouge(text, references), "summaries")))
 
 

@@ -50,16 +50,17 @@ def run(args: Namespace) -> None:
     language = args.language
     if language is None and (args.tokenised_by == _MOSES or not as_it_stands):
         language = language_of(args.reference)
-    tokens, text, plain = read_both(args.generated, args.remove_bpe)
+    tokens, text, plain, targets = read_both(args.generated, args.remove_bpe)
     name = str(args.generated[0])
     if args.tokenised_by == _MOSES:
         # Not the D- lines: fairseq-generate may have detokenised those, which cannot be seen from them.
         text = detokenise(tokens, language or "")
     elif doubts.tokenised(name, text):
         warn(f"{name} looks tokenised; with --tokenised-by moses it is detokenised first")
-    check_against(System(name, text, plain), references, args.reference)
+    check_against(System(name, text, plain, targets), references, args.reference)
     theirs = list(read_lines(args.tokenised_reference)) if args.tokenised_reference else references
-    check_against(System(name, tokens, plain), theirs, args.tokenised_reference or args.reference)
+    targets = targets if args.tokenised_reference else {}
+    check_against(System(name, tokens, plain, targets), theirs, args.tokenised_reference or args.reference)
     if not as_it_stands:
         tokens, theirs = tokenise(text, language), tokenise(references, language)
     made = "as it stands" if as_it_stands else f"Moses, {language}"

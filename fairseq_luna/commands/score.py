@@ -6,7 +6,7 @@
 
 HYPOTHESES are what fairseq-luna translate or fairseq-generate wrote; several files are parts of one system. The
 reference is untouched text, a line for each translation. D- lines of fairseq-generate are scored, or its H- lines, and
-remaining pieces are joined.
+remaining pieces are joined. Its T- lines say which test it is of: another reference is refused.
 
 --confidence draws the test again and again, with sacreBLEU's bootstrap, and says between which scores 95 % of the draws
 lie. --paired compares with another system on the same draws; p is the probability of so large a difference by chance.
@@ -37,11 +37,12 @@ if TYPE_CHECKING:
 
 
 class System(NamedTuple):
-    """``text`` is detokenised; ``plain`` is that of :class:`~.scoring.generated.Generated`."""
+    """``text`` is detokenised; the last two are those of :class:`~.scoring.generated.Generated`."""
 
     name: str
     text: list[str]
-    plain: bool = False
+    plain: bool
+    targets: Mapping[int, str]
 
 
 def add_flags(parser: ArgumentParser) -> None:
@@ -177,8 +178,8 @@ def read_systems(args: Namespace) -> list[System]:
 
     systems = []
     for shards in filter(None, (args.paired, args.hypotheses)):
-        _, text, plain = read_both(shards, args.remove_bpe)
-        systems.append(System(str(shards[0]), text, plain))
+        found = read_both(shards, args.remove_bpe)
+        systems.append(System(str(shards[0]), found.text, found.plain, found.targets))
     if len(systems) == 2 and systems[0].name == systems[1].name:
         raise UsageError(f"{systems[0].name} is given as two systems")
     return systems
@@ -190,7 +191,8 @@ def warn(doubt: str | None) -> None:
 
 
 def check_against(system: System, references: Sequence[str], file: Path) -> None:
-    """Raises UsageError, naming both files, unless every reference has a translation."""
+    """Raises UsageError, naming both files, unless every reference has a translation and is of the same test."""
+    from .scoring.doubts import another_test
     from .scoring.measures import check_counts
 
     try:
@@ -198,3 +200,4 @@ def check_against(system: System, references: Sequence[str], file: Path) -> None
     except UsageError as problem:
         hint = "; it has no H- or D- lines of fairseq-generate, so each line is a translation" if system.plain else ""
         raise UsageError(f"{system.name} against {file}: {problem}{hint}") from problem
+    warn(another_test(system.name, system.targets, file, references))

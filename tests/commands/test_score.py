@@ -14,6 +14,7 @@ from commands import FAMILIES, generate, train
 from fairseq_luna.__main__ import main
 from fairseq_luna.commands.scoring import measures, pieces
 from fairseq_luna.commands.scoring.generated import read_both
+from fairseq_luna.commands.text_files import shortened
 from fairseq_luna.usage_error import UsageError
 from scored import HYPOTHESES, REFERENCES, found, sacrebleu, worsened, write_generated, write_lines
 
@@ -135,8 +136,8 @@ def test_pieces_are_joined(lines: list[str], kind: str | None, tmp_path: Path) -
 def test_pieces_that_fairseq_has_joined_are_unchanged(tmp_path: Path) -> None:
     # --bpe joins only the D- lines, --remove-bpe both; a single ▁ may be a character of the text.
     file = write_generated(tmp_path / "generated", WORDS, SENTENCEPIECES)
-    assert read_both([file]) == (WORDS, WORDS, False)
-    assert read_both([file], pieces.SENTENCEPIECE) == (WORDS, WORDS, False)
+    for kind in (pieces.AUTO, pieces.SENTENCEPIECE):
+        assert read_both([file], kind)[:3] == (WORDS, WORDS, False)
     assert pieces.join(["a \u2581 b", "c d", "e f"]) == ["a \u2581 b", "c d", "e f"]
 
 
@@ -215,6 +216,25 @@ def test_another_reference_is_noticed(kind: str, text: list[str], tmp_path: Path
         r"^fairseq-luna score: warning: only (\d+)% of the words of .* are in the same line of .*\?$", warned, re.M
     )
     assert found and int(found[1]) < 25
+
+
+def test_the_reference_of_another_test_is_refused(generated: Path, tmp_path: Path, capsys) -> None:
+    """fairseq-generate's T- lines are the true one: here in tokens, escaped as Moses does, one with an unknown word."""
+    tokens = [" ".join(re.findall(r"\w+|[^\w\s]", line)).replace("&", "&amp;") for line in REFERENCES]
+    targets = [f"T-{number}\t{'<<unk>> ' if number == 7 else ''}{line}" for number, line in enumerate(tokens)]
+    others = [line for line in generated.read_text(encoding="utf-8").splitlines() if not line.startswith("T-")]
+    write_lines(generated, others + targets)
+    run(capsys, generated, "--reference", write_lines(tmp_path / "right.de", REFERENCES))
+    wrong = write_lines(tmp_path / "wrong.de", REFERENCES[::-1])
+    assert refusal(capsys, generated, "--reference", wrong) == (
+        f"{wrong} differs from the reference of the test that {generated} is of in 39 of 39 lines: line 1 is "
+        f"'{shortened(REFERENCES[-1], 50)}', not '{shortened(tokens[0], 50)}' (T-0); give that "
+        "test's reference, in its order"
+    )
+    write_lines(wrong, [*REFERENCES[:5], "Anderes.", *REFERENCES[6:]])
+    assert main(["score", str(generated), "--reference", str(wrong)]) == 0
+    assert "warning: " in (warned := capsys.readouterr().err)
+    assert "is of in 1 of 39 lines: line 6 is 'Anderes.', not '" in warned
 
 
 def test_an_unreadable_file_is_named(generated: Path, reference: Path, tmp_path: Path, capsys) -> None:

@@ -1,11 +1,17 @@
-"""Signs that text is not what a score takes it for. Each is a warning, because it may be right."""
+"""Signs that text is not what a score takes it for. Where it may be right, the sign is a warning."""
 
-from collections.abc import Sequence
+import html
+import unicodedata
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+
+from ...usage_error import UsageError
+from ..text_files import shortened
 
 # Percent. Sentences in another order, of another test or in another language share 10 to 22 with the references of six
 # German tests; a translation of 10 BLEU shares 45.
 _MATCHED = 25
+_UNKNOWN = "<<unk>>"  # fairseq's, for words of the reference that the model does not know
 
 
 def tokenised(name: object, text: Sequence[str]) -> str | None:
@@ -27,3 +33,32 @@ def another_reference(name: object, reference: Path, matched: float) -> str | No
         f"only {matched:.0f}% of the words of {name} are in the same line of {reference}: is it the reference of this "
         "test, in this language and order?"
     )
+
+
+def another_test(name: object, targets: Mapping[int, str], reference: Path, references: Sequence[str]) -> str | None:
+    """A warning if some of the ``references`` are not the text that fairseq-generate had as the reference.
+
+    Args:
+        targets: of :class:`~.generated.Generated`. Those with unknown words are left out.
+
+    Raises:
+        UsageError: most of them are not.
+    """
+    known = {number: text for number, text in targets.items() if _UNKNOWN not in text and number < len(references)}
+    others = [number for number, text in known.items() if _letters(text) != _letters(references[number])]
+    if not others:
+        return None
+    first = min(others)
+    ours, theirs = shortened(references[first], 50), shortened(known[first], 50)
+    said = (
+        f"{reference} differs from the reference of the test that {name} is of in {len(others):,} of {len(known):,} "
+        f"lines: line {first + 1} is '{ours}', not '{theirs}' (T-{first})"
+    )
+    if 2 * len(others) > len(known):
+        raise UsageError(f"{said}; give that test's reference, in its order")
+    return said
+
+
+def _letters(text: str) -> str:
+    """Letters and digits, which neither pieces nor tokenizers nor SentencePiece's normalisation change."""
+    return "".join(filter(str.isalnum, unicodedata.normalize("NFKC", html.unescape(text)).casefold()))

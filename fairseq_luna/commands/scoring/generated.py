@@ -1,20 +1,22 @@
 """Reading the output of fairseq-generate or fairseq-interactive, or the file in --results-path; or plain translations.
 
 For each sentence it has an H- line, the model's tokens, and a D- line, the text that --bpe and --tokenizer make of
-them; without those flags both are equal. T- lines are ignored: they are the binarised reference, in which unknown
-words are replaced. Scores are computed against the untouched file.
+them; without those flags both are equal. T- lines are the binarised reference, in which unknown words are replaced;
+they only tell whether the untouched reference, which is scored against, is of this test.
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple
 
 from ...usage_error import UsageError
 from ..text_files import read_lines
 from . import pieces
 
-_HYPOTHESIS = re.compile(r"([HD])-(\d+)(?:\t|$)")
+_LINE = re.compile(r"([HDT])-(\d+)(?:\t|$)")
+_FIELDS = {"H": 3, "D": 3, "T": 2}
 
 
 class Generated(NamedTuple):
@@ -24,11 +26,13 @@ class Generated(NamedTuple):
         tokens: from the H- lines.
         text: from the D- lines, or from the H- lines if there are no others.
         plain: there are no such lines: each line is a translation.
+        targets: from the T- lines, by their sentences' numbers.
     """
 
     tokens: list[str]
     text: list[str]
     plain: bool = False
+    targets: Mapping[int, str] = MappingProxyType({})
 
 
 def read_both(shards: Sequence[Path], remove_bpe: str = pieces.AUTO) -> Generated:
@@ -46,7 +50,7 @@ def read_both(shards: Sequence[Path], remove_bpe: str = pieces.AUTO) -> Generate
     """
     # Once, because a shard may be a pipe.
     contents = [(shard, list(read_lines(shard))) for shard in shards]
-    hypotheses, detokenised = by_number(contents)
+    hypotheses, detokenised, targets = by_number(contents)
     named = ", ".join(map(str, shards))
     if not hypotheses and not detokenised:
         lines = pieces.join([line for _, content in contents for line in content], remove_bpe)
@@ -60,27 +64,29 @@ def read_both(shards: Sequence[Path], remove_bpe: str = pieces.AUTO) -> Generate
         )
     tokens = pieces.join(_in_order(hypotheses or detokenised, named), remove_bpe)
     text = pieces.join(_in_order(detokenised or hypotheses, named), remove_bpe)
-    return Generated(tokens, text)
+    joined = pieces.join(list(targets.values()), remove_bpe)
+    return Generated(tokens, text, targets=dict(zip(targets, joined, strict=True)))
 
 
-def by_number(contents: Iterable[tuple[Path, Iterable[str]]]) -> tuple[dict[int, str], dict[int, str]]:
-    """The unchanged H- lines and D- lines, by their sentences' numbers."""
-    kinds: dict[str, dict[int, str]] = {"H": {}, "D": {}}
+def by_number(contents: Iterable[tuple[Path, Iterable[str]]]) -> list[dict[int, str]]:
+    """The unchanged H-, D- and T- lines, by their sentences' numbers."""
+    kinds: dict[str, dict[int, str]] = {"H": {}, "D": {}, "T": {}}
     for shard, lines in contents:
         for place, line in enumerate(lines, 1):
-            mark = _HYPOTHESIS.match(line)
+            mark = _LINE.match(line)
             if not mark:
                 continue
-            found, number, fields = kinds[mark[1]], int(mark[2]), line.split("\t", 2)
-            if len(fields) < 3:
+            expected = _FIELDS[mark[1]]
+            found, number, fields = kinds[mark[1]], int(mark[2]), line.split("\t", expected - 1)
+            if len(fields) < expected:
                 raise UsageError(f"{shard}, line {place}: '{line}' is cut off; translate again")
-            if number in found:
+            if number in found and mark[1] != "T":  # whose hypothesis is repeated too
                 raise UsageError(
                     f"{shard}, line {place}: {mark[1]}-{number} is repeated; "
                     "give each shard once, of one system, made with --nbest 1"
                 )
-            found[number] = fields[2]
-    return kinds["H"], kinds["D"]
+            found[number] = fields[-1]
+    return list(kinds.values())
 
 
 def _in_order(found: dict[int, str], named: str) -> list[str]:
