@@ -375,7 +375,7 @@ def test_codes_of_subword_nmt_are_used(folder, tmp_path):
     [
         ({"path": "{here}"}, "{here}: has none of checkpoint_best.pt, checkpoint_last.pt, model.pt"),
         ({"path": "{here}/x.pt"}, "{here}/x.pt: there is no such checkpoint"),
-        ({"path": "{folder}", "data": "{here}"}, "{here}/dict.a.txt: No such file or directory; data= (--data) names"),
+        ({"path": "{folder}", "data": "{here}"}, "{here}/dict.a.txt: No such file or directory; if the data has moved"),
         ({"path": "{folder}", "pieces": "{here}/x.model"}, "{here}/x.model: there is no such subword model"),
         (
             {"path": "{folder}", "pieces": "{here}/text.model"},

@@ -72,6 +72,8 @@ def last(folder: Path, count: int, *, by_updates: bool = False) -> list[Path]:
     Raises:
         UsageError: no such folder, or fewer checkpoints than ``count``.
     """
+    if folder.is_file():
+        raise UsageError(f"--last {count}: {folder} is a file; give its folder, {folder.parent}, or leave --last out")
     if not folder.is_dir():
         raise UsageError(f"{folder}: there is no such folder")
     wanted, others = (_BY_UPDATE, _BY_EPOCH) if by_updates else (_BY_EPOCH, _BY_UPDATE)

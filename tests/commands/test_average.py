@@ -237,7 +237,10 @@ def test_too_few_checkpoints_are_refused_with_their_number(
     for count in (0, "x"):
         line = refusal(capsys, folder, "--last", count, "--by-updates", *output)
         assert line == f"argument --last: '{count}' must be a whole number of 1 or more"
-    assert refusal(capsys, three[0], "--last", 2, *output) == f"{three[0]}: there is no such folder"
+    assert refusal(capsys, three[0], "--last", 2, *output) == (
+        f"--last 2: {three[0]} is a file; give its folder, {folder}, or leave --last out"
+    )
+    assert refusal(capsys, folder / "none", "--last", 2, *output) == f"{folder / 'none'}: there is no such folder"
     assert (
         refusal(capsys, folder, three[0], "--last", 2, *output) == f"--last 2: give one folder, not {folder} {three[0]}"
     )
