@@ -1,6 +1,7 @@
 """README, CONTRIBUTING, docs/ and research/: short enough, naming files that exist, with code that runs."""
 
 import re
+import shlex
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,8 @@ import pytest
 import fairseq_luna.models  # noqa: F401 (registers the models)
 import flags_page
 from fairseq_luna.commands.info import registered
+from fairseq_luna.commands.steps import USER_DIR
+from fairseq_luna.commands.training import on_text
 from fairseq_luna.compat import PATCHES
 from fairseq_luna.models.mixed.attentions import ATTENTIONS
 
@@ -96,6 +99,14 @@ def test_every_link_leads_to_a_file_and_a_heading(page):
 
 def test_the_page_of_flags_is_made_from_the_parser():
     assert (ROOT / "docs" / "flags.md").read_text(encoding="utf-8") == flags_page.page()
+
+
+def test_the_page_of_training_has_the_command_that_prepare_prints():
+    page = (ROOT / "docs" / "train.md").read_text(encoding="utf-8")
+    [pasted] = re.findall(r"```\n(fairseq-train .*?)```", page, flags=re.S)
+    printed = on_text(Path("data"), ("en", "de"), 4_500)
+    pasted = pasted.replace("\\\n", "").replace("$(fairseq-luna info --path)", str(USER_DIR))
+    assert shlex.split(pasted) == [str(word) for word in printed]
 
 
 def test_the_page_of_attentions_has_every_attention():

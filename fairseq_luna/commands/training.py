@@ -15,8 +15,11 @@ SIZES = (
     (1_000_000, ("luna_iwslt_de_en", "0.0005", "4000", "50000", "4096")),
     (math.inf, ("luna_base", "0.0007", "4000", "100000", "4096")),
 )
-# With them Luna translated best (docs/results.md).
-BEST = ("--untie-luna-kv", "--luna-source-attention", "softmax", "--luna-kernel-size", "5")
+# With them Luna learned most from little text (docs/results.md).
+BEST = (
+    *("--untie-luna-kv", "--luna-source-attention", "softmax", "--luna-kernel-size", "5"),
+    *("--encoder-normalize-before", "--decoder-normalize-before"),
+)
 ADAM = ("--optimizer", "adam", "--adam-betas", "(0.9, 0.98)")
 LOSS = "label_smoothed_cross_entropy"
 SMALL = 256  # channels of a model up to which a large rate trains it well
