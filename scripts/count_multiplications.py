@@ -140,7 +140,7 @@ def print_layers() -> dict[str, list[float]]:
 def draw(rows: Mapping[str, Sequence[float]], lengths: Sequence[int], label: str, target: Path) -> None:
     figure, axes = picture.pyplot().subplots(figsize=(9, 5), layout="constrained")
     for number, (name, values) in enumerate(rows.items()):
-        axes.plot(lengths, values, label=name, **picture.style(number))
+        axes.plot(lengths, values, label=name, **picture.style(number, name))
     axes.set(xscale="log", yscale="log", xlabel="length n", ylabel=label)
     axes.set_xticks(lengths, [str(n) for n in lengths])
     axes.minorticks_off()

@@ -3,7 +3,8 @@
     python scripts/plot_curves.py luna=luna/log.json fastformer=fastformer/log.json --output curves.png
     python scripts/plot_curves.py luna=luna/log.json block=block/log.json --against hours --output hours.png
 
-Hours are of updates only, without validations; those that a resumed run repeats count once.
+Hours, or minutes if they are at most two hours, are of updates only, without validations; those that a resumed run
+repeats count once.
 
 A log is what fairseq-train writes with --log-format json --log-file FILE, or the same lines as it prints them.
 """

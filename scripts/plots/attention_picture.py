@@ -10,6 +10,7 @@ from shared.picture import pyplot
 CELL = 0.2  # inches
 LONGEST = 9.0  # inches of a panel, at most
 MOST_PANELS = 64
+MOST_LABELS = 40
 
 
 def chosen_heads(maps: Sequence[AttentionMap], heads: Sequence[int]) -> list[list[int]]:
@@ -73,7 +74,7 @@ def _inches(axis: Axis) -> float:
 
 
 def _label(set_ticks: Any, set_name: Any, axis: Axis, **how: Any) -> None:
-    size = min(7.0, 50 * LONGEST / len(axis.labels))  # points; smaller for long sentences
-    # Without parse_math=False a dollar sign in a word would start mathematics.
-    set_ticks(range(len(axis.labels)), axis.labels, fontsize=size, parse_math=False, **how)
+    # More words than MOST_LABELS could not be read. Without parse_math=False a dollar sign would start mathematics.
+    labels = axis.labels if len(axis.labels) <= MOST_LABELS else []
+    set_ticks(range(len(labels)), labels, fontsize=7, parse_math=False, **how)
     set_name(axis.name, fontsize=7)

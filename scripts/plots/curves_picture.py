@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from plots.training_log import Series, hours_at, smoothed
-from shared.picture import pyplot
+from plots.training_log import HOURS, Series, hours_at, smoothed
+from shared.picture import COLOURS, pyplot
 
 Run = Mapping[str, Series]
 
@@ -40,23 +40,32 @@ def draw(runs: Mapping[str, Run], *, subset: str, smooth: float, hours: bool = F
         smooth: see :func:`plots.training_log.smoothed`; for the training loss only.
         hours: draw against the hours of training, not against updates.
     """
+    from matplotlib.ticker import LogLocator
+
     shown = drawn_panels(runs, subset)
     columns = min(len(shown), 2)
     rows = -(-len(shown) // columns)
     figure, axes = pyplot().subplots(
         rows, columns, squeeze=False, figsize=(5 * columns, 3.5 * rows), layout="constrained"
     )
+    # Short trainings in minutes.
+    longest = max(run[HOURS].values[-1] for run in runs.values()) if hours else 0
+    unit, scale = ("hours", 1) if longest > 2 else ("minutes", 60)
     for axis, panel in zip(axes.flat, shown, strict=False):
         for colour, (name, run) in enumerate(runs.items()):
             series = run.get(panel.name, Series([], []))
             if not panel.validated:
                 series = smoothed(series, smooth)
             marker = "." if len(series.updates) < 40 else None
-            reached = hours_at(run, series.updates) if hours else series.updates
-            axis.plot(reached, series.values, color=f"C{colour}", marker=marker, linewidth=1.2, label=name)
-        axis.set(xlabel="hours of training" if hours else "updates", ylabel=panel.label)
+            reached = [scale * at for at in hours_at(run, series.updates)] if hours else series.updates
+            drawn = COLOURS.get(name, f"C{colour}")
+            axis.plot(reached, series.values, color=drawn, marker=marker, linewidth=1.2, label=name)
+        axis.set(xlabel=f"{unit} of training" if hours else "updates", ylabel=panel.label)
         if panel.logarithmic:
             axis.set_yscale("log")
+            axis.yaxis.set_major_locator(LogLocator(subs=(1, 2, 3, 5, 7)))
+            axis.yaxis.set_major_formatter("{x:g}")
+            axis.minorticks_off()
         axis.grid(True, alpha=0.3)
     for axis in axes.flat[len(shown) :]:
         axis.set_visible(False)

@@ -45,10 +45,24 @@ def pyplot() -> Any:
     return pyplot
 
 
-def style(number: int) -> dict[str, str]:
-    """Color, marker and line of the curve with this number, different for the first fifty."""
+# One colour a system in every picture; the five can be told apart by readers who see fewer colours.
+COLOURS = {
+    name: colour
+    for colour, names in {
+        "#000000": "transformer softmax full",
+        "#D55E00": "luna luna-packed-convolution",
+        "#E69F00": "luna-convolution",
+        "#0072B2": "fastformer fastformer-convolution",
+        "#009E73": "block block-convolution",
+    }.items()
+    for name in names.split()
+}
+
+
+def style(number: int, name: str = "") -> dict[str, str]:
+    """Color, marker and line of the curve of ``name`` with this number, different for the first fifty."""
     tens = number // 10
-    return {"color": f"C{number % 10}", "marker": "osD^v"[tens], "linestyle": "-:"[tens % 2]}
+    return {"color": COLOURS.get(name, f"C{number % 10}"), "marker": "osD^v"[tens], "linestyle": "-:"[tens % 2]}
 
 
 def save(figure: Any, output: Path) -> None:

@@ -13,7 +13,7 @@ import plot_attention
 from commands import APOLLO, FAMILIES, train
 from fairseq_luna.usage_error import UsageError
 from plots import attention_picture, reading
-from plots.attention_map import SIDES, AttentionMap, Pair
+from plots.attention_map import SIDES, AttentionMap, Axis, Pair
 from plots.attention_maps import attention_maps
 from support import EOS, as_prefix, build_luna, sentences
 
@@ -43,6 +43,16 @@ def test_a_picture_has_the_words_at_its_axes(maps: list[AttentionMap]) -> None:
     assert [label.get_text() for label in through.get_yticklabels()] == PREDICTED
     assert_close(torch.tensor(through.images[0].get_array().data), maps[2].weights[3])
     assert (through.images[0].norm.vmin, through.images[0].norm.vmax) == (0, float(maps[2].weights.max()))
+
+
+def test_more_words_than_can_be_read_are_not_written() -> None:
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots()
+    for words in (40, 41):
+        attention_picture._label(axes.set_xticks, axes.set_xlabel, Axis("source words", ["w"] * words))
+        assert len(axes.get_xticks()) == (words if words == 40 else 0)
+    pyplot.close(figure)
 
 
 def test_missing_heads_and_too_many_panels_are_refused(maps: list[AttentionMap]) -> None:

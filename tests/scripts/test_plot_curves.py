@@ -14,6 +14,7 @@ from commands import APOLLO, FAMILIES, train
 from fairseq_luna.usage_error import UsageError
 from plots import curves_picture
 from plots.training_log import Series, read, smoothed
+from shared.picture import COLOURS
 
 CONFIG = "{'_name': None, 'common': {'log_format': 'json', 'seed': 1}}"
 
@@ -158,6 +159,21 @@ def test_hours_are_those_of_the_updates_that_a_resumed_run_has_made(tmp_path: Pa
         "valid perplexity": {"a": ([1.25, 2.5], [8, 4])},
     }
     assert {axis.get_xlabel() for axis in figure.axes} == {"hours of training"}
+
+
+def test_short_trainings_are_drawn_in_minutes_and_their_perplexities_without_powers_of_ten(tmp_path: Path) -> None:
+    run = read(write(tmp_path, step(10, 9, train_wall=360), validation(10, ppl=90), validation(15, ppl=40)))
+    figure = curves_picture.draw({"fastformer": run}, subset="valid", smooth=0, hours=True)
+    assert lines_of(figure)["training loss (base 2)"] == {"fastformer": ([6], [9])}
+    loss, perplexity = figure.axes[:2]
+    assert perplexity.get_xlabel() == "minutes of training"
+    figure.draw_without_rendering()
+    low, high = perplexity.get_ylim()
+    labels = [
+        label.get_text() for label in perplexity.get_yticklabels(which="both") if low < label.get_position()[1] < high
+    ]
+    assert labels == ["50", "70"]
+    assert {axis.lines[0].get_color() for axis in (loss, perplexity)} == {COLOURS["fastformer"]}
 
 
 def test_the_script_draws_several_runs(real_log: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
