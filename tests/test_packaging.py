@@ -113,8 +113,14 @@ def test_make_test_says_all_that_fails():
 def test_the_readme_works_on_a_package_index(metadata):
     """A page there has neither this repository's other files nor its headings' anchors."""
     assert metadata["Description-Content-Type"] == "text/markdown"
-    targets = re.findall(r"\]\(([^)\s]+)", metadata.get_payload())
-    assert [target for target in targets if not target.startswith("https://")] == []
+    page = metadata.get_payload()
+    assert [target for target in re.findall(r"\]\(([^)\s]+)", page) if not target.startswith("https://")] == []
+    assert "<img" not in page and "## Install" in page
+
+
+def test_the_readme_shows_a_picture_of_the_repository():
+    [shown] = re.findall(r'<img src="([^"]+)"', (ROOT / "README.md").read_text(encoding="utf-8"))
+    assert (ROOT / shown).is_file()
 
 
 def test_the_installed_wheel_works(python, tmp_path):
