@@ -2,6 +2,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from fairseq_luna.ops.luna_causal_attention import chunked, naive, recurrent
 from fairseq_luna.ops.luna_causal_attention.shared import pack_activation, pack_scores
@@ -31,11 +32,13 @@ def masks(shape, seed=0, share=0.3):
 
 
 @PADDED
+@pytest.mark.parametrize("tied", [True, False], ids=["tied", "untied"])
 @pytest.mark.parametrize("activation", ACTIVATIONS)
 @EVERY_DTYPE
 @pytest.mark.parametrize("shape", SHAPES, ids=SHAPE_IDS)
-def test_chunked_equals_naive(shape, dtype, activation, padded):
-    args = inputs(shape, dtype)
+def test_chunked_equals_naive(shape, dtype, activation, tied, padded):
+    q, k, v, pq, pk = inputs(shape, dtype)
+    args = (q, k, k if tied else v, pq, pk)
     options = {"activation": activation, **(masks(shape) if padded else {})}
     expected, expected_weights = naive.luna_causal_attention(*args, **options)
     actual, weights = chunked.luna_causal_attention(*args, **options)
@@ -43,6 +46,23 @@ def test_chunked_equals_naive(shape, dtype, activation, padded):
     torch.testing.assert_close(weights, expected_weights, **TOLERANCE[dtype])
     torch.testing.assert_close(actual, expected, **TOLERANCE[dtype])
     assert_gradients_close(actual, expected, args, dtype)
+
+
+def test_tied_keys_and_values_have_one_state():
+    class Products(TorchDispatchMode):
+        count = 0
+
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            self.count += func is torch.ops.aten.bmm.default
+            return func(*args, **(kwargs or {}))
+
+    q, k, v, pq, pk = inputs((1, 2, 150, 8, 8))
+    with Products() as of_one:
+        chunked.luna_causal_attention(q, k, k, pq, pk)
+    with Products() as of_both:
+        chunked.luna_causal_attention(q, k, v, pq, pk)
+    # The product, and the sum over the blocks.
+    assert of_both.count - of_one.count == 2
 
 
 @pytest.mark.parametrize("activation", ACTIVATIONS)

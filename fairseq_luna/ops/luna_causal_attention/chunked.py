@@ -8,7 +8,7 @@ from torch import Tensor
 from ..dropout import drop
 from ..dtypes import accumulation_dtype
 from ..once_per_batch import once_per_batch
-from ..prefix_attention import prefix_sums, step_weights
+from ..prefix_attention import prefix_sums, step_weights, sums_and_states
 from .shared import pack_activation, pack_scores, unpack_weights
 
 
@@ -66,9 +66,13 @@ def luna_causal_attention_from_scores(
     pack = drop(pack_activation(activation)(scores), dropout_p)
     pack = pack.to(dtype) if factors.pack is None else pack * factors.pack
     keys = k.to(dtype)
-    values = keys if k is v else v.to(dtype)
-    unpack = unpack_weights(prefix_sums(q * factors.query, keys, pack), packed_padding_mask)
-    y = prefix_sums(drop(unpack, dropout_p) * factors.unpack, pack, values)
+    slot_scores, states = sums_and_states(q * factors.query, keys, pack)
+    unpack = unpack_weights(slot_scores, packed_padding_mask)
+    weights = drop(unpack, dropout_p) * factors.unpack
+    if k is v:  # what a slot's key is made of is what its value is made of
+        y, _ = sums_and_states(weights, pack, keys, states=None if states is None else states.mT)
+    else:
+        y = prefix_sums(weights, pack, v.to(dtype))
     return y.to(q.dtype), unpack
 
 

@@ -1,6 +1,6 @@
 """Causal linear attention as a running mean: ``F_t = (1/t) q_t sum over j <= t of k_j v_j^T``."""
 
-from .chunked import prefix_attention, prefix_sums, step_weights
+from .chunked import prefix_attention, prefix_sums, step_weights, sums_and_states
 from .recurrent import PrefixMean, advance, initial_prefix_mean, prefix_mean_of
 
 __all__ = [
@@ -11,4 +11,5 @@ __all__ = [
     "prefix_mean_of",
     "prefix_sums",
     "step_weights",
+    "sums_and_states",
 ]

@@ -41,13 +41,25 @@ def prefix_sums(q: Tensor, k: Tensor, v: Tensor, *, block_length: int | None = N
         v: ``(B, H, T, E)`` of the same dtype.
         block_length: as for :func:`prefix_attention`.
     """
+    return sums_and_states(q, k, v, block_length=block_length)[0]
+
+
+def sums_and_states(
+    q: Tensor, k: Tensor, v: Tensor, *, states: Tensor | None = None, block_length: int | None = None
+) -> tuple[Tensor, Tensor | None]:
+    """:func:`prefix_sums`, and its states before each block, or None if there is one block.
+
+    Args:
+        states: the transposed states of :func:`prefix_sums` with ``v`` in place of ``k`` and ``k`` of ``v``, which are
+            those of ``k`` and ``v``; None computes them.
+    """
     batch, heads, steps, _ = q.shape
     blocks = max(1, -(-steps // (block_length or default_block_length(k.shape[-1], v.shape[-1]))))
     # Blocks of about equal length, so that the last one has little padding.
     length = -(-steps // blocks)
-    total, _, _ = PrefixSums.apply(*(_cut(x, blocks, length) for x in (q, k, v)), blocks)
+    total, _, earlier = PrefixSums.apply(*(_cut(x, blocks, length) for x in (q, k, v)), states, blocks)
     joined = total.view(batch, heads, blocks * length, v.shape[-1])
-    return joined if blocks * length == steps else joined[:, :, :steps]
+    return joined if blocks * length == steps else joined[:, :, :steps], earlier
 
 
 def default_block_length(key_size: int, value_size: int) -> int:

@@ -22,30 +22,35 @@ class PrefixSums(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(q: Tensor, k: Tensor, v: Tensor, blocks: int) -> tuple[Tensor, Tensor | None, Tensor | None]:
+    def forward(
+        q: Tensor, k: Tensor, v: Tensor, known: Tensor | None, blocks: int
+    ) -> tuple[Tensor, Tensor | None, Tensor | None]:
+        """``known``: the third result for ``v, k``, transposed, which is that for ``k, v``; None computes it."""
         with full_precision(q):
             inside = _products(q, k)
             total = torch.bmm(inside, v)
             if blocks == 1:
                 return total, inside, None
-            earlier = _earlier(torch.bmm(k.mT, v), blocks, q.shape[1])
+            earlier = _earlier(torch.bmm(k.mT, v), blocks, q.shape[1]) if known is None else known
             # The products would take as much memory as q: they are computed again.
-            return total.baddbmm_(q, earlier, alpha=blocks * q.shape[1]), None, earlier
+            total.baddbmm_(q, earlier, alpha=blocks * q.shape[1])
+            return total, None, earlier if known is None else None
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor | None, ...]) -> None:
-        *tensors, ctx.blocks = inputs
-        ctx.save_for_backward(*tensors, *output[1:])
+        *tensors, known, ctx.blocks = inputs
+        _, inside, earlier = output
+        ctx.save_for_backward(*tensors, inside, earlier if known is None else known)
         ctx.mark_non_differentiable(*(x for x in output[1:] if x is not None))
         ctx.set_materialize_grads(False)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor | None, *_: Any) -> tuple[Tensor | None, ...]:
         if gradient is None:
-            return None, None, None, None
+            return None, None, None, None, None
         # A graph for the next derivative costs time even if it is not asked for.
         gradients: Any = _Gradients.apply if torch.is_grad_enabled() else _Gradients.forward
-        return *gradients(gradient, *ctx.saved_tensors, ctx.blocks), None
+        return *gradients(gradient, *ctx.saved_tensors, ctx.blocks), None, None
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[int | None, ...], *inputs: Any) -> tuple[Any, ...]:
@@ -89,7 +94,7 @@ class _Gradients(torch.autograd.Function):
     def backward(ctx: Any, a: Tensor, b: Tensor, c: Tensor) -> tuple[Tensor | None, ...]:
         g, q, k, v = ctx.saved_tensors
         directions = (a, k, v), (q, b, v), (q, k, c)
-        of_g = sum(PrefixSums.apply(*each, ctx.blocks)[0] for each in directions)
+        of_g = sum(PrefixSums.apply(*each, None, ctx.blocks)[0] for each in directions)
         first, second, third = (_Gradients.apply(g, *each, None, None, ctx.blocks) for each in directions)
         return of_g, second[0] + third[0], first[1] + third[1], first[2] + second[2], None, None, None
 
