@@ -26,6 +26,6 @@ def test_launches_stay_near_the_transformers(counts, system, phase):
     assert ours <= allowed * theirs
 
 
-def test_luna_reads_a_number_once_in_the_encoder_and_once_in_a_decoding_step(counts):
+def test_luna_reads_a_number_in_the_encoder_and_in_the_decoder_and_none_in_generation(counts):
     assert counts["luna"]["training_synchronisations"] == 2
-    assert counts["luna"]["decoding_synchronisations"] == 1
+    assert counts["luna"]["decoding_synchronisations"] == 0

@@ -128,6 +128,8 @@ class LunaDecoder(CausalDecoder):
             x = x + positions
         if self.layernorm_embedding is not None:
             x = self.layernorm_embedding(x)
-        padding_mask = prev_output_tokens.eq(self.padding_idx)
         x = self.dropout_module(x).transpose(0, 1).contiguous()
+        if incremental_state is not None and self.generates:
+            return x, None
+        padding_mask = prev_output_tokens.eq(self.padding_idx)
         return x, padding_mask if padding_mask.any() else None

@@ -37,10 +37,13 @@ class CausalDecoder(TransformerDecoderBase):
     """
 
     need_attn = False
+    # A generator writes no padding after a word, so that its steps need not wait for the device to look for some.
+    generates = False
 
     def make_generation_fast_(self, *, need_attn: Any = False, **kwargs: Any) -> None:
         """Called by fairseq-generate; ``need_attn`` is the value of --print-alignment, False if it is not given."""
         self.need_attn = bool(need_attn)
+        self.generates = True
 
     def buffered_future_mask(self, tensor: Tensor) -> None:
         """No mask: it would be quadratic, and the self-attention is causal without it."""
