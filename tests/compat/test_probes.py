@@ -162,12 +162,15 @@ def test_the_probe_of_finished_leaves_logging_and_meters_unchanged():
     assert sys.modules.get("fairseq_cli.train") is module
 
 
-def test_the_probe_of_exit_threads_hides_cuda(monkeypatch):
+@pytest.mark.parametrize("name", ["exit", "multi-tensor"])
+def test_the_probe_hides_cuda(name, monkeypatch):
+    for owner, function, _ in multi_tensor.REPLACED:
+        monkeypatch.setattr(owner, function, getattr(owner, function).__wrapped__)
     asked = []
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(torch.cuda, "current_device", lambda: asked.append("current_device") or 0)
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: asked.append("current_device") or "cpu")
     monkeypatch.setattr(torch.cuda, "set_device", lambda device: asked.append("set_device"))
-    assert exit_threads.is_needed() and asked == []
+    assert PATCHES[name].is_needed() and asked == []
     assert torch.cuda.is_available()
 
 
