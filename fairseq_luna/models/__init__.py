@@ -11,10 +11,21 @@ from .. import compat
 compat.apply_patches()
 usage_error.report_in_one_line()
 
+from .. import criterions
 from ..optim import fairseq_apollo, milestone_lr, trainer_hooks
 from . import block, block_pyramid, fastformer, language_pairs, luna, mixed, roberta
 
 trainer_hooks.install()
 language_pairs.refuse()
 
-__all__ = ["block", "block_pyramid", "fairseq_apollo", "fastformer", "luna", "milestone_lr", "mixed", "roberta"]
+__all__ = [
+    "block",
+    "block_pyramid",
+    "criterions",
+    "fairseq_apollo",
+    "fastformer",
+    "luna",
+    "milestone_lr",
+    "mixed",
+    "roberta",
+]

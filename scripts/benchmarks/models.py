@@ -28,6 +28,7 @@ SYSTEMS = {
 # Measured only if --systems names them.
 VARIANTS = {
     "luna-softmax-source": ("--arch=luna_base", "--luna-source-attention=softmax"),
+    "luna-chunked-loss": ("--arch=luna_base", "--criterion=label_smoothed_cross_entropy_chunked"),
     "luna-segment-bias": ("--arch=luna_base_untied", "--luna-kernel-size=5", "--luna-segment-bias=4"),
     # The variants of README's tables.
     "luna-packed-convolution": ("--arch=luna_base_untied", "--luna-kernel-size=5"),
@@ -105,9 +106,9 @@ def flags(system: str, sizes: Sizes, longest: int) -> list[str]:
     positions = max(1024, longest + 1)
     own = [f"--projection-length={sizes.slots}"] if system.startswith("luna") else []
     return [
-        *("no-data", *(SYSTEMS | VARIANTS)[system], *sides, *own, "--share-all-embeddings", "--dropout=0.1"),
+        *("no-data", "--criterion=label_smoothed_cross_entropy", "--label-smoothing=0.1"),
+        *(*(SYSTEMS | VARIANTS)[system], *sides, *own, "--share-all-embeddings", "--dropout=0.1"),
         *(f"--max-source-positions={positions}", f"--max-target-positions={positions}"),
-        *("--criterion=label_smoothed_cross_entropy", "--label-smoothing=0.1"),
     ]
 
 

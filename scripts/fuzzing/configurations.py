@@ -92,7 +92,7 @@ def _criteria(arch: str, names: list[str]) -> list[str]:
         return ["sentence_prediction"]
     if "--adaptive-softmax-cutoff" in names:
         return ["adaptive_loss"]
-    return [*["label_smoothed_cross_entropy"] * 2, "cross_entropy"]
+    return [*flags.LABEL_SMOOTHED, "cross_entropy"]
 
 
 def _tenths(share: int) -> st.SearchStrategy[bool]:

@@ -222,8 +222,9 @@ SCHEDULERS: dict[str, Table] = {
     },
 }
 
+LABEL_SMOOTHED = ("label_smoothed_cross_entropy", "label_smoothed_cross_entropy_chunked")
 CRITERIA: dict[str, Table] = {
-    "label_smoothed_cross_entropy": {"--label-smoothing": Values(("0", "0.1", "1"))},
+    **{name: {"--label-smoothing": Values(("0", "0.1", "1"))} for name in LABEL_SMOOTHED},
     "cross_entropy": {},
     "adaptive_loss": {},
     "sentence_prediction": {},
