@@ -1,19 +1,21 @@
 """fairseq's optimizers copy, clear and measure gradients tensor by tensor, and a GPU launches a kernel for each.
 
-fairseq 0.12.2 and fairseq-fixed 0.12.3.1, in half precision; in fp32 it measures them so. With this patch it makes one
-multi-tensor call for all tensors. On a CPU every number stays the same; on a GPU the norm may be added up in another
-order. What fairseq does otherwise it still does itself: flattened, sparse and missing gradients, experts, several
-devices, NVIDIA's apex.
+fairseq 0.12.2 (which scales them so too) and fairseq-fixed 0.12.3.1; copies are made in half precision only. With this
+patch it makes one multi-tensor call for all tensors. On a CPU every number stays the same; on a GPU the norm may be
+added up in another order. What fairseq does otherwise it still does itself: flattened, sparse and missing gradients,
+experts, several devices, NVIDIA's apex.
 """
 
 import functools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
 import torch
 from fairseq import utils
+from fairseq.optim import FairseqOptimizer
 from fairseq.optim.fp16_optimizer import _FP16OptimizerMixin as HalfPrecision
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -48,6 +50,7 @@ def operators(tensors: int) -> int:
         optimizer._sync_fp16_grads_to_fp32()
         utils.clip_grad_norm_(optimizer.fp32_params, 0.0)
         optimizer._sync_fp32_params_to_fp16()
+        FairseqOptimizer.multiply_grads(SimpleNamespace(params=optimizer.fp32_params), 0.5)
     return called.count
 
 
@@ -108,6 +111,20 @@ def _zero_grad(original: Callable[[Any], None], self: Any) -> None:
         original(self)
 
 
+def _multiply_grads(original: Callable[[Any, Any], None], self: Any, c: Any) -> None:
+    grads = [p.grad.data for p in self.params if p.grad is not None]
+    # In half precision a multi-tensor call may round the factor too.
+    if not _are_alike(grads) or grads[0].dtype != torch.float32:
+        return original(self, c)
+    torch._foreach_mul_(grads, c.to(grads[0].device) if torch.is_tensor(c) else c)
+
+
+def _are_alike(grads: list[Tensor]) -> bool:
+    """Whether one call can take all, which are not none."""
+    kinds = {(grad.device, grad.dtype, grad.layout) for grad in grads}
+    return len(kinds) == 1 and grads[0].layout == torch.strided
+
+
 @torch.no_grad()
 def _clip_grad_norm(
     original: Callable[..., Tensor],
@@ -117,9 +134,8 @@ def _clip_grad_norm(
 ) -> Tensor:
     params = [params] if isinstance(params, Tensor) else list(params)
     grads = [p.grad.detach() for p in params if p is not None and p.grad is not None]
-    kinds = {(grad.device, grad.dtype, grad.layout) for grad in grads}
-    left_to_fairseq = len(grads) < 2 or len(kinds) > 1 or utils.multi_tensor_l2norm_available
-    if left_to_fairseq or grads[0].layout != torch.strided or any(hasattr(p, "expert") for p in params):
+    special = utils.multi_tensor_l2norm_available or any(hasattr(p, "expert") for p in params)
+    if special or len(grads) < 2 or not _are_alike(grads) or (max_norm > 0 and grads[0].dtype != torch.float32):
         return original(params, max_norm, aggregate_norm_fn)
     total = torch.norm(torch.stack(torch._foreach_norm(grads, 2, dtype=torch.float32)))
     if aggregate_norm_fn is not None:
@@ -133,6 +149,7 @@ REPLACED: tuple[tuple[Any, str, Callable[..., Any]], ...] = (
     (HalfPrecision, "_sync_fp16_grads_to_fp32", _sync_fp16_grads_to_fp32),
     (HalfPrecision, "_sync_fp32_params_to_fp16", _sync_fp32_params_to_fp16),
     (HalfPrecision, "zero_grad", _zero_grad),
+    (FairseqOptimizer, "multiply_grads", _multiply_grads),
     (utils, "clip_grad_norm_", _clip_grad_norm),
 )
 
