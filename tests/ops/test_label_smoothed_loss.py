@@ -46,6 +46,20 @@ def test_equals_the_formula_however_it_is_cut(dtype, smoothing, numel, monkeypat
     torch.testing.assert_close(found, exact, **TOLERANCE[dtype])
 
 
+def test_bf16_as_on_an_accelerator(monkeypatch):
+    """A CPU's softmax rounds more than a GPU's."""
+    logits, target = problem(torch.bfloat16)
+    found = []
+    for dtype in (torch.float32, torch.bfloat16):
+        monkeypatch.setattr(op, "_dtype_of_probabilities", lambda logits, dtype=dtype: dtype)
+        loss, nll = op.label_smoothed_loss(logits, target, 0.1, ignored=PADDING)
+        found.append([loss.detach(), nll, *torch.autograd.grad(loss, logits)])
+    (loss, nll, gradient), (rounded_loss, rounded_nll, rounded_gradient) = found
+    torch.testing.assert_close([rounded_loss, rounded_nll], [loss, nll], rtol=2e-3, atol=0)
+    torch.testing.assert_close(rounded_gradient, gradient, rtol=2e-2, atol=2e-2)
+    assert loss != rounded_loss
+
+
 def test_a_loss_scale_keeps_gradients_that_fp16_would_lose():
     logits = torch.zeros(1, 2**15, dtype=torch.float16, requires_grad=True)
     loss, _ = op.label_smoothed_loss(logits, torch.zeros(1, dtype=torch.int64), 0.0, ignored=PADDING)
@@ -71,7 +85,7 @@ def test_nothing_of_the_logits_size_is_in_fp32(dtype, monkeypatch):
         loss, _ = op.label_smoothed_loss(logits, target, 0.1, ignored=PADDING)
         loss.backward()
         op.best_words(logits)
-    assert largest.elements == 4 * WORDS
+    assert largest.elements <= 4 * WORDS
 
 
 def test_the_best_word_is_the_first_of_equal_ones():
