@@ -23,9 +23,9 @@ ENVIRONMENTS = {
 
 
 def constraints(torch: str) -> Path:
-    """Write a copy of constraints.txt, without the pin of torch if another version is asked for."""
+    """Write a copy of constraints.txt, without the pins of torch and of its triton if another torch is asked for."""
     lines = Path("constraints.txt").read_text(encoding="utf-8").splitlines()
-    kept = [line for line in lines if torch == PINNED or not line.startswith("torch")]
+    kept = [line for line in lines if torch == PINNED or not line.startswith(("torch", "triton"))]
     OUTPUTS.mkdir(parents=True, exist_ok=True)
     made = OUTPUTS / f"constraints-{'pinned' if torch == PINNED else torch}.txt"
     made.write_text("\n".join(kept) + "\n", encoding="utf-8")
@@ -40,7 +40,7 @@ def install(session: nox.Session, torch: str) -> None:
         session.install("pip<24.1")
     session.install(*limits, "setuptools", "wheel", "cython", "numpy", wanted)
     session.install(*limits, "fairseq==0.12.2; python_version < '3.11'")
-    session.install(*limits, "--no-build-isolation", "-e", ".[test,plot,data,deploy]", wanted)
+    session.install(*limits, "--no-build-isolation", "-e", ".[test,plot,data,deploy,gpu]", wanted)
 
 
 @nox.session

@@ -4,6 +4,8 @@ from collections.abc import Iterator
 
 # Models this small are slower with a second thread if another process uses it too. Must be set before importing torch.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+# Triton's kernels are executed in Python. Must be set before importing triton.
+os.environ.setdefault("TRITON_INTERPRET", "1")
 
 import pytest
 

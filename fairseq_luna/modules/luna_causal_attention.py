@@ -5,9 +5,9 @@ from torch import Tensor, nn
 
 from ..ops.folded_attention import folding_pays, scores_of
 from ..ops.luna_causal_attention import (
+    KERNELS,
     PACK_ACTIVATIONS,
     initial_state,
-    luna_causal_attention_from_scores,
     luna_causal_attention_step,
     pack_scores,
     scaled,
@@ -37,12 +37,13 @@ class LunaCausalAttention(GenerationState):
         dropout: dropout probability of the attention weights.
         tie_kv: keys and values of the sequence are one projection, the paper's default.
         kernel_size: kernel size of a convolution over X before the projections, odd; 0 = none, as in the paper.
+        kernel: "torch", or "triton" for training on a GPU; then the unpack weights may be None.
         bias: projections have a bias.
         q_noise, qn_block_size: fairseq's quantisation noise on the projections.
 
     Raises:
-        UsageError: if ``num_heads`` does not divide ``embed_dim``, ``activation`` is unknown, or ``kernel_size`` is
-            even or negative.
+        UsageError: if ``num_heads`` does not divide ``embed_dim``, ``activation`` or ``kernel`` is unknown, or
+            ``kernel_size`` is even or negative.
     """
 
     def __init__(
@@ -54,6 +55,7 @@ class LunaCausalAttention(GenerationState):
         dropout: float = 0.0,
         tie_kv: bool = True,
         kernel_size: int = 0,
+        kernel: str = "torch",
         bias: bool = True,
         q_noise: float = 0.0,
         qn_block_size: int = 8,
@@ -61,8 +63,10 @@ class LunaCausalAttention(GenerationState):
         super().__init__()
         check_heads(num_heads, embed_dim)
         check_choice("activation", activation, tuple(PACK_ACTIVATIONS))
+        check_choice("kernel", kernel, tuple(KERNELS))
         self.num_heads = num_heads
         self.activation = activation
+        self.kernel = kernel
         self.tie_kv = tie_kv
         self.dropout_module = Dropout(dropout, module_name=type(self).__name__)
         new = Projections(size=embed_dim, bias=bias, q_noise=q_noise, qn_block_size=qn_block_size)
@@ -87,7 +91,7 @@ class LunaCausalAttention(GenerationState):
         memory: Tensor | None = None,
         memory_padding_mask: Tensor | None = None,
         incremental_state: IncrementalState | None = None,
-    ) -> tuple[Tensor, Tensor]:
+    ) -> tuple[Tensor, Tensor | None]:
         """Attend from each step to itself and the earlier ones, through the packed slots.
 
         With ``incremental_state``, ``query`` and ``padding_mask`` contain only the new steps, and the other tensors are
@@ -104,7 +108,7 @@ class LunaCausalAttention(GenerationState):
             incremental_state: fairseq's state for generation.
 
         Returns:
-            ``(T, B, C)`` and the unpack weights ``(H, B, T, L)``.
+            ``(T, B, C)`` and the unpack weights ``(H, B, T, L)``, or None.
         """
         check_mask(padding_mask, query)
         check_mask(packed_padding_mask, packed, "packed_padding_mask")
@@ -125,7 +129,7 @@ class LunaCausalAttention(GenerationState):
                 saved = self.first_state(constants["pq"], memory, memory_padding_mask, beams)
             y, weights, state = self.next_steps(query, padding_mask, constants, saved)
             self.save_state(incremental_state, state | last_inputs)
-        return self.out_proj(merge_heads(y)), weights.transpose(0, 1)
+        return self.out_proj(merge_heads(y)), None if weights is None else weights.transpose(0, 1)
 
     def whole_sequence(
         self,
@@ -135,7 +139,7 @@ class LunaCausalAttention(GenerationState):
         packed_padding_mask: Tensor | None,
         memory: Tensor | None,
         memory_padding_mask: Tensor | None,
-    ) -> tuple[Tensor, Tensor]:
+    ) -> tuple[Tensor, Tensor | None]:
         """All steps at once: ``(B, H, T, D)`` and the unpack weights ``(B, H, T, L)``."""
         assert packed is not None, "the packed slots are needed"
         if memory is not None:
@@ -147,7 +151,7 @@ class LunaCausalAttention(GenerationState):
         q, *others = (split_heads(x, self.num_heads) for x in project_together(query, *projections))
         if scores is None:
             scores = pack_scores(pq, others.pop())
-        y, weights = luna_causal_attention_from_scores(
+        y, weights = KERNELS[self.kernel](
             q,
             others[0],
             others[-1],
@@ -158,7 +162,8 @@ class LunaCausalAttention(GenerationState):
             dropout_p=dropout_probability(self.dropout_module),
         )
         if memory is not None:
-            y, weights = y[:, :, len(memory) :], weights[:, :, len(memory) :]
+            y = y[:, :, len(memory) :]
+            weights = None if weights is None else weights[:, :, len(memory) :]
         return y, weights
 
     def constants_of(self, packed: Tensor, packed_padding_mask: Tensor | None) -> ModuleState:

@@ -100,6 +100,7 @@ _LUNA: Table = {
     "--word-dropout": _RATE,
     "--luna-activation": Values(("softplus", "elu"), ("relu",)),
     "--luna-kernel-size": _KERNEL,
+    "--luna-kernel": Values(("torch", "triton"), ("cuda",)),
     "--luna-segment-bias": Values(("0", "4", "-1.5"), ("nan", "inf", "x")),
     "--luna-source-attention": Values(("packed", "softmax"), ("full",)),
     "--encoder-projected-attention-heads": _HEADS,

@@ -18,6 +18,7 @@ PARTS = {
     "pattern_attention": ("windows", "strides", "blocks"),
     "block_attention": ("by_length",),
     "short_convolution": ("shifted",),
+    "luna_causal_attention": ("triton", "triton_kernels", "triton_parts", "self_check"),
 }
 COST_ONLY = {"block_length"}  # parameters that a fast form may add, because they do not affect the result
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from fairseq.dataclass import ChoiceEnum
 
-from ...ops.luna_causal_attention import PACK_ACTIVATIONS
+from ...ops.luna_causal_attention import KERNELS, PACK_ACTIVATIONS
 from ...usage_error import UsageError
 from ..transformer.checks import check_heads, check_positive
 from ..transformer.config import FOLLOWS, checked_config, flat_config, option
@@ -29,6 +29,12 @@ LUNA_OPTIONS = {
     ),
     "luna_kernel_size": option(
         int, 0, "kernel size of a convolution before the self-attention, an odd number; 0: no convolution"
+    ),
+    "luna_kernel": option(
+        ChoiceEnum(list(KERNELS)),
+        "torch",
+        "of the decoder's self-attention in training; triton was never run on a GPU, for which it is: at first use it"
+        " compares itself with torch there, and is left out with a warning if they differ",
     ),
     "luna_source_attention": option(
         ChoiceEnum(SOURCE_ATTENTIONS),

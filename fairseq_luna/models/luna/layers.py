@@ -13,7 +13,7 @@ from ..transformer.layers import DecoderLayer, ResidualLayer, attention_options,
 # Flags of the attentions, and the constructor arguments that they become.
 KERNEL = {"luna_kernel_size": "kernel_size"}
 SEGMENTS = {"luna_segment_bias": "segment_bias"}
-CAUSAL = {"luna_activation": "activation", **KERNEL}
+CAUSAL = {"luna_activation": "activation", "luna_kernel": "kernel", **KERNEL}
 
 
 def luna_attention(cfg: Any, side: Any, flags: Mapping[str, str]) -> LunaAttention:

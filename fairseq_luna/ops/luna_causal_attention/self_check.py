@@ -1,0 +1,69 @@
+"""The fused form proves itself where it is first used: it is compared with the chunked form, or left out."""
+
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from . import chunked
+
+# The largest difference relative to the largest element. Half precision is rounded at the end of both forms.
+TOLERANCES = {torch.float32: 1e-3, torch.float16: 5e-3, torch.bfloat16: 3e-2}
+
+RESULTS = ("the output", "the gradient of q", "that of k", "that of v", "that of the scores")
+
+Form = Callable[..., Tensor]
+_verdicts: dict[Any, bool] = {}
+
+
+def agrees(fused: Form, q: Tensor, k: Tensor, v: Tensor, scores: Tensor, **options: Any) -> bool:
+    """Whether ``fused`` has the outputs and gradients of the chunked form for tensors of this kind.
+
+    Compared once for each device, dtype, size of heads and slots, power of two of the length, and set of options; a
+    difference, or an error, is one warning. With dropout, whose random numbers differ, it must also be finite.
+    """
+    masks = tuple(options[name] is None for name in ("padding_mask", "packed_padding_mask"))
+    kind = (q.device, q.dtype, scores.dtype, q.shape[1], q.shape[3], scores.shape[3], q.shape[2].bit_length(), k is v)
+    key = (fused, *kind, *masks, options["activation"], options["dropout_p"])
+    if key not in _verdicts:
+        problem = _problem(fused, (q, k, v, scores), options)
+        _verdicts[key] = problem is None
+        if problem is not None:
+            size = f"{tuple(q.shape)} with {scores.shape[3]} slots in {q.dtype}"
+            warnings.warn(f"Luna's Triton kernels are left out for {size}: {problem}", stacklevel=4)
+    return _verdicts[key]
+
+
+def _problem(fused: Form, inputs: Sequence[Tensor], options: dict[str, Any]) -> str | None:
+    """What is wrong with ``fused``, or None."""
+    without = {**options, "dropout_p": 0.0}
+    try:
+        ours, theirs = (_results(form, inputs, without) for form in (fused, _chunked))
+        for name, x, y in zip(RESULTS, ours, theirs, strict=True):
+            difference = ((x - y).abs().max() / y.abs().max().clamp(min=1e-30)).item()
+            if not difference <= TOLERANCES[inputs[0].dtype]:
+                return f"{name} differs from the chunked form's by {difference:.1e} of its largest element"
+        if options["dropout_p"] and not all(x.isfinite().all() for x in _results(fused, inputs, options)):
+            return "with dropout it is not finite"
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    return None
+
+
+def _chunked(*inputs: Tensor, **options: Any) -> Tensor:
+    return chunked.luna_causal_attention_from_scores(*inputs, **options)[0]
+
+
+def _results(form: Form, inputs: Sequence[Tensor], options: dict[str, Any]) -> list[Tensor]:
+    """The output at real steps and the gradients of a fixed projection of it, in fp32; tied inputs stay one tensor."""
+    leaves = {id(x): x.detach().requires_grad_() for x in inputs}
+    q, k, v, scores = (leaves[id(x)] for x in inputs)
+    with torch.enable_grad():
+        y = form(q, k, v, scores, **options)
+        if options["padding_mask"] is not None:
+            y = y.masked_fill(options["padding_mask"][:, None, :, None], 0)
+        weights = torch.arange(y.numel(), device=y.device, dtype=torch.float32).cos().view(y.shape)
+        gradients = torch.autograd.grad((y.float() * weights).sum(), (q, k, v, scores))
+    return [x.detach().float() for x in (y, *gradients)]

@@ -1,0 +1,169 @@
+"""The Triton kernels of Luna's causal attention.
+
+Forward: chunk_states, scan, outputs. Backward: query_gradients, scan in reverse, key_gradients. Of the size of the pack
+weights only the gradients are written, and otherwise a state of L x D a chunk, which tied keys and values share.
+"""
+
+import triton
+import triton.language as tl
+
+from .triton_parts import dropped, pack_weights, product, rows, state_places, unpack_weights
+
+# Sizes that change from batch to batch: a kernel compiled for one is not compiled again for another.
+VARYING = ["T", "N", "seed"]
+
+
+@triton.jit(do_not_specialize=VARYING)
+def chunk_states(
+    k, v, s, padding, states, values, seed, T, N, L, D, H, kb, kh, kt, vb, vh, vt, sb, sh, st,
+    C: tl.constexpr, LP: tl.constexpr, DP: tl.constexpr, ACTIVATION: tl.constexpr, PADDED: tl.constexpr,
+    TIED: tl.constexpr, P: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
+    """The sum of ``pack_j k_j^T`` of each chunk, and of ``pack_j v_j^T``."""
+    c, bh = tl.program_id(0), tl.program_id(1).to(tl.int64)
+    b, h = bh // H, bh % H
+    t, j, d = c * C + tl.arange(0, C), tl.arange(0, LP), tl.arange(0, DP)
+    pack, _ = pack_weights(s, padding, seed, b, h, bh, t, j, T, L, sb, sh, st, ACTIVATION, PADDED, P)
+    places = state_places(bh, c, N, j, d, LP, DP)
+    tl.store(states + places, product(tl.trans(pack), rows(k, b, h, t, d, T, D, kb, kh, kt), False, PRECISION))
+    if not TIED:
+        tl.store(values + places, product(tl.trans(pack), rows(v, b, h, t, d, T, D, vb, vh, vt), False, PRECISION))
+
+
+@triton.jit(do_not_specialize=["N"])
+def scan(x, N, SIZE, BLOCK: tl.constexpr, WIDTH: tl.constexpr, REVERSE: tl.constexpr):
+    """In place, ``x (any, N, SIZE)``: the sum of the earlier chunks, or of the later ones."""
+    column = tl.program_id(0) * WIDTH + tl.arange(0, WIDTH)
+    x += tl.program_id(1).to(tl.int64) * N * SIZE
+    total = tl.zeros([WIDTH], dtype=tl.float32)
+    for start in range(0, N, BLOCK):
+        n = start + tl.arange(0, BLOCK)
+        n = tl.where(REVERSE, N - 1 - n, n)
+        inside = ((n >= 0) & (n < N))[:, None] & (column < SIZE)[None, :]
+        own = tl.load(x + n[:, None] * SIZE + column[None, :], mask=inside, other=0.0)
+        tl.store(x + n[:, None] * SIZE + column[None, :], total[None, :] + tl.cumsum(own, 0) - own, mask=inside)
+        total += tl.sum(own, 0)
+
+
+@triton.jit(do_not_specialize=VARYING)
+def outputs(
+    q, k, v, s, padding, each, slots, states, values, y, seed, T, N, L, D, H,
+    qb, qh, qt, kb, kh, kt, vb, vh, vt, sb, sh, st, yb, yh, yt, eb,
+    C: tl.constexpr, LP: tl.constexpr, DP: tl.constexpr, ACTIVATION: tl.constexpr, PADDED: tl.constexpr,
+    TIED: tl.constexpr, P: tl.constexpr, PRECISION: tl.constexpr, SLOTS: tl.constexpr, HALF: tl.constexpr,
+):  # fmt: skip
+    """y; ``states`` and ``values`` are sums of the earlier chunks, ``each`` is one over the number of steps so far."""
+    c, bh = tl.program_id(0), tl.program_id(1).to(tl.int64)
+    b, h = bh // H, bh % H
+    i = tl.arange(0, C)
+    t, j, d = c * C + i, tl.arange(0, LP), tl.arange(0, DP)
+    causal = i[:, None] >= i[None, :]
+    pack, _ = pack_weights(s, padding, seed, b, h, bh, t, j, T, L, sb, sh, st, ACTIVATION, PADDED, P)
+    xq, xk = rows(q, b, h, t, d, T, D, qb, qh, qt), rows(k, b, h, t, d, T, D, kb, kh, kt)
+    keys = tl.load(states + state_places(bh, c, N, j, d, LP, DP))
+    by_step = tl.load(each + b * eb + t, mask=t < T, other=0.0)
+    unpack, _ = unpack_weights(xq, xk, pack, keys, by_step, slots, b, j, L, D, causal, SLOTS, HALF, PRECISION)
+    if P > 0:
+        unpack = dropped(unpack, seed + 1, (bh * T + t[:, None]) * L + j[None, :], P)
+    unpack = unpack * by_step[:, None]
+    if TIED:
+        xv, means = xk, keys
+    else:
+        xv = rows(v, b, h, t, d, T, D, vb, vh, vt)
+        means = tl.load(values + state_places(bh, c, N, j, d, LP, DP))
+    within = tl.where(causal, product(unpack, tl.trans(pack), False, PRECISION), 0.0)
+    result = product(within, xv, False, PRECISION) + product(unpack, means, False, PRECISION)
+    inside = (t < T)[:, None] & (d < D)[None, :]
+    tl.store(y + b * yb + h * yh + t[:, None] * yt + d[None, :], result.to(y.dtype.element_ty), mask=inside)
+
+
+@triton.jit(do_not_specialize=VARYING)
+def query_gradients(
+    q, k, v, s, padding, each, slots, states, values, dy, dq, unpacks, dscores, of_keys, of_values, seed, T, N, L, D, H,
+    qb, qh, qt, kb, kh, kt, vb, vh, vt, sb, sh, st, yb, yh, yt, eb,
+    C: tl.constexpr, LP: tl.constexpr, DP: tl.constexpr, ACTIVATION: tl.constexpr, PADDED: tl.constexpr,
+    TIED: tl.constexpr, P: tl.constexpr, PRECISION: tl.constexpr, SLOTS: tl.constexpr, HALF: tl.constexpr,
+):  # fmt: skip
+    """dq; the unpack weights and the gradient of their scores; and what each chunk adds to that of earlier keys."""
+    c, bh = tl.program_id(0), tl.program_id(1).to(tl.int64)
+    b, h = bh // H, bh % H
+    i = tl.arange(0, C)
+    t, j, d = c * C + i, tl.arange(0, LP), tl.arange(0, DP)
+    causal = i[:, None] >= i[None, :]
+    pack, _ = pack_weights(s, padding, seed, b, h, bh, t, j, T, L, sb, sh, st, ACTIVATION, PADDED, P)
+    xq, xk = rows(q, b, h, t, d, T, D, qb, qh, qt), rows(k, b, h, t, d, T, D, kb, kh, kt)
+    keys = tl.load(states + state_places(bh, c, N, j, d, LP, DP))
+    by_step = tl.load(each + b * eb + t, mask=t < T, other=0.0)
+    unpack, scale = unpack_weights(xq, xk, pack, keys, by_step, slots, b, j, L, D, causal, SLOTS, HALF, PRECISION)
+    dout = rows(dy, b, h, t, d, T, D, yb, yh, yt)
+    if TIED:
+        xv, means = xk, keys
+    else:
+        xv = rows(v, b, h, t, d, T, D, vb, vh, vt)
+        means = tl.load(values + state_places(bh, c, N, j, d, LP, DP))
+    within = tl.where(causal, product(dout, tl.trans(xv), HALF, PRECISION), 0.0)
+    dunpack = product(within, pack, False, PRECISION) + product(dout, tl.trans(means), False, PRECISION)
+    dunpack = dunpack * by_step[:, None]
+    used = unpack
+    if P > 0:
+        places = (bh * T + t[:, None]) * L + j[None, :]
+        used, dunpack = dropped(unpack, seed + 1, places, P), dropped(dunpack, seed + 1, places, P)
+    dscore = unpack * (dunpack - tl.sum(unpack * dunpack, 1)[:, None]) * scale[:, None]
+    used = used * by_step[:, None]
+    within = tl.where(causal, product(dscore, tl.trans(pack), False, PRECISION), 0.0)
+    result = product(within, xk, False, PRECISION) + product(dscore, keys, False, PRECISION)
+    inside = (t < T)[:, None] & (d < D)[None, :]
+    tl.store(dq + b * yb + h * yh + t[:, None] * yt + d[None, :], result.to(dq.dtype.element_ty), mask=inside)
+    places = (bh * N * C + t[:, None]) * LP + j[None, :]
+    tl.store(unpacks + places, used)
+    tl.store(dscores + places, dscore)
+    places = state_places(bh, c, N, j, d, LP, DP)
+    of_key = product(tl.trans(dscore), xq, False, PRECISION)
+    of_value = product(tl.trans(used), dout, False, PRECISION)
+    if TIED:
+        tl.store(of_keys + places, of_key + of_value)
+    else:
+        tl.store(of_keys + places, of_key)
+        tl.store(of_values + places, of_value)
+
+
+@triton.jit(do_not_specialize=VARYING)
+def key_gradients(
+    q, k, v, s, padding, dy, dk, dv, ds, unpacks, dscores, of_keys, of_values, seed, T, N, L, D, H,
+    qb, qh, qt, kb, kh, kt, vb, vh, vt, sb, sh, st, yb, yh, yt,
+    C: tl.constexpr, LP: tl.constexpr, DP: tl.constexpr, ACTIVATION: tl.constexpr, PADDED: tl.constexpr,
+    TIED: tl.constexpr, P: tl.constexpr, PRECISION: tl.constexpr, HALF: tl.constexpr,
+):  # fmt: skip
+    """dk, dv and the gradient of the pack scores; ``of_keys`` and ``of_values`` are sums of the later chunks."""
+    c, bh = tl.program_id(0), tl.program_id(1).to(tl.int64)
+    b, h = bh // H, bh % H
+    i = tl.arange(0, C)
+    t, j, d = c * C + i, tl.arange(0, LP), tl.arange(0, DP)
+    later = i[:, None] <= i[None, :]  # rows are keys, columns are queries
+    pack, slopes = pack_weights(s, padding, seed, b, h, bh, t, j, T, L, sb, sh, st, ACTIVATION, PADDED, P)
+    xq, xk = rows(q, b, h, t, d, T, D, qb, qh, qt), rows(k, b, h, t, d, T, D, kb, kh, kt)
+    dout = rows(dy, b, h, t, d, T, D, yb, yh, yt)
+    places = (bh * N * C + t[:, None]) * LP + j[None, :]
+    dscore, unpack = tl.load(dscores + places), tl.load(unpacks + places)
+    of_key = tl.load(of_keys + state_places(bh, c, N, j, d, LP, DP))
+    within = tl.where(later, product(xk, tl.trans(xq), HALF, PRECISION), 0.0)
+    dpack = product(within, dscore, False, PRECISION) + product(xk, tl.trans(of_key), False, PRECISION)
+    within = tl.where(later, product(pack, tl.trans(dscore), False, PRECISION), 0.0)
+    result = product(within, xq, False, PRECISION) + product(pack, of_key, False, PRECISION)
+    inside = (t < T)[:, None] & (d < D)[None, :]
+    places = b * yb + h * yh + t[:, None] * yt + d[None, :]
+    if TIED:
+        xv = xk
+    else:
+        xv = rows(v, b, h, t, d, T, D, vb, vh, vt)
+        tl.store(dk + places, result.to(dk.dtype.element_ty), mask=inside)
+        of_value = tl.load(of_values + state_places(bh, c, N, j, d, LP, DP))
+        dpack += product(xv, tl.trans(of_value), False, PRECISION)
+        result = product(pack, of_value, False, PRECISION)
+    within = tl.where(later, product(xv, tl.trans(dout), HALF, PRECISION), 0.0)
+    dpack += product(within, unpack, False, PRECISION)
+    within = tl.where(later, product(pack, tl.trans(unpack), False, PRECISION), 0.0)
+    result += product(within, dout, False, PRECISION)
+    tl.store((dk if TIED else dv) + places, result.to(dk.dtype.element_ty), mask=inside)
+    inside = (t < T)[:, None] & (j < L)[None, :]
+    tl.store(ds + (bh * T + t[:, None]) * L + j[None, :], (dpack * slopes).to(ds.dtype.element_ty), mask=inside)

@@ -1,0 +1,199 @@
+"""The Triton kernels, which no GPU has run: in Triton's interpreter, and compiled for GPUs that are not there."""
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import pytest
+import torch
+
+from fairseq_luna.ops.luna_causal_attention import chunked, naive, self_check
+from fairseq_luna.ops.luna_causal_attention import triton as op
+from fairseq_luna.ops.luna_causal_attention.shared import pack_scores
+from numeric import TOLERANCE, assert_gradients_close
+
+needs_triton = pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="needs pip install triton")
+
+BATCH = HEADS = 2
+# Steps, channels of a head, slots, tied, padding, padded slots: 1 to 6 chunks of 16, or 1 to 3 of 32.
+CASES = [
+    (1, 64, 32, True, None, False),
+    (7, 32, 16, False, "end", True),
+    (32, 32, 16, True, "front", False),
+    (70, 64, 32, True, None, True),
+    (70, 24, 10, False, "front", False),
+    (90, 16, 5, True, "end", True),
+]
+KINDS = [(torch.float32, "softplus"), (torch.float32, "elu"), (torch.bfloat16, "softplus"), (torch.float16, "softplus")]
+KIND_IDS = ["fp32-softplus", "fp32-elu", "bf16", "fp16"]
+
+
+@pytest.fixture(autouse=True)
+def no_verdicts(monkeypatch):
+    monkeypatch.setattr(self_check, "_verdicts", {})
+
+
+def heads(x):
+    """fairseq's layout: ``(T, B, C)`` seen as ``(B, H, T, D)``."""
+    return x.view(*x.shape[:2], HEADS, -1).permute(1, 2, 0, 3)
+
+
+def problem(steps, size, slots, dtype, tied):
+    """q, k, v and pk ``(T, B, C)``, and pq ``(L, B, C)``."""
+    generator = torch.Generator().manual_seed(steps + size)
+    lengths = [steps] * 4 + [slots]
+    q, k, v, pk, pq = (torch.randn(n, BATCH, HEADS * size, generator=generator).to(dtype) for n in lengths)
+    q, k, v, pk, pq = (x.requires_grad_() for x in (q, k, v, pk, pq))
+    return q, k, k if tied else v, pk, pq
+
+
+def masks(steps, slots, padding, padded_slots):
+    found = {"padding_mask": None, "packed_padding_mask": None}
+    if padding is not None:
+        found["padding_mask"] = torch.zeros(BATCH, steps, dtype=torch.bool)
+        third = slice(-(steps // 3), None) if padding == "end" else slice(steps // 3)
+        found["padding_mask"][1, third] = True
+    if padded_slots:
+        found["packed_padding_mask"] = torch.arange(slots).expand(BATCH, -1) >= torch.tensor([[slots // 2], [slots]])
+    return found
+
+
+def by_kernels(q, k, v, pk, pq, **options):
+    keys = heads(k)
+    values = keys if v is k else heads(v)
+    scores = pack_scores(heads(pq), heads(pk))
+    return op.fused(heads(q), keys, values, scores, **{"activation": "softplus", "dropout_p": 0.0, **options})
+
+
+@needs_triton
+@pytest.mark.parametrize(("dtype", "activation"), KINDS, ids=KIND_IDS)
+@pytest.mark.parametrize("case", CASES, ids=lambda case: "-".join(map(str, case)))
+def test_equals_naive(case, dtype, activation):
+    steps, size, slots, tied, padding, padded_slots = case
+    args = q, k, v, pk, pq = problem(steps, size, slots, dtype, tied)
+    options = {"activation": activation, **masks(steps, slots, padding, padded_slots)}
+    expected, _ = naive.luna_causal_attention(*map(heads, (q, k, v, pq, pk)), **options)
+    actual = by_kernels(*args, **options)
+    assert actual.dtype == dtype
+    torch.testing.assert_close(actual, expected, **TOLERANCE[dtype])
+    assert_gradients_close(actual, expected, {id(x): x for x in args}.values(), dtype)
+
+
+@needs_triton
+def test_longer_chunks_are_the_same(monkeypatch):
+    args = problem(70, 16, 8, torch.float32, True)
+    expected = by_kernels(*args, **masks(70, 8, "end", False))
+    monkeypatch.setattr(op, "program_of", lambda q: {"C": 64, "PRECISION": "ieee"})
+    torch.testing.assert_close(by_kernels(*args, **masks(70, 8, "end", False)), expected)
+
+
+@needs_triton
+def test_dropout_drops_the_same_weights_in_both_passes():
+    """Beside the formula with the masks that the kernels draw."""
+    import triton
+    import triton.language as tl
+
+    @triton.jit
+    def numbers(out, seed, N: tl.constexpr):
+        places = tl.arange(0, N)
+        tl.store(out + places, tl.rand(seed, places))
+
+    steps, size, slots, p, seed = 40, 16, 8, 0.3, 5
+    args = q, k, v, pk, pq = problem(steps, size, slots, torch.float32, False)
+    kept = []
+    for offset in (0, 1):
+        drawn = torch.empty(2048)
+        numbers[(1,)](drawn, seed + offset, N=2048)
+        kept.append((drawn[: BATCH * HEADS * steps * slots] >= p).view(BATCH, HEADS, steps, slots) / (1 - p))
+    each = torch.arange(1.0, steps + 1).reciprocal()[:, None]
+    weights = naive.positive("softplus", pack_scores(heads(pq), heads(pk))) * kept[0]
+    means = [(x[..., None] * weights[..., None, :]).cumsum(2) * each[..., None] for x in (heads(k), heads(v))]
+    unpack = torch.einsum("bhtd,bhtdl->bhtl", heads(q), means[0]).mul(size**-0.5).softmax(-1) * kept[1]
+    expected = torch.einsum("bhtl,bhtdl->bhtd", unpack, means[1])
+
+    no_mask = torch.arange(1.0, steps + 1).reciprocal()[None]
+    scores = pack_scores(heads(pq), heads(pk))
+    actual = op._LunaCausal.apply(heads(q), heads(k), heads(v), scores, no_mask, None, None, "softplus", p, seed)
+    torch.testing.assert_close(actual, expected, **TOLERANCE[torch.float32])
+    assert_gradients_close(actual, expected, args, torch.float32)
+
+
+@needs_triton
+@pytest.mark.parametrize("dropout", [0.0, 0.5])
+def test_proves_itself_once_for_tensors_of_a_kind(dropout, monkeypatch):
+    checks = []
+    original = self_check._problem
+    monkeypatch.setattr(self_check, "_problem", lambda *args: checks.append(args) or original(*args))
+    q, k, v, pk, pq = (heads(x) for x in problem(20, 16, 8, torch.float32, False))
+    scores = pack_scores(pq, pk)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for steps in (20, 17, 20):  # lengths of one power of two
+            inputs = (x[:, :, :steps] for x in (q, k, v, scores))
+            y, weights = op.luna_causal_attention_from_scores(*inputs, dropout_p=dropout)
+            assert weights is None and y.shape[2] == steps
+    assert len(checks) == 1
+
+
+def _wrong(y):
+    return 1.1 * y
+
+
+def _wrong_gradient(y):
+    return y.detach() + 2 * (y - y.detach())
+
+
+def _not_there(y):
+    raise ModuleNotFoundError("No module named 'triton'")
+
+
+@pytest.mark.parametrize(
+    ("fault", "message"),
+    [
+        (_wrong, "the output differs from the chunked form's by 1.0e-01 of its largest element"),
+        (_wrong_gradient, r"the gradient of q differs from the chunked form's by 1.0e\+00"),
+        (_not_there, "ModuleNotFoundError: No module named 'triton'"),
+    ],
+)
+def test_is_left_out_with_a_warning(fault, message, monkeypatch):
+    def faulty(*inputs, **options):
+        return fault(chunked.luna_causal_attention_from_scores(*inputs, **options)[0])
+
+    monkeypatch.setattr(op, "fused", faulty)
+    monkeypatch.setattr(op, "interpreted", lambda: True)
+    q, k, v, pk, pq = (heads(x) for x in problem(20, 16, 8, torch.float32, False))
+    scores = pack_scores(pq, pk)
+    expected, _ = chunked.luna_causal_attention_from_scores(q, k, v, scores)
+    with pytest.warns(UserWarning, match=rf"Luna's Triton kernels are left out for \(2, 2, 20, 16\).*: {message}"):
+        y, weights = op.luna_causal_attention_from_scores(q, k, v, scores)
+    assert torch.equal(y, expected) and weights is not None
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        op.luna_causal_attention_from_scores(q, k, v, scores)
+
+
+def test_the_chunked_form_serves_a_cpu_without_a_word(monkeypatch):
+    monkeypatch.setattr(op, "interpreted", lambda: False)
+    q, k, v, pk, pq = (heads(x) for x in problem(20, 16, 8, torch.float32, False))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        y, _ = op.luna_causal_attention_from_scores(q, k, v, pack_scores(pq, pk))
+    assert torch.equal(y, chunked.luna_causal_attention_from_scores(q, k, v, pack_scores(pq, pk))[0])
+
+
+@needs_triton
+@pytest.mark.slow
+def test_compiles_for_gpus_without_spilled_registers():
+    program = Path(__file__).parents[1] / "helpers" / "compiled_kernels.py"
+    environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
+    ended = subprocess.run([sys.executable, program], capture_output=True, text=True, timeout=900, env=environment)
+    assert ended.returncode == 0, ended.stderr
+    rows = [json.loads(line) for line in ended.stdout.splitlines()]
+    assert len(rows) == 2 * 3 * 5
+    shared = {80: 163 * 1024, 90: 227 * 1024}
+    for row in rows:
+        assert row["registers"] <= 255 and row["local"] == 0 and row["shared"] <= shared[row["capability"]], row
