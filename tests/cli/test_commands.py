@@ -1,4 +1,4 @@
-"""Each family trains, resumes, validates, translates and is scored by fairseq's own commands."""
+"""Each family trains, validates and translates by fairseq's own commands."""
 
 import logging
 import math
@@ -9,7 +9,6 @@ import pytest
 import torch
 
 from commands import APOLLO, FAMILIES, USER_DIR, generate, run, train
-from tiny_training import trained_weights
 
 
 @pytest.fixture(scope="module", params=FAMILIES.values(), ids=FAMILIES.keys())
@@ -35,16 +34,10 @@ def translations(output):
 
 def test_training_lowers_the_loss_and_keeps_no_pickled_class(trained):
     state = torch.load(trained.path, weights_only=True)
-    assert state["optimizer_history"][-1]["num_updates"] == 24
+    last = state["optimizer_history"][-1]
+    assert (last["num_updates"], last["optimizer_name"]) == (24, "FairseqApollo")
     assert f"--arch={state['cfg']['model']['_name']}" in trained.flags
     assert all(torch.isfinite(tensor).all() for tensor in state["model"].values())
-
-
-def test_resuming_is_bit_identical(trained, tmp_path):
-    train(trained.data, tmp_path, *trained.flags, *APOLLO, "--max-epoch=3", "--max-update=5")
-    path = train(trained.data, tmp_path, *trained.flags, *APOLLO, "--max-epoch=3")
-    expected, resumed = trained_weights(trained.path), trained_weights(path)
-    assert [name for name in expected if not expected[name].equal(resumed[name])] == []
 
 
 def test_validate(trained):
@@ -70,11 +63,10 @@ def test_validate(trained):
         ("--beam=1",),
         ("--beam=5", "--batch-size=3"),
         ("--sampling", "--sampling-topk=5", "--beam=2", "--nbest=2"),
-        ("--prefix-size=2", "--beam=3"),
         ("--retain-dropout", "--beam=2"),
         ("--diverse-beam-groups=2", "--beam=4"),
     ],
-    ids=["greedy", "beam", "sampling", "prefix", "dropout", "diverse"],
+    ids=["greedy", "beam", "sampling", "dropout", "diverse"],
 )
 def test_generate_translates_every_sentence(trained, capsys, flags):
     generate(trained.data, trained.path, *flags)
@@ -134,38 +126,3 @@ def test_interactive(trained, capsys, tmp_path):
         *("--source-lang=a", "--target-lang=b", "--beam=2", "--buffer-size=3", "--max-tokens=100", "--max-len-b=8"),
     )
     assert sorted(translations(capsys.readouterr().out)) == [0, 1, 2]
-
-
-def test_eval_lm_imports_the_plugin_and_refuses_a_translation_model_itself(trained, tmp_path):
-    from fairseq import options
-
-    parser = options.get_eval_lm_parser()
-    args = options.parse_args_and_arch(parser, [trained.data, f"--user-dir={USER_DIR}", f"--path={trained.path}"])
-    assert args.user_dir == USER_DIR
-
-
-@pytest.mark.parametrize(
-    "flags",
-    [
-        ("--bf16",),
-        ("--memory-efficient-bf16",),
-        ("--checkpoint-activations",),
-        ("--encoder-layerdrop=0.3", "--decoder-layerdrop=0.3"),
-        ("--apollo-clip-mode=each", "--clip-norm=0.1"),
-        ("--update-freq=2",),
-        ("--eval-bleu", "--best-checkpoint-metric=bleu", "--maximize-best-checkpoint-metric"),
-    ],
-    ids=lambda flags: flags[0].strip("-"),
-)
-@pytest.mark.parametrize("family", ["luna", "fastformer", "block"])
-def test_trains_with(tiny_data, tmp_path, family, flags):
-    path = train(tiny_data, tmp_path, *FAMILIES[family], *APOLLO, "--max-epoch=1", *flags)
-    assert all(torch.isfinite(tensor).all() for tensor in trained_weights(path).values())
-
-
-def test_adaptive_softmax(tiny_data, tmp_path):
-    flags = [flag for flag in FAMILIES["luna"] if flag != "--share-all-embeddings"]
-    train(
-        *(tiny_data, tmp_path, *flags, "--optimizer=apollo", "--lr=0.01", "--max-epoch=1"),
-        *("--adaptive-softmax-cutoff=8,16", "--criterion=adaptive_loss", "--ddp-backend=legacy_ddp"),
-    )

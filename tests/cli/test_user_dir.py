@@ -1,7 +1,6 @@
 """The plugin in a checkout, another folder or site-packages, and under hydra: commands as processes."""
 
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -42,32 +41,11 @@ def train(data, save_dir, user_dir, folder, *arguments, **environment):
     )
 
 
-def test_from_the_checkout_by_a_relative_path(tiny_data, tmp_path):
-    result = train(tiny_data, tmp_path, "fairseq_luna", REPOSITORY)
+@pytest.mark.parametrize(("user_dir", "folder"), [("fairseq_luna", REPOSITORY), (USER_DIR, "/")], ids=["name", "path"])
+def test_from_the_checkout_by_its_name_and_from_another_folder_by_its_path(tiny_data, tmp_path, user_dir, folder):
+    result = train(tiny_data, tmp_path, user_dir, folder)
     assert result.returncode == 0, result.stderr
     assert (tmp_path / "checkpoint_last.pt").exists()
-
-
-def test_from_another_folder_by_its_path(tiny_data, tmp_path):
-    result = train(tiny_data, tmp_path, USER_DIR, tmp_path)
-    assert result.returncode == 0, result.stderr
-    assert (tmp_path / "checkpoint_last.pt").exists()
-
-
-def test_as_an_installed_package(tiny_data, tmp_path):
-    site = tmp_path / "site"
-    shutil.copytree(USER_DIR, site / "fairseq_luna", ignore=shutil.ignore_patterns("__pycache__"))
-    where = subprocess.run(
-        [sys.executable, "-m", "fairseq_luna", "info", "--path"],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(site)},
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout.strip()
-    assert Path(where) == site / "fairseq_luna"
-    result = train(tiny_data, tmp_path / "run", where, tmp_path, PYTHONPATH=str(site))
-    assert result.returncode == 0, result.stderr
 
 
 def test_hydra_trains_resumes_and_generates_with_a_named_architecture(tiny_data, tmp_path):
@@ -103,20 +81,3 @@ def test_hydra_trains_resumes_and_generates_with_a_named_architecture(tiny_data,
     arguments = (tiny_data, f"--user-dir={USER_DIR}", f"--path={checkpoint}", "--cpu", "--gen-subset=valid")
     result = command("generate", *arguments, "--max-len-b=2", folder=tmp_path)
     assert result.returncode == 0, result.stderr
-
-
-@pytest.mark.parametrize(
-    ("flag", "said"),
-    [
-        ("--projection-length=0", "--projection-length 0: must be 1 or more"),
-        ("--apollo-beta=1.5", "--optimizer apollo: Apollo: beta=1.5 must be in [0, 1)"),
-    ],
-    ids=["model", "optimizer"],
-)
-def test_bad_input_ends_in_one_line(tiny_data, tmp_path, flag, said):
-    result = train(tiny_data, tmp_path, USER_DIR, tmp_path, flag)
-    assert result.returncode == 1
-    assert "Traceback" not in result.stderr
-    (line,) = (line for line in result.stderr.splitlines() if line.startswith("fairseq_luna: error:"))
-    assert said in line
-    assert not (tmp_path / "checkpoint_last.pt").exists()

@@ -9,7 +9,7 @@ import pytest
 import torch
 from fairseq import checkpoint_utils
 
-import tiny_training
+from commands import TRANSFORMER, train
 from fairseq_luna.compat import checkpoints
 from fairseq_luna.usage_error import UsageError
 
@@ -28,7 +28,7 @@ class Stranger:
 
 def test_a_checkpoint_with_namespace_and_bleu_meters_loads(tiny_data, tmp_path):
     # Longer than one epoch: the meters of --eval-bleu reach the checkpoint that follows a validation.
-    saved = tiny_training.train_here(tiny_data, tmp_path, "--max-epoch=2", "--eval-bleu")
+    saved = train(tiny_data, tmp_path, *TRANSFORMER, "--max-epoch=2", "--eval-bleu")
     models, cfg, _ = checkpoint_utils.load_model_ensemble_and_task([str(saved)])
     assert isinstance(cfg.model, argparse.Namespace)
     assert "_bleu_counts" in saved.read_bytes().decode("latin-1")
@@ -47,17 +47,17 @@ def test_arrays_of_either_numpy_load(array, module, tmp_path):
     assert numpy.array_equal(torch.load(file), array)
 
 
-@pytest.mark.parametrize("what", ["arch", "task", "optimizer"])
-def test_names_of_another_program_are_said(tiny_data, tmp_path, what):
-    saved = tiny_training.train_here(tiny_data, tmp_path, "--max-update=1")
-    state = torch.load(saved, weights_only=True)
-    names = {"arch": "transformer", "task": "translation", "optimizer": "adam", what: "their_own"}
-    file = tmp_path / "theirs.pt"
-    torch.save({**state, "cfg": None, "args": argparse.Namespace(**names, lr=[0.1])}, file)
-    with pytest.raises(UsageError, match=f"^{file} was saved by another program: its 'their_own' is not registered"):
-        checkpoint_utils.load_checkpoint_to_cpu(str(file))
+def test_names_of_another_program_are_said(tiny_data, tmp_path):
+    state = torch.load(train(tiny_data, tmp_path, *TRANSFORMER, "--max-update=1"), weights_only=True)
+    names, file = {"arch": "transformer", "task": "translation", "optimizer": "adam"}, tmp_path / "theirs.pt"
+    for what in names:
+        args = argparse.Namespace(**{**names, what: "their_own"}, lr=[0.1])
+        torch.save({**state, "cfg": None, "args": args}, file)
+        said = f"^{file} was saved by another program: its 'their_own' is not registered"
+        with pytest.raises(UsageError, match=said):
+            checkpoint_utils.load_checkpoint_to_cpu(str(file))
     torch.save({**state, "cfg": None, "args": None}, file)
-    path = tiny_training.train_here(tiny_data, tmp_path / "on", "--max-update=2", f"--finetune-from-model={file}")
+    path = train(tiny_data, tmp_path / "on", *TRANSFORMER, "--max-update=2", f"--finetune-from-model={file}")
     assert torch.load(path, weights_only=True)["optimizer_history"][-1]["num_updates"] == 2
 
 
@@ -100,9 +100,7 @@ def test_the_refusal_names_the_class(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "content",
-    [b"", b"This is not a checkpoint.\n" * 10, None],
-    ids=["empty", "text", "truncated"],
+    "content", [b"", b"This is not a checkpoint.\n" * 10, None], ids=["empty", "text", "truncated"]
 )
 def test_a_damaged_file_is_named_and_its_cause_chained(tmp_path, content):
     file, other = tmp_path / "checkpoint_last.pt", tmp_path / "checkpoint1.pt"

@@ -4,8 +4,10 @@ import json
 
 import pytest
 
-import tiny_training
+from commands import TRANSFORMER, train
 from reliability.refusal import fingerprint
+
+FLAGS = (*TRANSFORMER, "--log-format=json", "--log-interval=1")
 
 
 def updates(caplog):
@@ -18,11 +20,10 @@ def updates(caplog):
 @pytest.mark.parametrize("end", ["--max-update=5", "--max-update=8", "--max-epoch=1"])
 def test_a_finished_training_started_again_changes_nothing(tiny_data, tmp_path, caplog, end):
     caplog.set_level("INFO")
-    logging = ("--log-format=json", "--log-interval=1")
-    tiny_training.train_here(tiny_data, tmp_path, *logging, end)
+    train(tiny_data, tmp_path, *FLAGS, end)
     assert updates(caplog)
     before = fingerprint(tmp_path)
-    tiny_training.train_here(tiny_data, tmp_path, *logging, end)
+    train(tiny_data, tmp_path, *FLAGS, end)
     assert updates(caplog) == []
     assert fingerprint(tmp_path) == before
 
@@ -30,13 +31,13 @@ def test_a_finished_training_started_again_changes_nothing(tiny_data, tmp_path, 
 def test_with_a_larger_max_update_training_continues(tiny_data, tmp_path, caplog):
     caplog.set_level("INFO")
     for end in (5, 7):
-        tiny_training.train_here(tiny_data, tmp_path, f"--max-update={end}", "--log-format=json", "--log-interval=1")
+        train(tiny_data, tmp_path, *FLAGS, f"--max-update={end}")
     assert updates(caplog) == [str(update + 1) for update in range(7)]
 
 
 def test_a_new_training_from_its_weights_makes_all_updates(tiny_data, tmp_path, caplog):
     caplog.set_level("INFO")
-    last = tiny_training.train_here(tiny_data, tmp_path / "first", "--max-update=5")
-    again = (f"--finetune-from-model={last}", "--max-update=5", "--log-format=json", "--log-interval=1")
-    tiny_training.train_here(tiny_data, tmp_path / "second", *again)
+    last = train(tiny_data, tmp_path / "first", *FLAGS, "--max-update=5")
+    caplog.clear()
+    train(tiny_data, tmp_path / "second", *FLAGS, f"--finetune-from-model={last}", "--max-update=5")
     assert len(updates(caplog)) == 5

@@ -13,7 +13,7 @@ from fairseq import options, tasks
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.modules import DynamicCRF
 
-import tiny_training
+from tiny_training import SENTENCES
 
 # fairseq's examples are programs of their own; those of data2vec and MMPT read names that numpy has removed.
 LEFT_OUT = {"examples"}
@@ -79,7 +79,7 @@ def test_sentences_are_read_in_buckets(tiny_data):
     task.load_dataset("train")
     batches = task.get_batch_iterator(task.dataset("train"), max_tokens=40, required_batch_size_multiple=1)
     read = [batch["net_input"]["src_tokens"].shape for batch in batches.next_epoch_itr()]
-    assert sum(sentences for sentences, _ in read) == tiny_training.SENTENCES["train"]
+    assert sum(sentences for sentences, _ in read) == SENTENCES["train"]
     assert len({length for _, length in read}) == 3
     assert all(sentences * length <= 40 for sentences, length in read)
 

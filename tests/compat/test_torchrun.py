@@ -9,8 +9,9 @@ import pytest
 import torch
 from fairseq.trainer import Trainer
 
-import tiny_training
+from commands import TRANSFORMER, arguments, train
 from fairseq_luna.compat import torchrun
+from tiny_training import trained_weights
 
 ENVIRONMENT = {"MASTER_ADDR": "localhost", "MASTER_PORT": "29511", "WORLD_SIZE": "2", "RANK": "1"}
 
@@ -70,20 +71,13 @@ def test_on_gpus_the_refusal_does_not_send_them_to_the_cpu(under_torchrun, monke
 
 @pytest.mark.slow
 def test_two_processes_equal_one_of_double_batches_also_after_a_resume(tiny_data, tmp_path):
-    def train_on_two(updates: int) -> None:
-        # fairseq 0.12.2's transformer has weights without gradient, for which torch's DDP, the default, fails.
-        more = ("--dropout=0", "--disable-validation", f"--max-update={updates}", "--ddp-backend=legacy_ddp")
-        arguments = tiny_training.arguments(tiny_data, tmp_path / "two", *more)
-        launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2"]
-        train = [str(Path(sys.executable).with_name("fairseq-train")), *arguments]
-        subprocess.run([*launch, "--no-python", *train], check=True, capture_output=True, timeout=300)
-
-    more = ("--dropout=0", "--disable-validation", "--max-update=6", "--update-freq=2")
-    alone = tiny_training.train_here(tiny_data, tmp_path / "one", *more)
-    train_on_two(5)
-    train_on_two(6)
-
-    expected = tiny_training.trained_weights(alone)
-    weights = tiny_training.trained_weights(tmp_path / "two" / "checkpoint_last.pt")
-    for name, weight in weights.items():
+    # fairseq 0.12.2's transformer has weights without gradient, for which torch's DDP, the default, fails.
+    flags = (*TRANSFORMER, "--dropout=0", "--disable-validation", "--ddp-backend=legacy_ddp")
+    alone = train(tiny_data, tmp_path / "one", *flags, "--max-update=6", "--update-freq=2")
+    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2", "--no-python"]
+    launch += [str(Path(sys.executable).with_name("fairseq-train")), *arguments(tiny_data, tmp_path / "two", *flags)]
+    for updates in (5, 6):
+        subprocess.run([*launch, f"--max-update={updates}"], check=True, capture_output=True, timeout=300)
+    expected = trained_weights(alone)
+    for name, weight in trained_weights(tmp_path / "two" / "checkpoint_last.pt").items():
         torch.testing.assert_close(weight, expected[name], rtol=0, atol=1e-6)

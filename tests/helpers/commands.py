@@ -28,6 +28,12 @@ FAMILIES = {
         *("--decoder-self-attention=block", "--decoder-block-size=3", "--attention-kernel-size=3", *SIZES),
     ),
 }
+# fairseq's own model, in one layer.
+TRANSFORMER = (
+    *("--arch=transformer", "--optimizer=adam", "--lr=0.01", "--criterion=label_smoothed_cross_entropy"),
+    *("--encoder-layers=1", "--encoder-embed-dim=16", "--encoder-ffn-embed-dim=16", "--encoder-attention-heads=2"),
+    *("--decoder-layers=1", "--decoder-embed-dim=16", "--decoder-ffn-embed-dim=16", "--decoder-attention-heads=2"),
+)
 APOLLO = (
     "--criterion=label_smoothed_cross_entropy",
     *("--optimizer=apollo", "--lr=0.01", "--weight-decay=1e-8"),
@@ -44,13 +50,17 @@ def run(command: str, *arguments: str) -> None:
         importlib.import_module(f"fairseq_cli.{command.replace('-', '_')}").cli_main()
 
 
-def train(data: str, save_dir: Path, *arguments: str) -> Path:
-    """Train and return the last checkpoint."""
-    run(
-        "train",
+def arguments(data: str, save_dir: Path, *more: str) -> list[str]:
+    """Of a training: ``more`` names the model and the optimizer."""
+    return [
         *(data, f"--user-dir={USER_DIR}", f"--save-dir={save_dir}", "--cpu", "--num-workers=0", "--batch-size=8"),
-        *("--no-epoch-checkpoints", "--log-format=simple", "--log-interval=1000", "--data-buffer-size=0", *arguments),
-    )
+        *("--no-epoch-checkpoints", "--log-format=simple", "--log-interval=1000", "--data-buffer-size=0", *more),
+    ]
+
+
+def train(data: str, save_dir: Path, *more: str) -> Path:
+    """Train and return the last checkpoint."""
+    run("train", *arguments(data, save_dir, *more))
     return save_dir / "checkpoint_last.pt"
 
 

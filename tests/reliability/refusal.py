@@ -2,14 +2,11 @@
 
 import hashlib
 import sys
-from pathlib import Path
-
-import pytest
 
 from commands import run
 
 
-def refusal(capsys: pytest.CaptureFixture, command: str, *arguments: str) -> str:
+def refusal(capsys, command, *arguments):
     """Run fairseq's ``command``, which must fail, and return the one line it says."""
     capsys.readouterr()
     try:
@@ -28,6 +25,6 @@ def refusal(capsys: pytest.CaptureFixture, command: str, *arguments: str) -> str
     return lines[0]
 
 
-def fingerprint(folder: Path) -> dict[str, str]:
+def fingerprint(folder):
     """A hash of each file in ``folder``."""
     return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in folder.iterdir()}

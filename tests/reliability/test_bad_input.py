@@ -1,4 +1,8 @@
-"""Bad input ends in one line that names the flag or the file, and no checkpoint is changed."""
+"""Bad input to fairseq's commands ends in one line that names the flag or the file, and no checkpoint is changed.
+
+What each model, Apollo and its schedule refuse is tested with them; here are one case of each kind, and all of files.
+The keys of the tables are arguments, with ``{name}`` for a file of the fixture ``files``.
+"""
 
 import re
 import shutil
@@ -6,10 +10,39 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+import torch
 
 from commands import APOLLO, FAMILIES, SIZES, USER_DIR, run, train
-from reliability import bad_inputs
 from reliability.refusal import fingerprint, refusal
+
+# To fairseq-train with Luna and Apollo, except where an --arch is given.
+TRAIN = {
+    "--projection-length=0": "--projection-length 0: must be 1 or more",
+    "--projection-length=x": "--projection-length: invalid int value",
+    "--projection-lenght=8": "unrecognized arguments: --projection-lenght=8",
+    "--luna-activation=relu": "--luna-activation: invalid choice: 'relu'",
+    "--arch=luna_tine": "--arch/-a: invalid choice: 'luna_tine'",
+    "--arch=mixed_tiny --num-blocks=4": "--num-blocks 4: is for block (encoder); choose that or leave the flag out",
+    "--arch=mixed_tiny --encoder-self-attention=lineer": "--encoder-self-attention: invalid choice: 'lineer'",
+    "--optimizer=apolo": "--optimizer: invalid choice: 'apolo'",
+    "--apollo-beta=1": "--optimizer apollo: Apollo: beta=1.0 must be in [0, 1)",
+    "--apollo-clip-mode=each --clip-norm=0": "--apollo-clip-mode each with --clip-norm 0.0",
+    "--amp": "--optimizer apollo does not go with --amp",
+    "--fp16": "--optimizer apollo does not go with --fp16",
+    "--lr-scheduler=mileston": "--lr-scheduler: invalid choice: 'mileston'",
+    "--lr=0.1,0.2": "--lr [0.1, 0.2] must be one rate",
+    "--milestones=5,3": "--milestones [5, 3] must be",
+    "--restore-file={fastformer}": "; --arch is fastformer_tiny there and luna_tiny here",
+    "--save-dir={fresh} --finetune-from-model={fastformer}": "{fastformer} does not fit",
+}
+# In place of a checkpoint, for every command that reads one.
+DAMAGED = {f"{{{name}}}": f"{{{name}}} is not a fairseq checkpoint" for name in ("empty", "cut", "flipped", "text")}
+CHECKPOINTS = DAMAGED | {f"{{{name}}}": f"{{{name}}} does not fit" for name in ("another_size", "weight_missing")}
+# To fairseq-generate, with a good data-bin and checkpoint.
+GENERATE = {
+    "--model-overrides={{'projection_length':0}}": "--projection-length 0: must be",
+    "--model-overrides={{'encoder_layers':5}}": "{luna} does not fit",
+}
 
 
 def table(entries):
@@ -20,12 +53,30 @@ def table(entries):
 @pytest.fixture(scope="module")
 def files(tiny_data, tmp_path_factory):
     """A good checkpoint of two families, and everything that the tables name."""
-    folder = tmp_path_factory.mktemp("bad-input")
-    trained = {
-        name: train(tiny_data, folder / f"trained-{name}", *FAMILIES[name], *APOLLO, "--max-update=2")
-        for name in ("luna", "fastformer")
+    folder, found = tmp_path_factory.mktemp("bad-input"), {}
+    for name in ("luna", "fastformer"):
+        found[name] = train(tiny_data, folder / f"trained-{name}", *FAMILIES[name], *APOLLO, "--max-update=2")
+    whole, state = found["luna"].read_bytes(), torch.load(found["luna"], weights_only=True)
+    third, model = len(whole) // 3, state["model"]
+    first, layer = "encoder.packed_embeddings", "encoder.layers.0.fc1.weight"
+    contents = {
+        "empty": b"",
+        "cut": whole[: third * 2],
+        "flipped": whole[:third] + bytes(byte ^ 0x5A for byte in whole[third : third + 2000]) + whole[third + 2000 :],
+        "text": b"This is no checkpoint.\n" * 10,
+        "another_size": {**model, first: model[first][:-1]},
+        "weight_missing": {name: weight for name, weight in model.items() if name != layer},
     }
-    return bad_inputs.make_files(folder, Path(tiny_data), **trained)
+    for name, content in contents.items():
+        found[name] = folder / f"{name}.pt"
+        if isinstance(content, bytes):
+            found[name].write_bytes(content)
+        else:
+            torch.save({**state, "model": content}, found[name])
+    found["larger_dictionary"] = Path(shutil.copytree(tiny_data, folder / "larger_dictionary"))
+    for dictionary in found["larger_dictionary"].glob("dict.*.txt"):
+        dictionary.write_text(dictionary.read_text(encoding="utf-8") + "word 1\n", encoding="utf-8")
+    return {**found, "fresh": folder / "fresh", "input": folder / "input"}
 
 
 @pytest.fixture
@@ -39,69 +90,53 @@ def refuse(files, tiny_data, tmp_path, capsys):
         assert said.format(**files) in line
         assert before.items() <= fingerprint(tmp_path).items()
 
-    def training(given, said, *, family=FAMILIES["luna"]):
+    def training(given, said):
         fixed = (f"--user-dir={USER_DIR}", f"--save-dir={tmp_path}", "--cpu", "--num-workers=0", "--batch-size=8")
         fixed += ("--max-update=4", "--disable-validation", "--data-buffer-size=0", "--log-format=simple")
-        check("train", said, tiny_data, *fixed, *family, *APOLLO, *given.split())
+        model = SIZES if "--arch" in given else FAMILIES["luna"]
+        check("train", said, tiny_data, *fixed, *model, *APOLLO, *given.split())
 
     def reading(command, given, said, *, data=tiny_data):
-        fixed = [f"--user-dir={USER_DIR}", "--path={luna}", "--cpu", "--num-workers=0"]
+        fixed = (data, f"--user-dir={USER_DIR}", "--path={luna}", "--cpu", "--num-workers=0")
         fixed += {
-            "generate": ["--gen-subset=valid", "--max-len-b=8"],
-            "interactive": ["--source-lang=a", "--target-lang=b", "--max-len-b=8"],
-            "validate": ["--task=translation", "--valid-subset=valid", "--batch-size=4"],
+            "generate": ("--gen-subset=valid", "--max-len-b=8"),
+            "interactive": ("--source-lang=a", "--target-lang=b", "--max-len-b=8"),
+            "validate": ("--task=translation", "--valid-subset=valid", "--batch-size=4"),
+            "eval_lm": ("--task=translation",),
         }[command]
-        check(command, said, data, *fixed, *given.split())
+        check(command, said, *fixed, *given.split())
 
     return SimpleNamespace(training=training, reading=reading)
 
 
-@table(bad_inputs.TRAIN)
+@table(TRAIN)
 def test_flags_of_training(refuse, given, said):
     refuse.training(given, said)
 
 
-@table(bad_inputs.OTHER_FAMILIES)
-def test_flags_of_the_other_families(refuse, given, said):
-    refuse.training(given, said, family=SIZES)
-
-
-@table(bad_inputs.CHECKPOINTS)
+@table(CHECKPOINTS)
 def test_checkpoints_to_generate_with(refuse, given, said):
     refuse.reading("generate", f"--path={given}", said)
 
 
-# All commands load in the same way; these three are damaged in different ways.
-@table({name: bad_inputs.CHECKPOINTS[name] for name in ("{empty}", "{cut}", "{another_size}")})
-@pytest.mark.parametrize("flag", ["restore-file", "finetune-from-model", "interactive", "validate"])
+# All commands load in the same way; these two are damaged in different ways.
+@table({name: CHECKPOINTS[name] for name in ("{cut}", "{another_size}")})
+@pytest.mark.parametrize("flag", ["restore-file", "finetune-from-model", "interactive", "validate", "eval_lm"])
 def test_checkpoints_to_train_from_and_to_read(refuse, files, flag, given, said):
-    if flag in ("interactive", "validate"):
+    if flag in ("interactive", "validate", "eval_lm"):
         refuse.reading(flag, f"--path={given}", said)
     else:
         refuse.training(f"--{flag}={given} --save-dir={{fresh}}", said)
         assert list(files["fresh"].iterdir()) == []
 
 
-@table(bad_inputs.GENERATE)
+@table(GENERATE)
 def test_flags_of_generation(refuse, given, said):
     refuse.reading("generate", given, said)
 
 
-@pytest.mark.parametrize("command", ["generate", "interactive", "validate"])
-def test_a_data_bin_of_another_vocabulary(refuse, command):
-    refuse.reading(command, "", "{luna} does not fit", data="{larger_dictionary}")
-
-
-@pytest.mark.parametrize(
-    "flags",
-    ["--arch=block_tiny --num-blocks=1000", "--arch=block_tiny --decoder-block-size=1000", "--arch=luna_tiny"
-     " --projection-length=1000", "--arch=luna_tiny --max-source-positions=4 --max-target-positions=4"],
-    ids=["blocks", "block-size", "projection-length", "longer-sentences-are-left-out"],
-)  # fmt: skip
-def test_more_than_a_sentence_has_just_works(tiny_data, tmp_path, flags):
-    assert train(
-        tiny_data, tmp_path, *SIZES, *APOLLO, *flags.split(), "--max-update=2", "--disable-validation"
-    ).exists()
+def test_a_data_bin_of_another_vocabulary(refuse):
+    refuse.reading("generate", "", "{luna} does not fit", data="{larger_dictionary}")
 
 
 @pytest.mark.parametrize(

@@ -7,14 +7,18 @@ import json
 
 import pytest
 
-from commands import APOLLO, FAMILIES, SIZES, train
+from commands import APOLLO, FAMILIES, SIZES, TRANSFORMER, train
 from shared.small_training import differing, outcome
+from tiny_training import UNTRAINED
 
 # The directions of performer are drawn again at the stops and between them, and rfa picks its own at every update.
 RANDOM_FEATURES = ("--encoder-self-attention=rfa", "--decoder-self-attention=performer", "--redraw-features=4")
+CLIPPED = ("--memory-efficient-fp16", "--fp16-init-scale=4", "--apollo-clip-mode=each", "--clip-norm=0.1")
 RUNS = {
-    **{family: FAMILIES[family] for family in ("luna", "fastformer", "block")},
-    "random-features": ("--arch=mixed_tiny", *RANDOM_FEATURES, *SIZES),
+    **{family: (*FAMILIES[family], *APOLLO) for family in ("luna", "fastformer", "block")},
+    "random-features": ("--arch=mixed_tiny", *RANDOM_FEATURES, *SIZES, *APOLLO),
+    "half-precision": (*FAMILIES["luna"], *APOLLO, *CLIPPED),
+    "fairseq's-own": (*TRANSFORMER, "--lr-scheduler=inverse_sqrt", "--warmup-updates=6"),
 }
 CLOCKS = ("wps", "ups", "train_wall", "wall")
 # The recipe warms up to update 6 and cuts the rate at 14 and 18; an epoch has 8 updates.
@@ -28,10 +32,10 @@ def updates(caplog):
     return [{name: value for name, value in each.items() if name not in CLOCKS} for each in records]
 
 
-@pytest.mark.parametrize("model", RUNS.values(), ids=RUNS)
-def test_stopped_twice_is_bit_identical(tiny_data, tmp_path, caplog, model):
+@pytest.mark.parametrize("flags", RUNS.values(), ids=RUNS)
+def test_stopped_twice_is_bit_identical(tiny_data, tmp_path, caplog, flags):
     caplog.set_level("INFO")
-    flags = (*model, *APOLLO, "--log-format=json", "--log-interval=1")
+    flags = (*flags, "--log-format=json", "--log-interval=1")
     whole = train(tiny_data, tmp_path / "whole", *flags, f"--max-update={STOPS[-1]}")
     expected = updates(caplog)
     for stop in STOPS:
@@ -42,4 +46,5 @@ def test_stopped_twice_is_bit_identical(tiny_data, tmp_path, caplog, model):
     assert found == expected
     assert len({each["lr"] for each in found}) >= 8  # six of the warm-up, one after each milestone
     # Each stop validates once more, and that validation may have the best loss.
-    assert set(differing(outcome(resumed), outcome(whole))) <= {"/best"}
+    different = differing(outcome(resumed), outcome(whole))
+    assert {name for name in different if not UNTRAINED.search(name)} <= {"/best"}

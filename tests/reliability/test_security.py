@@ -11,16 +11,18 @@ import pytest
 import torch
 from fairseq import checkpoint_utils
 
+import plot_attention
 from commands import APOLLO, FAMILIES, USER_DIR, train
+from fairseq_luna.__main__ import main as fairseq_luna_main
 from reliability.refusal import refusal
 
-REPOSITORY = Path(USER_DIR).parent
+ROOT = Path(USER_DIR).parent
 
 
 class Payload:
     """Its pickle creates the file ``touched`` when it is executed."""
 
-    def __init__(self, touched: Path):
+    def __init__(self, touched):
         self.touched = touched
 
     def __reduce__(self):
@@ -117,22 +119,14 @@ def test_pickle_itself_runs_the_payload(tmp_path):
         assert touched.exists()
 
 
-def test_averaging_runs_no_payload(trained, tmp_path, capsys):
-    from fairseq_luna.__main__ import main
-
-    touched, file = tmp_path / "touched", tmp_path / "evil.pt"
+@pytest.mark.parametrize("command", ["average", "draw"])
+def test_our_own_commands_run_no_payload(command, tiny_data, trained, tmp_path, capsys):
+    touched, file, out = tmp_path / "touched", tmp_path / "evil.pt", tmp_path / "out"
     zipped(in_settings(torch.load(trained, weights_only=True), Payload(touched)), file)
-    assert main(["average", str(trained), str(file), f"--output={tmp_path / 'mean.pt'}"]) != 0
-    assert "evil.pt" in capsys.readouterr().err
-    assert sorted(tmp_path.iterdir()) == [file]
-
-
-def test_drawing_runs_no_payload(tiny_data, trained, tmp_path, capsys):
-    from plot_attention import main
-
-    touched, file = tmp_path / "touched", tmp_path / "evil.pt"
-    zipped(in_settings(torch.load(trained, weights_only=True), Payload(touched)), file)
-    assert main([str(file), f"--data={tiny_data}", "--source=w1", f"--output={tmp_path / 'maps.png'}"]) != 0
+    if command == "average":
+        assert fairseq_luna_main(["average", str(trained), str(file), f"--output={out}"]) != 0
+    else:
+        assert plot_attention.main([str(file), f"--data={tiny_data}", "--source=w1", f"--output={out}.png"]) != 0
     assert "evil.pt" in capsys.readouterr().err
     assert sorted(tmp_path.iterdir()) == [file]
 
@@ -144,68 +138,22 @@ def test_torchscript_is_refused(tmp_path):
         checkpoint_utils.load_checkpoint_to_cpu(str(file))
 
 
-# Functions that execute what they read, by dotted name.
-FORBIDDEN = {"eval", "exec", "compile", "__import__", "os.system", "os.popen", "yaml.load", "yaml.unsafe_load"}
-FORBIDDEN |= {f"{module}.{name}" for module in ("pickle", "dill", "joblib", "marshal") for name in ("load", "loads")}
 # These probes read what they have just written, to see whether torch refuses it.
-PROBES = {"fairseq_luna/compat/checkpoints.py", "fairseq_luna/compat/broadcast.py"}
+PROBES = {"checkpoints.py", "broadcast.py"}
 
 
-def dangers(code: str) -> list[str]:
-    """The calls in ``code`` that could execute something from a file or a shell."""
-    found = []
-    for call in ast.walk(ast.parse(code)):
-        if isinstance(call, ast.Call):
-            name = ast.unparse(call.func)
+def test_files_are_loaded_without_the_code_that_they_may_hold():
+    """What else could execute its input, such as eval or a shell, make lint refuses."""
+    trusting = set()
+    for path in (path for folder in ("fairseq_luna", "scripts", "examples") for path in (ROOT / folder).rglob("*.py")):
+        for call in (node for node in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(node, ast.Call)):
             given = {keyword.arg: ast.unparse(keyword.value) for keyword in call.keywords}
-            trusting = name == "torch.load" and given.get("weights_only") != "True"
-            pickling = name in ("numpy.load", "np.load") and given.get("allow_pickle", "False") != "False"
-            unpacking = name.endswith((".extractall", ".unpack_archive")) and given.get("filter") != "'data'"
-            shell = given.get("shell", "False") != "False"
-            if name in FORBIDDEN or shell or trusting or pickling or unpacking:
-                found.append(f"line {call.lineno}: {ast.unparse(call)}")
-    return found
-
-
-@pytest.mark.parametrize(
-    "code",
-    [
-        "eval(x)", "exec(x)", "os.system(x)", "pickle.load(f)", "pickle.loads(b)", "torch.load(f)", "yaml.load(f)",
-        "torch.load(f, weights_only=False)", "subprocess.run(x, shell=True)", "np.load(f, allow_pickle=True)",
-        "tar.extractall(path)", "shutil.unpack_archive(f)",
-    ],
-)  # fmt: skip
-def test_a_danger_is_seen(code):
-    assert len(dangers(f"def function():\n    return {code}")) == 1
-
-
-@pytest.mark.parametrize(
-    "code",
-    [
-        "model.eval()",
-        "torch.load(f, weights_only=True)",
-        "subprocess.run(x)",
-        "yaml.safe_load(f)",
-        "np.load(f)",
-        "tar.extractall(path, filter='data')",
-    ],
-)
-def test_harmless_code_is_not_reported(code):
-    assert dangers(code) == []
-
-
-def test_no_code_of_this_project_executes_input():
-    files = [path for folder in ("fairseq_luna", "scripts", "examples") for path in (REPOSITORY / folder).rglob("*.py")]
-    assert len(files) > 90
-    found = {
-        str(path.relative_to(REPOSITORY)): calls
-        for path in files
-        if (calls := dangers(path.read_text(encoding="utf-8")))
-    }
-    assert {path: calls for path, calls in found.items() if path not in PROBES} == {}
-    assert all("torch.load(file)" in call for path in PROBES for call in found[path])
+            if ast.unparse(call.func) == "torch.load" and given.get("weights_only") != "True":
+                trusting.add(path.name)
+            assert given.get("allow_pickle", "False") == "False", path
+    assert trusting == PROBES
 
 
 def test_no_shell_script_evaluates_its_input():
-    scripts = [path for folder in ("scripts", "examples", ".ci") for path in (REPOSITORY / folder).rglob("*.sh")]
+    scripts = [path for folder in ("scripts", "examples", ".ci") for path in (ROOT / folder).rglob("*.sh")]
     assert [path for path in scripts if "eval " in path.read_text(encoding="utf-8")] == []
