@@ -16,7 +16,6 @@ from torch.utils._pytree import tree_leaves
 import readers
 from fairseq_luna.optim.apollo import Apollo
 from fairseq_luna.optim.fairseq_apollo import clip_each
-from models.block_pyramid import test_model as pyramid
 from models.test_correctness_bar import EVERY_VARIANT
 from ops.attentions import ATTENTIONS
 from ops.test_forms import SPECIFIED
@@ -112,18 +111,12 @@ def test_decoding_steps_with_reorder(flags):
     assert devices(encoder_out, state) == {"meta"}
 
 
-@pyramid.EVERY_VARIANT
-def test_classifier(flags):
-    model, texts, _ = on_meta(pyramid.build, **{**flags, **DROPOUT})
-    with Answers(), OneDevice():
-        out = pyramid.logits(model, texts)
-        out.sum().backward()
-    assert devices(out, [p.grad for p in model.parameters()]) == {"meta"}
-
-
 @pytest.mark.parametrize(
     ("variant", "pooling"),
-    [*(("luna", pooling) for pooling in readers.POOLINGS[:-1]), *((name, "attention") for name in readers.READERS)],
+    [
+        *(("luna", pooling) for pooling in readers.POOLINGS[:-1]),
+        *((name, "attention") for name in readers.EVERY_READER),
+    ],
 )
 def test_reader(variant, pooling):
     model, texts, _ = on_meta(readers.build, variant=variant, pooling=pooling, **DROPOUT)

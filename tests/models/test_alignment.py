@@ -72,17 +72,20 @@ def test_the_loss_is_that_of_fairseqs_transformer():
     assert losses[1] == pytest.approx(losses[0])
 
 
-@pytest.mark.parametrize("family", ["luna", "fastformer"])
+OTHERS = [(0, 2), (0, None), (1, 2)]  # layers and heads
+
+
+@pytest.mark.parametrize("family", ["luna", "fastformer", "block", "mixed"])
 def test_the_flags_choose_layer_and_heads(family):
     model, _ = build(family, alignment_layer=0, alignment_heads=2)
     sample = reversed_sentences()["net_input"]
     encoder_out = model.encoder(sample["src_tokens"], sample["src_lengths"])
-    chosen, given, others = (
+    chosen, given, of_all_heads, of_another_layer = (
         model.decoder(sample["prev_output_tokens"], encoder_out=encoder_out, **options)[1]["attn"][0]
-        for options in ({}, {"alignment_layer": 0, "alignment_heads": 2}, {"alignment_layer": 0})
+        for options in ({}, *({"alignment_layer": layer, "alignment_heads": heads} for layer, heads in OTHERS))
     )
     torch.testing.assert_close(chosen, given)
-    assert (chosen - others).abs().max() > 1e-6
+    assert min((chosen - others).abs().max() for others in (of_all_heads, of_another_layer)) > 1e-6
 
 
 @pytest.mark.parametrize(

@@ -1,18 +1,13 @@
 """Attentions chosen by name: what is refused, and which flags are read."""
 
-import os
-import shutil
-import subprocess
-import sys
 from itertools import product
-from pathlib import Path
 
 import pytest
 
-from fairseq_luna import __file__ as package
-from fairseq_luna.models.mixed.attentions import ATTENTIONS, PLACES
+from fairseq_luna.models.mixed.attentions import ATTENTIONS, PLACES, Attention, Factory, able
 from fairseq_luna.models.mixed.config import OPTIONS
 from fairseq_luna.models.transformer.checks import flag
+from fairseq_luna.modules import SoftmaxCausalAttention
 from fairseq_luna.usage_error import UsageError
 from support import build_model, sentences
 
@@ -53,8 +48,8 @@ def another_value(field):
 def test_an_attention_where_it_cannot_stand_is_refused_with_those_that_can(place, name):
     message = refusal(**{PLACES[place]: name})
     assert message.startswith(f"{flag(PLACES[place])} {name}: {REFUSED[place, name]}; choose one of: ")
-    for able in message.partition("choose one of: ")[2].split(", "):
-        build_model("mixed", **{PLACES[place]: able})
+    for other in message.partition("choose one of: ")[2].split(", "):
+        build_model("mixed", **{PLACES[place]: other})
 
 
 @pytest.mark.parametrize("field", OPTIONS)
@@ -76,31 +71,6 @@ def test_a_flag_is_read_by_the_attentions_that_name_it(field, place, name):
     assert getattr(*parts or [attention], argument) == value
 
 
-@pytest.mark.parametrize(
-    ("name", "field", "value", "said"),
-    [
-        ("local", "attention_window", 0, "must be 1 or more"),
-        ("sparse", "attention_chunk", 0, "must be 1 or more"),
-        ("bigbird", "attention_chunk", -1, "must be 1 or more"),
-        ("flash", "attention_chunk", 0, "must be 1 or more"),
-        ("topk", "attention_topk", 0, "must be 1 or more"),
-        ("reformer", "num_hashes", 0, "must be 1 or more"),
-        ("performer", "redraw_features", -1, "must be 1 or more updates; or 0: never"),
-        ("rfa", "num_features", 0, "must be 1 or more; leave it out for 64"),
-        ("external", "num_slots", 0, "must be 1 or more"),
-        ("block", "num_blocks", -1, "must be 1 or more, or 0 for the optimum"),
-        ("fastformer", "fastformer_combine", "max", "choose product, sum or concat"),
-        ("synthesizer-random", "max_source_positions", 20000, "synthesizer-random learns a score for each pair"),
-    ],
-    ids=lambda value: value if isinstance(value, str) and " " not in value else "",
-)
-def test_a_value_that_an_attention_refuses_is_that_of_its_flag(name, field, value, said):
-    with pytest.raises(UsageError) as refused:
-        build_model("mixed", encoder_self_attention=name, **{field: value})
-    assert str(refused.value).startswith(f"{flag(field)} {value}: {said}")
-    assert flag(field) not in str(refused.value.__cause__)
-
-
 @pytest.mark.parametrize("name", ["linformer", "synthesizer-dense"])
 def test_a_sentence_that_is_too_long_for_an_attention_names_the_flag(name):
     model = build_model("mixed", encoder_self_attention=name, max_source_positions=5)
@@ -108,47 +78,10 @@ def test_a_sentence_that_is_too_long_for_an_attention_names_the_flag(name):
         model.encoder(sentences(7))
 
 
-@pytest.mark.parametrize(
-    ("flags", "said"),
-    [
-        ({"attention_kernel_size": 4}, "--attention-kernel-size 4: must be an odd number"),
-        ({"cross_self_attention": True}, "--cross-self-attention: only luna supports it"),
-        ({"no_cross_attention": True}, "--no-cross-attention: nothing would read the source"),
-    ],
-    ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
-)
-def test_other_bad_values_are_refused(flags, said):
-    assert refusal(**flags).startswith(said)
-
-
-FOR_DECODERS = """
-ATTENTIONS["toy"] = Attention("it sees no later word", Factory(SoftmaxCausalAttention), "it reads one sequence")
-"""
-USES = """
-import fairseq_luna.models
-from fairseq_luna.models.mixed.attentions import __file__ as table
-from shared import by_name, variants
-from support import build_model
-
-assert table.startswith(str(sys.argv[1])), table
-assert not [name for name in variants.READERS if "toy" in name] and "mixed-toy" in variants.VARIANTS
-build_model("mixed", decoder_self_attention="toy")
-try:
-    build_model("mixed", encoder_self_attention="toy")
-except ValueError as refusal:
-    assert "--encoder-self-attention toy: it sees no later word; choose one of: " in str(refusal)
-else:
-    raise AssertionError("nothing was refused")
-"""
-
-
-def test_an_attention_for_decoders_alone(tmp_path):
-    shutil.copytree(Path(package).parent, tmp_path / "fairseq_luna", ignore=shutil.ignore_patterns("__pycache__"))
-    with (tmp_path / "fairseq_luna" / "models" / "mixed" / "attentions.py").open("a") as table:
-        table.write(FOR_DECODERS)
-    path = os.pathsep.join([str(tmp_path), *sys.path])
-    command = [sys.executable, "-c", f"import sys{USES}", str(tmp_path)]
-    ended = subprocess.run(
-        command, env={**os.environ, "PYTHONPATH": path}, cwd=tmp_path, capture_output=True, text=True, timeout=300
-    )
-    assert ended.returncode == 0, ended.stderr
+def test_an_attention_for_decoders_alone(monkeypatch):
+    toy = Attention("it sees no later word", Factory(SoftmaxCausalAttention), "it reads one sequence")
+    monkeypatch.setitem(ATTENTIONS, "toy", toy)
+    assert "toy" in able("decoder") and "toy" not in able("encoder")
+    build_model("mixed", **toy.fields("toy"))
+    message = refusal(encoder_self_attention="toy")
+    assert message.startswith("--encoder-self-attention toy: it sees no later word; choose one of: ")

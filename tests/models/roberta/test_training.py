@@ -11,13 +11,7 @@ from fairseq.models.roberta import RobertaModel
 
 from commands import USER_DIR, run, train
 from fairseq_luna.models.roberta import LunaRobertaModel, MixedRobertaModel
-from reader_data import (
-    CHOICES,
-    classification_data,
-    commonsense_data,
-    language_model_data,
-    ranking_data,
-)
+from reader_data import classification_data, commonsense_data, language_model_data
 from shared.small_training import environment
 from support import PAD
 
@@ -52,16 +46,17 @@ def pretrained(request, tmp_path_factory):
     return model, flags, data, train(data, folder / "model", *flags, *MASKED_LM, "--max-epoch=2")
 
 
+def validate(data, path, *flags):
+    fixed = (f"--user-dir={USER_DIR}", f"--path={path}", "--cpu", "--valid-subset=valid", "--num-workers=0")
+    run("validate", data, *fixed, "--batch-size=4", *flags)
+
+
 def test_a_language_model_is_resumed_and_validated(pretrained):
     _, flags, data, path = pretrained
     state = torch.load(path, weights_only=True)
     assert state["optimizer_history"][-1]["num_updates"] == 6
     assert f"--arch={state['cfg']['model']['_name']}" in flags
-    run(
-        "validate",
-        *(data, f"--user-dir={USER_DIR}", f"--path={path}", "--cpu", "--valid-subset=valid", "--num-workers=0"),
-        *("--batch-size=4", *MASKED_LM),
-    )
+    validate(data, path, *MASKED_LM)
 
 
 def test_a_language_model_fills_a_mask(pretrained):
@@ -73,8 +68,7 @@ def test_a_language_model_fills_a_mask(pretrained):
     assert hub.extract_features(hub.encode("abc")).shape == (1, 5, 16)
 
 
-@pytest.mark.parametrize("how", ["finetune", "restore"])
-@pytest.mark.parametrize("inputs", [1, 2], ids=["texts", "pairs"])
+@pytest.mark.parametrize(("how", "inputs"), [("finetune", 1), ("restore", 2)], ids=["texts", "pairs"])
 def test_a_language_model_becomes_a_classifier(pretrained, tmp_path, how, inputs):
     model, flags, _, language_model = pretrained
     data = classification_data(tmp_path / "data", inputs=inputs)
@@ -106,12 +100,22 @@ def test_a_language_model_becomes_a_classifier(pretrained, tmp_path, how, inputs
         hub.model(texts[0][None])
 
 
+def test_a_pyramid_is_trained_resumed_and_validated(tmp_path):
+    data = classification_data(tmp_path / "data", inputs=1)
+    flags = ("--arch=block_pyramid_classifier", "--pyramid-block-sizes=4,8", *SIZES, *CLASSIFY)
+    train(data, tmp_path / "model", *flags, "--max-epoch=1")
+    path = train(data, tmp_path / "model", *flags, "--max-epoch=2")
+    state = torch.load(path, weights_only=True)
+    assert state["optimizer_history"][-1]["num_updates"] == 6
+    assert state["cfg"]["model"]["pyramid_block_sizes"] == "4,8"
+    validate(data, path, *CLASSIFY)
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("family", FAMILIES)
-def test_a_language_model_and_a_classifier_are_trained_by_two_processes(tmp_path, family):
+def test_a_language_model_and_a_classifier_are_trained_by_two_processes(tmp_path):
     several = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2", "--no-python"]
     several += [str(Path(sys.executable).with_name("fairseq-train"))]
-    shared = (f"--user-dir={USER_DIR}", "--cpu", "--num-workers=0", "--batch-size=4", *FAMILIES[family][1])
+    shared = (f"--user-dir={USER_DIR}", "--cpu", "--num-workers=0", "--batch-size=4", *FAMILIES["mixed"][1])
     words, classes = tmp_path / "words", tmp_path / "classes"
     for data, folder, flags in (
         (language_model_data(tmp_path), words, MASKED_LM),
@@ -125,19 +129,12 @@ def test_a_language_model_and_a_classifier_are_trained_by_two_processes(tmp_path
     assert state["optimizer_history"][-1]["num_updates"] == 3
 
 
-@pytest.mark.parametrize(
-    ("make_data", "flags"),
-    [
-        (ranking_data, ("--task=sentence_ranking", f"--num-classes={CHOICES}", "--separator-token=2")),
-        (commonsense_data, ("--task=commonsense_qa", "--num-classes=5", f"--user-dir={COMMONSENSE_QA}")),
-    ],
-    ids=["ranking", "commonsense-qa"],
-)
-def test_answers_are_ranked(tmp_path, make_data, flags):
+def test_answers_are_ranked(tmp_path):
+    flags = ("--task=commonsense_qa", "--num-classes=5", f"--user-dir={COMMONSENSE_QA}", "--pooling=attention")
     (tmp_path / "data").mkdir()
     path = train(
-        *(make_data(tmp_path / "data"), tmp_path / "model", *FAMILIES["luna"][1], "--pooling=attention"),
-        *("--criterion=sentence_ranking", "--init-token=0", "--max-positions=64", "--max-epoch=1", *flags),
+        *(commonsense_data(tmp_path / "data"), tmp_path / "model", *FAMILIES["luna"][1], *flags),
+        *("--criterion=sentence_ranking", "--init-token=0", "--max-positions=64", "--max-epoch=1"),
         *("--best-checkpoint-metric=accuracy", "--maximize-best-checkpoint-metric"),
     )
     state = torch.load(path, weights_only=True)

@@ -1,0 +1,211 @@
+"""Selecting layers of a checkpoint on each side, heads, and explaining why a checkpoint does not fit the model."""
+
+from argparse import Namespace
+
+import pytest
+import torch
+
+from fairseq_luna.models.transformer.checkpoint import keep_layers
+from fairseq_luna.usage_error import CheckpointMismatch
+from readers import HEAD, build, classify
+from support import as_prefix, build_model, sentences
+
+FAMILIES = ("luna", "fastformer", "block", "mixed")
+PRENORM = {"encoder_normalize_before": True, "decoder_normalize_before": True}
+
+
+def numbers(state_dict, side):
+    return sorted({int(name.split(".")[2]) for name in state_dict if name.startswith(f"{side}.layers.")})
+
+
+def logits(model):
+    return model(sentences(5, 3), None, as_prefix(sentences(4, 4, seed=2)))[0]
+
+
+@pytest.mark.parametrize(("family", "norms"), [*((family, {}) for family in FAMILIES), ("luna", PRENORM)])
+@pytest.mark.parametrize("side", ["encoder", "decoder"])
+def test_layers_of_one_side_are_pruned_and_the_other_side_is_unchanged(family, norms, side):
+    whole = build_model(family, **{f"{side}_layers": 3}, **norms).eval()
+    flags = {f"{side}_layers": 3, f"{side}_layers_to_keep": "2,0"}
+    pruned = build_model(family, seed=1, **flags, **norms).eval()
+    cfg = Namespace(arch=family, **flags)
+    pruned.load_state_dict(whole.state_dict(), strict=True, model_cfg=cfg)
+    flags.update({name: getattr(cfg, name) for name in flags})  # what a checkpoint of it has
+    assert flags == {f"{side}_layers": 2, f"{side}_layers_to_keep": None}
+    build_model(family, **flags, **norms).load_state_dict(pruned.state_dict(), strict=True)
+    layers = getattr(whole, side).layers
+    getattr(whole, side).layers = torch.nn.ModuleList([layers[0], layers[2]])
+    getattr(whole, side).num_layers = 2
+    torch.testing.assert_close(logits(pruned), logits(whole))
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_model_trained_with_the_flag_is_loaded_unchanged(family):
+    flags = {"encoder_layers_to_keep": "1", "decoder_layers_to_keep": "0,4"}
+    trained, loaded = (build_model(family, seed=seed, **flags).eval() for seed in (0, 1))
+    loaded.load_state_dict(trained.state_dict(), strict=True, model_cfg=Namespace(arch=family, **flags))
+    assert logits(loaded).equal(logits(trained))
+
+
+def test_kept_layers_that_the_checkpoint_does_not_have_are_missing():
+    whole = build_model("luna", encoder_layers=3)
+    flags = {"encoder_layers": 3, "encoder_layers_to_keep": "0,7"}
+    pruned = build_model("luna", **flags)
+    with pytest.raises(CheckpointMismatch, match=r"encoder\.layers\.1.* is missing"):
+        pruned.load_state_dict(whole.state_dict(), strict=True, model_cfg=Namespace(arch="luna", **flags))
+
+
+def test_kept_layers_are_renumbered():
+    state = {f"{side}.layers.{n}.w.layers.9": n for side in ("encoder", "decoder") for n in range(12)}
+    pruned = keep_layers({**state, "encoder.other": 1}, "encoder", [10, 3])
+    assert (numbers(pruned, "encoder"), numbers(pruned, "decoder")) == ([0, 1], list(range(12)))
+    assert (pruned["encoder.layers.0.w.layers.9"], pruned["encoder.layers.1.w.layers.9"]) == (3, 10)
+    assert pruned["encoder.other"] == 1
+
+
+# Flags of the checkpoint and of the model, the text about the first tensor, the flags to check.
+MIXED, BY_POSITION = {"family": "mixed"}, {"family": "mixed", "decoder_self_attention": "synthesizer-random"}
+FIRST = "encoder.layers.0.self_attn"
+MISFITS = {
+    "dictionary": (
+        *({"words": 50}, {}),
+        *("encoder.embed_tokens.weight is (54, 32), the model's is (44, 32); ", "the dictionary"),
+    ),
+    "width": (
+        *({"encoder_embed_dim": 48}, {}, "encoder.packed_embeddings is (6, 48), the model's is (6, 32); "),
+        "--encoder-embed-dim, --decoder-embed-dim, --decoder-output-dim",
+    ),
+    "layers": ({}, {"encoder_layers": 3}, "encoder.layers.2.fc1.weight (64, 32) is missing; ", "--encoder-layers"),
+    "fewer-layers": (
+        *({"decoder_layers": 3}, {}, "decoder.layers.2.fc1.weight (64, 32) is unexpected; ", "--decoder-layers"),
+    ),
+    "feed-forward": (
+        *({"decoder_ffn_embed_dim": 80}, {}),
+        *("decoder.layers.0.fc1.weight is (80, 32), the model's is (64, 32); ", "--decoder-ffn-embed-dim"),
+    ),
+    "packed-slots": (
+        *({}, {"projection_length": 8}),
+        *("encoder.packed_embeddings is (6, 32), the model's is (8, 32)", "--projection-length"),
+    ),
+    "kernel": (
+        *({"luna_kernel_size": 5}, {"luna_kernel_size": 3}),
+        *(f"{FIRST}.convolution.weight is (32, 5), the model's is (32, 3); ", "--luna-kernel-size"),
+    ),
+    "segment-bias": (
+        *({}, {"luna_segment_bias": 4.0}),
+        *("decoder.layers.0.encoder_attn.segment_bias (4,) is missing; ", "--luna-segment-bias"),
+    ),
+    "untied": (
+        *({}, {"untie_luna_kv": True}, f"{FIRST}.pk_proj.weight (32, 32) is missing; "),
+        "--untie-luna-kv, --luna-source-attention",
+    ),
+    "shared": (
+        *({"family": "fastformer"}, {"family": "fastformer", "fastformer_share": "none"}),
+        *(f"{FIRST}.v_proj.weight (32, 32) is missing; ", "--fastformer-share"),
+    ),
+    "unordered": (
+        *({"family": "block"}, {"family": "block", "unordered_blocks": "mean"}),
+        *(f"{FIRST}.q_proj.weight (32, 32) is unexpected; ", "--unordered-blocks"),
+    ),
+    "attention-by-name": (
+        *({**MIXED, "encoder_self_attention": "fastformer"}, MIXED),
+        *(f"{FIRST}.v_proj.weight (32, 32) is missing; ", "--encoder-self-attention and its flags"),
+    ),
+    "positions": (
+        *({**BY_POSITION, "max_target_positions": 30}, {**BY_POSITION, "max_target_positions": 20}),
+        "decoder.layers.0.self_attn.scores.matrix is (4, 30, 30), the model's is (4, 20, 20); ",
+        "--max-target-positions",
+    ),
+    "family": ({"family": "fastformer"}, {}, "encoder.packed_embeddings (6, 32) is missing; ", "--arch"),
+}
+
+
+@pytest.mark.parametrize(("there", "here", "first", "check"), MISFITS.values(), ids=MISFITS)
+def test_a_misfit_names_three_tensors_and_the_flags_that_explain_it(there, here, first, check):
+    other = build_model(**{"family": "luna", **there})
+    with pytest.raises(CheckpointMismatch) as refusal:
+        build_model(**{"family": "luna", **here}).load_state_dict(other.state_dict())
+    message = str(refusal.value)
+    assert message.startswith(f"does not fit the model: {first}")
+    assert message.endswith(f". Check {check}")
+    assert message.count(";") <= 3
+    assert "\n" not in message
+    assert isinstance(refusal.value.__cause__, RuntimeError)
+
+
+def test_without_strict_tensors_may_be_missing_but_shapes_must_fit():
+    without, other = build_model("luna"), build_model("luna", projection_length=8)
+    build_model("luna", layernorm_embedding=True).load_state_dict(without.state_dict(), strict=False)
+    with pytest.raises(CheckpointMismatch, match=r"\(8, 32\), the model's is \(6, 32\)\. Check --projection-length$"):
+        build_model("luna", layernorm_embedding=True).load_state_dict(other.state_dict(), strict=False)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_tensors_that_the_model_shares_are_not_lost(family):
+    apart, shared = build_model(family, share_all_embeddings=False), build_model(family)
+    with pytest.raises(CheckpointMismatch) as raised:
+        shared.load_state_dict(apart.state_dict())
+    assert str(raised.value) == (
+        "does not fit the model: encoder.embed_tokens.weight and decoder.embed_tokens.weight are one tensor in the"
+        " model and differ there. Check --share-all-embeddings"
+    )
+    copied = {name: value.clone() for name, value in shared.state_dict().items()}
+    build_model(family, seed=1).load_state_dict(copied)
+
+
+def test_a_language_model_is_loaded_into_a_classifier_with_new_heads():
+    pretrained = build()
+    state = {name: value for name, value in pretrained.state_dict().items() if not name.startswith("classification")}
+    model = build(seed=1, pooling="attention")
+    head = model.classification_heads[HEAD].out_proj.weight.clone()
+    model.load_state_dict(state)
+    texts = sentences(9, 4)
+    assert model.eval()(texts)[0].equal(pretrained.eval()(texts)[0])
+    assert model.classification_heads[HEAD].out_proj.weight.equal(head)
+
+
+def test_a_checkpoints_heads_are_loaded_on_request():
+    trained = build(pooling="attention").eval()
+    trained.register_classification_head("other", num_classes=5, inner_dim=7)
+    model = build(seed=1, pooling="attention", load_checkpoint_heads=True).eval()
+    model.load_state_dict(trained.state_dict())
+    texts = sentences(9, 4)
+    for name in (HEAD, "other"):
+        out = [each(texts, classification_head_name=name)[0] for each in (trained, model)]
+        assert out[0].equal(out[1])
+    dropped = build(seed=1, pooling="attention")
+    dropped.load_state_dict(trained.state_dict())
+    assert list(dropped.classification_heads) == [HEAD]
+
+
+@pytest.mark.parametrize("variant", ["luna", "luna-prenorm", "mixed-fastformer"])
+@pytest.mark.parametrize("trained_with", [False, True])
+@pytest.mark.parametrize("shared", [False, True], ids=["apart", "shared"])
+def test_layers_of_a_reader_are_pruned(variant, trained_with, shared):
+    every = {"encoder_layers": 4, "share_encoder_layers": shared}
+    flags = {**every, "encoder_layers_to_keep": "0,2"}
+    state = build(variant, **(flags if trained_with else every)).state_dict()
+    model = build(variant, seed=1, **flags)
+    model.load_state_dict(dict(state), model_cfg=Namespace(arch=variant, **flags))
+    for own, its in ((0, 0), (1, 1 if trained_with else 2)):
+        kept, given = (f"encoder.sentence_encoder.layers.{number}.fc1.weight" for number in (own, its))
+        assert model.state_dict()[kept].equal(state[given])
+    assert torch.isfinite(classify(model, sentences(20, 33))).all()
+
+
+@pytest.mark.parametrize(
+    ("variant", "flags", "message"),
+    [
+        ("pyramid", {"encoder_embed_dim": 8}, r"encoder.embed_tokens.weight is \(.*Check .*--encoder-embed-dim"),
+        ("luna", {"max_positions": 32}, r"embed_positions.weight is \(34, 16\).*Check --max-positions$"),
+        ("luna", {"projection_length": 8}, r"packed_embeddings is \(8, 16\).*Check --projection-length$"),
+        ("luna", {"encoder_embed_dim": 8}, r"embed_tokens.weight is \(44, 8\).*Check .*--encoder-embed-dim"),
+        ("luna", {"encoder_layers": 3}, r"layers.2.* is unexpected.*Check .*--encoder-layers"),
+        ("luna", {"pooling": "attention"}, r"pooling.hidden.weight \(16, 16\) is unexpected.*Check --pooling$"),
+        ("mixed-linformer", {"max_positions": 32, "num_slots": 8}, "Check --max-positions, --num-slots$"),
+    ],
+)
+def test_a_reader_that_does_not_fit_is_explained(variant, flags, message):
+    fields = {"num_slots": 4} if "linformer" in variant else {}
+    with pytest.raises(CheckpointMismatch, match=message):
+        build(variant, **fields).load_state_dict(build(variant, **{**fields, **flags}).state_dict())
