@@ -3,18 +3,16 @@
 import shlex
 import subprocess
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
-from torch import nn
 
-from commands import APOLLO, run, train
-from fairseq_luna.__main__ import main
+from commands import APOLLO, TRANSFORMER, run, train
 from fairseq_luna.commands.converting.parameters import NO_PARAMETER, convert
 from fairseq_luna.commands.converting.settings import deciding
 from fairseq_luna.models.mixed.attentions import ATTENTIONS
 from fairseq_luna.usage_error import CheckpointMismatch
+from own_command import refused, shown
 from support import PAD, as_prefix, build_model, sentences
 
 WIDE = {"encoder_self_attention": "local", "decoder_self_attention": "local", "attention_window": 20}
@@ -59,13 +57,13 @@ FAMILIES = {
 }
 
 
-def logits(model: nn.Module) -> torch.Tensor:
+def logits(model):
     prefix = as_prefix(sentences(4, 6, 2, seed=2))
     return model.eval()(sentences(9, 3, 5), None, prefix)[0][prefix.ne(PAD)]
 
 
 @pytest.mark.parametrize(("before", "after"), EQUAL.values(), ids=EQUAL)
-def test_the_outputs_stay_the_same(before: tuple[str, dict[str, Any]], after: tuple[str, dict[str, Any]]) -> None:
+def test_the_outputs_stay_the_same(before, after):
     old, new = (build_model(family, seed=seed, **flags) for seed, (family, flags) in enumerate((before, after)))
     assert not logits(new).isclose(logits(old)).all()
     convert(old, new)
@@ -73,9 +71,7 @@ def test_the_outputs_stay_the_same(before: tuple[str, dict[str, Any]], after: tu
 
 
 @pytest.mark.parametrize(("family", "flags"), FAMILIES.values(), ids=FAMILIES)
-def test_everything_but_attention_is_the_transformers_and_every_parameter_is_explained(
-    family: str, flags: dict[str, Any]
-) -> None:
+def test_everything_but_attention_is_the_transformers_and_every_parameter_is_explained(family, flags):
     shared = {name: value for name, value in flags.items() if "normalize" in name}
     old, new = build_model("transformer", **shared), build_model(family, seed=1, **flags)
     start = {name: value.clone() for name, value in new.state_dict().items()}
@@ -105,9 +101,7 @@ FROM = {
 
 @pytest.mark.parametrize("kernel_size", [0, 3], ids=["plain", "convolved"])
 @pytest.mark.parametrize(("family", "flags", "parts"), FROM.values(), ids=FROM)
-def test_what_has_a_counterpart_is_not_drawn_at_random(
-    family: str, flags: dict[str, Any], parts: dict[str, str], kernel_size: int
-) -> None:
+def test_what_has_a_counterpart_is_not_drawn_at_random(family, flags, parts, kernel_size):
     old, new = build_model(family, **flags), build_model("mixed", seed=1, attention_kernel_size=kernel_size)
     made, _ = convert(old, new)
     assert [part.name for part in made if part.origin == "new"] == []
@@ -120,58 +114,47 @@ def test_what_has_a_counterpart_is_not_drawn_at_random(
                 assert part.weight.equal(given[:, : part.weight.shape[1]]), (side, name)
 
 
-def test_random_features_of_another_number_keep_their_own_seed() -> None:
+def test_random_features_of_another_number_keep_their_own_seed():
     old, new = (build_model("mixed", seed=n, decoder_self_attention="rfa", num_features=n) for n in (8, 12))
     convert(old, new)
     features = new.decoder.layers[0].self_attn.feature_map
     assert features.matrices.equal(features.numbered(range(features.num_heads)))
 
 
-def of_the_model(words: list[str], start: Path) -> list[str]:
+def of_the_model(words, start):
     """The flags of the model ``start`` in a command of fairseq-train."""
     first = min(words.index(flag) for flag in ("-s", "--criterion") if flag in words)
     return [*words[words.index("--user-dir") + 2 : first], f"--finetune-from-model={start}"]
 
 
 @pytest.fixture(scope="module")
-def transformer(tiny_data: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def transformer(tiny_data, tmp_path_factory):
     """A checkpoint of fairseq's transformer after an update."""
-    folder = tmp_path_factory.mktemp("transformer")
-    return one_update(tiny_data, folder, "--arch=transformer", *sizes(), "--dropout=0.2")
+    return one_update(tiny_data, tmp_path_factory.mktemp("transformer"), *TRANSFORMER, "--dropout=0.2")
 
 
-def sizes() -> list[str]:
-    each = ("layers=1", "embed-dim=16", "ffn-embed-dim=16", "attention-heads=2")
-    return [f"--{side}-{size}" for side in ("encoder", "decoder") for size in each]
-
-
-def one_update(data: str, folder: Path, *flags: str) -> Path:
+def one_update(data, folder, *flags):
     return train(data, folder, *APOLLO, "--max-update=1", "--disable-validation", *flags)
 
 
-def read(path: Path) -> dict[str, Any]:
+def read(path):
     return torch.load(path, weights_only=True)
 
 
-def test_the_result_is_trained_with_the_flags_that_the_command_prints(
-    tiny_data: str, transformer: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_result_is_trained_with_the_flags_that_the_command_prints(tiny_data, transformer, tmp_path, capsys):
     start = tmp_path / "start.pt"
     given = ["--decoder-self-attention=linear", "--attention-kernel-size=3", f"--output={start}"]
-    assert main(["convert", str(transformer), "--arch=mixed_tiny", *given]) == 0
-    lines = capsys.readouterr().out.splitlines()
+    lines = shown(capsys, "convert", transformer, "--arch=mixed_tiny", *given).splitlines()
     assert "decoder.layers.*.self_attn.convolution" in {line.split()[0] for line in lines if line.endswith("zero")}
     words = shlex.split(lines[-1].strip())
     assert [Path(words[0]).name, *words[1:3]] == ["fairseq-train", tiny_data, "--user-dir"]
     run("train", *words[1:], "--cpu", "--max-update=1", "--num-workers=0", "--disable-validation")
-    assert read(tmp_path / "start" / "checkpoint_last.pt")["cfg"]["optimizer"]["_name"] == "adam"
-    flags = of_the_model(words, start)
-    trained = read(one_update(tiny_data, tmp_path / "trained", *flags))
+    trained, made = read(tmp_path / "start" / "checkpoint_last.pt"), read(start)
+    assert trained["cfg"]["optimizer"]["_name"] == "adam"
     assert trained["optimizer_history"][-1]["num_updates"] == 1
-    made = read(start)
     assert deciding(trained["cfg"]["model"]) == deciding(made["cfg"]["model"])
     assert (made["cfg"]["model"]["encoder_embed_dim"], made["cfg"]["model"]["dropout"]) == (16, 0.2)
-    others = [*flags, "--decoder-self-attention=softmax"]  # with the same tensors
+    others = [*of_the_model(words, start), "--decoder-self-attention=softmax"]  # with the same tensors
     with pytest.raises(CheckpointMismatch, match=r"was made for --decoder-self-attention=linear: give the flags that"):
         one_update(tiny_data, tmp_path / "other", *others)
     for name, value in read(transformer)["model"].items():
@@ -180,55 +163,21 @@ def test_the_result_is_trained_with_the_flags_that_the_command_prints(
             assert made["model"][name].equal(value), name
 
 
-def test_a_diverged_checkpoint_is_refused(
-    transformer: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    state, odd = read(transformer), tmp_path / "odd.pt"
-    state["model"]["encoder.layers.0.fc1.bias"][0] = float("nan")
-    torch.save(state, odd)
-    assert main(["convert", str(odd), "--arch=luna_tiny", f"--output={tmp_path / 'start.pt'}"]) == 2
-    assert f"{odd}: there is NaN in encoder.layers.0.fc1.bias" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("of_the_old", "given", "read_back"),
-    [
-        (
-            ["--decoder-output-dim=24", "--decoder-ffn-embed-dim=20"],
-            ["--decoder-self-attention=linear"],
-            {"decoder_output_dim": 24, "decoder_ffn_embed_dim": 20},
-        ),
-        (
-            ["--criterion=adaptive_loss", "--ddp-backend=legacy_ddp", "--adaptive-softmax-cutoff=10,20"],
-            ["--encoder-self-attention=local", "--attention-window=3"],
-            {"adaptive_softmax_cutoff": [10, 20]},
-        ),
-    ],
-    ids=["sizes-that-follow-others", "list"],
-)
-def test_odd_settings_come_back_from_the_printed_command(
-    of_the_old: list[str],
-    given: list[str],
-    read_back: dict[str, Any],
-    tiny_data: str,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    criterion = [flag for flag in of_the_old if flag.startswith(("--criterion", "--ddp"))]
-    old = one_update(tiny_data, tmp_path / "old", "--arch=transformer", *sizes(), *of_the_old)
+def test_odd_settings_come_back_from_the_printed_command(tiny_data, tmp_path, capsys):
+    """Sizes that follow others, a list, and a file with an apostrophe in its name."""
+    criterion = ("--criterion=adaptive_loss", "--ddp-backend=legacy_ddp")
+    sizes = ("--decoder-output-dim=24", "--decoder-ffn-embed-dim=20", "--adaptive-softmax-cutoff=10,20")
+    old = one_update(tiny_data, tmp_path / "old", *TRANSFORMER, *sizes, *criterion)
     start = tmp_path / "it's a start.pt"
-    assert main(["convert", str(old), "--arch=mixed_tiny", f"--output={start}", *given]) == 0
-    line = capsys.readouterr().out.splitlines()[-1]
-    arguments = subprocess.run(
-        ["bash", "-c", f"printf '%s\\n' {line}"], capture_output=True, check=True, text=True
-    ).stdout
-    assert arguments.splitlines() == shlex.split(line)
-    made, trained = (
-        read(path)["cfg"]["model"]
-        for path in (start, one_update(tiny_data, tmp_path, *of_the_model(shlex.split(line), start), *criterion))
-    )
+    given = ("--encoder-self-attention=local", "--attention-window=3")
+    line = shown(capsys, "convert", old, "--arch=mixed_tiny", f"--output={start}", *given).splitlines()[-1]
+    printed = subprocess.run(["bash", "-c", f"printf '%s\\n' {line}"], capture_output=True, check=True, text=True)
+    assert printed.stdout.splitlines() == shlex.split(line)
+    trained = one_update(tiny_data, tmp_path, *of_the_model(shlex.split(line), start), *criterion)
+    trained, made = (read(path)["cfg"]["model"] for path in (trained, start))
     assert deciding(trained) == deciding(made)
-    assert {name: trained[name] for name in read_back} == read_back
+    found = [trained[f"decoder_{name}_dim"] for name in ("output", "ffn_embed")]
+    assert (*found, trained["adaptive_softmax_cutoff"]) == (24, 20, [10, 20])
 
 
 @pytest.mark.parametrize(
@@ -238,15 +187,15 @@ def test_odd_settings_come_back_from_the_printed_command(
         "arch": (["--arch=transformer"], "--arch transformer: choose one of block, "),
         "value": (["--arch=luna_base", "--projection-length=0"], "--projection-length 0: must be"),
         "of-another-family": (["--arch=luna_base", "--num-blocks=2"], "unrecognized arguments: --num-blocks=2"),
+        "diverged": (["{odd}", "--arch=luna_base"], "{odd}: there is NaN in encoder.layers.0.fc1.bias"),
         "same-file": (["--arch=luna_base", "--output={file}"], "--output {file}: that is one of the checkpoints"),
     }.values(),
 )
-def test_what_cannot_be_is_refused_in_one_line(
-    flags: list[str], message: str, transformer: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    output = tmp_path / "start.pt"
-    given = [str(transformer), f"--output={output}", *(flag.format(file=transformer) for flag in flags)]
-    assert main(["convert", *given]) == 2
-    [line] = capsys.readouterr().err.splitlines()
-    assert line.startswith(f"fairseq-luna convert: {message.format(file=transformer)}")
+def test_what_cannot_be_is_refused_in_one_line(flags, message, transformer, tmp_path, capsys):
+    state, output, files = read(transformer), tmp_path / "start.pt", {"file": transformer, "odd": tmp_path / "odd.pt"}
+    state["model"]["encoder.layers.0.fc1.bias"][0] = float("nan")
+    torch.save(state, files["odd"])
+    flags = [flag.format(**files) for flag in flags]
+    read_from = [] if flags[0].endswith(".pt") else [transformer]
+    assert refused(capsys, "convert", *read_from, f"--output={output}", *flags).startswith(message.format(**files))
     assert not output.exists()

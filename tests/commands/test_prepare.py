@@ -2,7 +2,6 @@
 
 import gzip
 import re
-from pathlib import Path
 
 import pytest
 from fairseq.data import Dictionary, data_utils
@@ -19,7 +18,7 @@ LANGUAGES = ("-s", "xx", "-t", "cs")
 
 
 @pytest.fixture
-def files(tmp_path: Path) -> dict[str, tuple[Path, Path]]:
+def files(tmp_path):
     """Two training texts, the second gzipped and with a pair to drop, and a valid one."""
     found = {}
     for name, of in {"old": TRAIN[:40], "new": [*TRAIN[40:], ("No other side.", "")], "valid": VALID}.items():
@@ -30,11 +29,11 @@ def files(tmp_path: Path) -> dict[str, tuple[Path, Path]]:
     return found
 
 
-def prepare(*flags: object) -> int:
+def prepare(*flags):
     return main(["prepare", "--workers", "1", *map(str, flags)])
 
 
-def commands(shown: str) -> list[str]:
+def commands(shown):
     """The commands that come next."""
     return re.findall(r"^    (.*)$", shown, flags=re.M)
 
@@ -43,19 +42,14 @@ def commands(shown: str) -> list[str]:
     ("pairs_of_text", "size", "pieces"),
     [(900, "tiny", 2000), (160_000, "tiny", 8000), (200_001, "iwslt_de_en", 16000), (5_000_000, "base", 32000)],
 )
-def test_sizes_fit_the_text(pairs_of_text: int, size: str, pieces: int, tmp_path: Path) -> None:
+def test_sizes_fit_the_text(pairs_of_text, size, pieces, tmp_path):
     words = [str(word) for word in on_text(tmp_path, ("en", "de"), pairs_of_text)]
     assert words[words.index("--arch") + 1] == f"luna_{size}"
     assert words[words.index("--optimizer") + 1] == "adam"
     assert of_size(pairs_of_text, VOCABULARIES) == pieces
 
 
-def test_pieces_of_two_training_texts_with_a_test_held_out(
-    files: dict[str, tuple[Path, Path]],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_pieces_of_two_training_texts_with_a_test_held_out(files, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     out = tmp_path / "out"
     flags = ["--train", *files["old"], "--train", *files["new"], "--valid", *files["valid"], *LANGUAGES]
@@ -116,9 +110,7 @@ def test_pieces_of_two_training_texts_with_a_test_held_out(
         ("--train {a} {b} --train {b} {a} --hold-out 2", "looks like the training text's target; are the files swap"),
     ],
 )
-def test_what_cannot_be_prepared_is_refused_in_one_line_and_leaves_nothing(
-    files: dict[str, tuple[Path, Path]], tmp_path: Path, capsys: pytest.CaptureFixture[str], flags: str, said: str
-) -> None:
+def test_what_cannot_be_prepared_is_refused_in_one_line_and_leaves_nothing(files, tmp_path, capsys, flags, said):
     a, b = files["old"]
     (tmp_path / "none").write_text("\n" * (40 if "{a} {none}" in flags else 0))
     (tmp_path / "blank").touch()
@@ -133,7 +125,7 @@ def test_what_cannot_be_prepared_is_refused_in_one_line_and_leaves_nothing(
     assert not (tmp_path / "out").exists()
 
 
-def test_after_a_refusal_other_files_of_a_folder_are_kept(files: dict[str, tuple[Path, Path]], tmp_path: Path) -> None:
+def test_after_a_refusal_other_files_of_a_folder_are_kept(files, tmp_path):
     flags = ["--train", *files["old"], *LANGUAGES, "--hold-out", 2, "--vocabulary-size", 80, "--out", tmp_path]
     (tmp_path / "work").mkdir()
     (tmp_path / "work" / "mine").touch()
@@ -145,7 +137,7 @@ def test_after_a_refusal_other_files_of_a_folder_are_kept(files: dict[str, tuple
     assert (tmp_path / "bin").exists()
 
 
-def test_swapped_languages_do_not_reuse_each_others_data(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_swapped_languages_do_not_reuse_each_others_data(tmp_path, capsys):
     """The names of the files are no help here."""
     for name, lines in zip(("one", "two"), zip(*TRAIN, strict=True), strict=True):
         (tmp_path / name).write_bytes(text(lines))
@@ -161,9 +153,7 @@ def test_swapped_languages_do_not_reuse_each_others_data(tmp_path: Path, capsys:
 
 
 @pytest.mark.parametrize("names", [("a.cs", "a.xx"), ("a.txt", "a.xx.gz"), ("a.cs", "a.txt")])
-def test_files_named_after_the_other_language_are_refused(
-    names: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_files_named_after_the_other_language_are_refused(names, tmp_path, capsys):
     for name in names:
         (tmp_path / name).touch()
     assert prepare(*LANGUAGES, "--train", *(tmp_path / name for name in names), "--hold-out", 2) == 2
@@ -177,13 +167,7 @@ def test_files_named_after_the_other_language_are_refused(
         (("en", "fr"), ("a.en", "a.de.gz"), "-t fr: {1} says de by its name; give -t de, or rename the file"),
     ],
 )
-def test_files_named_after_another_language_are_refused(
-    languages: tuple[str, str],
-    names: tuple[str, str],
-    said: str,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_files_named_after_another_language_are_refused(languages, names, said, tmp_path, capsys):
     found = [tmp_path / name for name in names]
     for path in found:
         path.touch()
@@ -196,24 +180,20 @@ def test_files_named_after_another_language_are_refused(
     ("languages", "names"),
     [(("en", "de"), ("a.lc", "b.lc")), (("en_gb", "de"), ("a.en", "a.de")), (("en", "de"), ("a.txt", "a.tgt"))],
 )
-def test_names_that_do_not_contradict_the_languages_are_accepted(
-    languages: tuple[str, str], names: tuple[str, str], tmp_path: Path
-) -> None:
+def test_names_that_do_not_contradict_the_languages_are_accepted(languages, names, tmp_path):
     for name in names:
         (tmp_path / name).touch()
     check_names((tmp_path / names[0], tmp_path / names[1]), languages)
 
 
-def test_as_many_pieces_as_a_small_text_has(
-    files: dict[str, tuple[Path, Path]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_as_many_pieces_as_a_small_text_has(files, tmp_path, capsys):
     out = tmp_path / "out"
     assert prepare("--train", *files["old"], *LANGUAGES, "--hold-out", 5, "--out", out) == 0
     assert re.search(r"only \d+ pieces: the text has no more", capsys.readouterr().out)
     assert (out / "bin" / "train.xx-cs.xx.idx").exists()
 
 
-def test_pieces_of_long_lines_too(tmp_path: Path) -> None:
+def test_pieces_of_long_lines_too(tmp_path):
     """SentencePiece leaves lines of more than 4,192 bytes out unless it is told otherwise."""
     (tmp_path / "long").write_bytes(text([*(one for one, _ in TRAIN), "quartz " * 1000]))
     learn_pieces([tmp_path / "long"], tmp_path, vocabulary=80, coverage=1.0)

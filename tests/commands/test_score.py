@@ -10,48 +10,41 @@ from pathlib import Path
 
 import pytest
 
-from commands import FAMILIES, generate, train
+from commands import TRANSFORMER, generate, train
 from fairseq_luna.__main__ import main
 from fairseq_luna.commands.scoring import measures, pieces
 from fairseq_luna.commands.scoring.generated import read_both
 from fairseq_luna.commands.text_files import shortened
 from fairseq_luna.usage_error import UsageError
+from own_command import refused, shown
 from scored import HYPOTHESES, REFERENCES, found, sacrebleu, worsened, write_generated, write_lines
 
 
 @pytest.fixture
-def reference(tmp_path: Path) -> Path:
+def reference(tmp_path):
     return write_lines(tmp_path / "test.de", REFERENCES)
 
 
-def read_generated(*shards: Path, **options: str) -> list[str]:
+def read_generated(*shards, **options):
     return read_both(shards, **options).text
 
 
 @pytest.fixture
-def generated(tmp_path: Path) -> Path:
+def generated(tmp_path):
     return write_generated(tmp_path / "generated", HYPOTHESES)
 
 
-def run(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
-    status = main(["score", *map(str, arguments)])
-    shown = capsys.readouterr()
-    assert (status, shown.err) == (0, "")
-    return shown.out
+def run(capsys, *arguments):
+    return shown(capsys, "score", *arguments)
 
 
-def refusal(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
-    """The one line of the refusal."""
-    assert main(["score", *map(str, arguments)]) == 2
-    shown = capsys.readouterr()
-    assert shown.out == ""
-    assert shown.err.count("\n") == 1
-    return shown.err.removesuffix("\n").removeprefix("fairseq-luna score: ")
+def refusal(capsys, *arguments):
+    return refused(capsys, "score", *arguments)
 
 
 @pytest.mark.parametrize("lowercase", [False, True], ids=["cased", "lowercase"])
 @pytest.mark.parametrize("samples", [1, 50], ids=["alone", "confidence"])
-def test_scores_are_those_of_the_sacrebleu_command(lowercase: bool, samples: int, tmp_path: Path) -> None:
+def test_scores_are_those_of_the_sacrebleu_command(lowercase, samples, tmp_path):
     # Some words in capitals, so that lower-casing changes the scores.
     hypotheses = [line.upper() if index % 5 == 0 else line for index, line in enumerate(HYPOTHESES)]
     result = measures.score(hypotheses, REFERENCES, lowercase=lowercase, samples=samples)
@@ -63,43 +56,43 @@ def test_scores_are_those_of_the_sacrebleu_command(lowercase: bool, samples: int
     assert (result.sentences, result.bleu) == (40, result.measures[0])
 
 
-def test_chinese_is_scored_by_characters(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_chinese_is_scored_by_characters(tmp_path, capsys):
     lines, changed = ["我们今天去看电影。"] * 2, ["我们今天去看比赛。"] * 2
     generated, reference = write_generated(tmp_path / "out", changed), write_lines(tmp_path / "test.zh", lines)
     assert "tok:zh" in run(capsys, generated, "--reference", reference)
     assert measures.score(changed, lines, target="zh").bleu.score > 50
 
 
-def test_a_file_is_scored(generated: Path, reference: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_file_is_scored(generated, reference, tmp_path, capsys):
     output = tmp_path / "scores.json"
-    shown = run(capsys, generated, "--reference", reference, "--json", output)
+    text = run(capsys, generated, "--reference", reference, "--json", output)
     expected = measures.score(HYPOTHESES, REFERENCES)
-    assert shown.startswith(f"{generated}: 40 sentences\n")
+    assert text.startswith(f"{generated}: 40 sentences\n")
     for measure in expected.measures:
-        assert f"{measure.score:6.2f}  {measure.name}  {measure.signature}\n" in shown
+        assert f"{measure.score:6.2f}  {measure.name}  {measure.signature}\n" in text
     lengths = f"hypotheses {expected.bleu.hypothesis_length:,} tokens, references {expected.bleu.reference_length:,}"
-    assert lengths in shown
+    assert lengths in text
     kept = json.loads(output.read_text(encoding="utf-8"))
     assert kept["systems"][str(generated)]["scores"]["sacreBLEU"]["score"] == expected.bleu.score
     assert kept["paired_bootstrap"] == []
     assert run(capsys, generated, "--reference", reference, "--lowercase").count("case:lc") == 2
 
 
-def test_confidence_is_what_the_next_command_shows(generated: Path, reference: Path, capsys) -> None:
+def test_confidence_is_what_the_next_command_shows(generated, reference, capsys):
     *_, following = run(capsys, generated, "--reference", reference).splitlines()
     program, command, *given = shlex.split(following)
     assert (program.rpartition("/")[2], command) == ("fairseq-luna", "score")
     assert main([command, *given]) == 0
-    shown = capsys.readouterr()
+    output = capsys.readouterr()
     expected = measures.score(HYPOTHESES, REFERENCES, samples=1000)
     for measure in expected.measures:
         line = f"{measure.mean:.2f} ± {measure.interval:.2f} in 95 % of resampled tests"
-        assert measure.interval > 0.1 and line in shown.out
-    assert "drawing 1,000 tests" in shown.err
-    assert "how sure" not in shown.out
+        assert measure.interval > 0.1 and line in output.out
+    assert "drawing 1,000 tests" in output.err
+    assert "how sure" not in output.out
 
 
-def test_shards_are_one_system_in_the_order_of_the_sentences(tmp_path: Path) -> None:
+def test_shards_are_one_system_in_the_order_of_the_sentences(tmp_path):
     shards = [
         write_generated(tmp_path / str(shard), HYPOTHESES[shard::2], numbers=range(shard, 40, 2)) for shard in (0, 1)
     ]
@@ -114,7 +107,7 @@ def test_shards_are_one_system_in_the_order_of_the_sentences(tmp_path: Path) -> 
         read_generated(shards[0], by_d, tmp_path / "1")
 
 
-def test_only_a_newline_ends_a_line(tmp_path: Path) -> None:
+def test_only_a_newline_ends_a_line(tmp_path):
     odd = ["a\u2028b", "c\x85d", "", "e\x0bf"]
     assert read_generated(write_generated(tmp_path / "generated", odd)) == odd
 
@@ -126,14 +119,14 @@ WORDS = ["Hallo Welt", "ja", "nein"]
 
 @pytest.mark.parametrize("lines", [SUBWORDS, SENTENCEPIECES, WORDS], ids=["subword-nmt", "sentencepiece", "words"])
 @pytest.mark.parametrize("kind", [pieces.AUTO, None, pieces.NONE], ids=["auto", "named", "none"])
-def test_pieces_are_joined(lines: list[str], kind: str | None, tmp_path: Path) -> None:
+def test_pieces_are_joined(lines, kind, tmp_path):
     named = pieces.SUBWORD_NMT if lines is SUBWORDS else pieces.SENTENCEPIECE
     file = write_generated(tmp_path / "generated", lines)
     expected = lines if kind == pieces.NONE else WORDS
     assert read_generated(file, remove_bpe=kind or named) == expected
 
 
-def test_pieces_that_fairseq_has_joined_are_unchanged(tmp_path: Path) -> None:
+def test_pieces_that_fairseq_has_joined_are_unchanged(tmp_path):
     # --bpe joins only the D- lines, --remove-bpe both; a single ▁ may be a character of the text.
     file = write_generated(tmp_path / "generated", WORDS, SENTENCEPIECES)
     for kind in (pieces.AUTO, pieces.SENTENCEPIECE):
@@ -141,15 +134,14 @@ def test_pieces_that_fairseq_has_joined_are_unchanged(tmp_path: Path) -> None:
     assert pieces.join(["a \u2581 b", "c d", "e f"]) == ["a \u2581 b", "c d", "e f"]
 
 
-def test_the_paired_bootstrap_equals_the_sacrebleu_command(reference: Path, tmp_path: Path, capsys) -> None:
+def test_the_paired_bootstrap_equals_the_sacrebleu_command(reference, tmp_path, capsys):
     baseline, significant = worsened(REFERENCES, 5), []
     for name, lines in (("worse", worsened(REFERENCES, 3, 0.6)), ("like", HYPOTHESES)):
         files = [write_generated(tmp_path / kind, text) for kind, text in (("other", baseline), (name, lines))]
         output = tmp_path / "scores.json"
         flags = ("--samples", 200, "--seed", 7, "--json", output)
-        assert main(["score", *map(str, (files[1], "--paired", files[0], "--reference", reference, *flags))]) == 0
-        shown = capsys.readouterr()
-        assert f"paired bootstrap against {files[0]}" in shown.out
+        text = run(capsys, files[1], "--paired", files[0], "--reference", reference, *flags)
+        assert f"paired bootstrap against {files[0]}" in text
         plain = [write_lines(tmp_path / f"{kind}.txt", text) for kind, text in (("other", baseline), (name, lines))]
         command = [sys.executable, "-m", "sacrebleu", str(reference), "-i", *map(str, plain), "-m", "bleu", "chrf"]
         command += ["--paired-bs", "--paired-bs-n", "200", "-w", "4", "-f", "text"]
@@ -170,7 +162,7 @@ def test_the_paired_bootstrap_equals_the_sacrebleu_command(reference: Path, tmp_
     assert significant == [True, False]
 
 
-def test_counts_must_agree(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_counts_must_agree(tmp_path, capsys):
     generated = write_generated(tmp_path / "generated", ["a b"] * 3003)
     reference = write_lines(tmp_path / "test.de", ["a b"] * 2737)
     line = refusal(capsys, generated, "--reference", reference)
@@ -184,7 +176,7 @@ def test_counts_must_agree(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
         measures.score([], [])
 
 
-def test_plain_translations_are_scored(generated: Path, reference: Path, tmp_path: Path, capsys) -> None:
+def test_plain_translations_are_scored(generated, reference, tmp_path, capsys):
     """As ``fairseq-luna translate`` writes them, from a file or a pipe."""
     plain = write_lines(tmp_path / "test.out", HYPOTHESES)
     expected = run(capsys, generated, "--reference", reference).replace(str(generated), str(plain))
@@ -208,7 +200,7 @@ def test_plain_translations_are_scored(generated: Path, reference: Path, tmp_pat
         ("another language", ["The small house is red ."] * 40),
     ],
 )
-def test_another_reference_is_noticed(kind: str, text: list[str], tmp_path: Path, capsys) -> None:
+def test_another_reference_is_noticed(kind, text, tmp_path, capsys):
     reference = write_lines(tmp_path / "test.de", [f"Haus{n} steht{n} am{n} See{n} ." for n in range(40)])
     assert main(["score", str(write_lines(tmp_path / kind, text)), "--reference", str(reference)]) == 0
     warned = capsys.readouterr().err
@@ -218,7 +210,7 @@ def test_another_reference_is_noticed(kind: str, text: list[str], tmp_path: Path
     assert found and int(found[1]) < 25
 
 
-def test_the_reference_of_another_test_is_refused(generated: Path, tmp_path: Path, capsys) -> None:
+def test_the_reference_of_another_test_is_refused(generated, tmp_path, capsys):
     """fairseq-generate's T- lines are the true one: here in tokens, escaped as Moses does, one with an unknown word."""
     tokens = [" ".join(re.findall(r"\w+|[^\w\s]", line)).replace("&", "&amp;") for line in REFERENCES]
     targets = [f"T-{number}\t{'<<unk>> ' if number == 7 else ''}{line}" for number, line in enumerate(tokens)]
@@ -237,7 +229,7 @@ def test_the_reference_of_another_test_is_refused(generated: Path, tmp_path: Pat
     assert "is of in 1 of 39 lines: line 6 is 'Anderes.', not '" in warned
 
 
-def test_an_unreadable_file_is_named(generated: Path, reference: Path, tmp_path: Path, capsys) -> None:
+def test_an_unreadable_file_is_named(generated, reference, tmp_path, capsys):
     missing, empty, latin = (tmp_path / name for name in ("missing", "empty", "latin.de"))
     empty.touch()
     latin.write_bytes("Übung\n".encode("latin-1"))
@@ -253,7 +245,7 @@ def test_an_unreadable_file_is_named(generated: Path, reference: Path, tmp_path:
     assert refusal(capsys, cut, "--reference", reference) == f"{cut}: sentence 1 has no D- line; is it cut off?"
 
 
-def test_contradicting_flags_are_refused(generated: Path, reference: Path, tmp_path: Path, capsys) -> None:
+def test_contradicting_flags_are_refused(generated, reference, tmp_path, capsys):
     common = (generated, "--reference", reference)
     assert refusal(capsys, *common, "--samples", 10).startswith("--samples and --seed: give --confidence, or --paired")
     assert refusal(capsys, *common, "--confidence", "--samples", 1) == "--samples 1: must be 2 or more"
@@ -264,32 +256,14 @@ def test_contradicting_flags_are_refused(generated: Path, reference: Path, tmp_p
     assert "there is no folder" in refusal(capsys, *common, "--json", tmp_path / "none" / "scores.json")
 
 
-def test_the_output_of_fairseq_generate_is_read(
-    tiny_data: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    checkpoint = train(
-        tiny_data,
-        tmp_path,
-        *FAMILIES["luna"],
-        "--optimizer=adam",
-        "--lr=0.01",
-        "--max-update=3",
-        "--criterion=cross_entropy",
-        "--disable-validation",
-    )
+def test_the_output_of_fairseq_generate_is_read(tiny_data, tmp_path, capsys):
+    """As it is printed and as it is kept in a file."""
+    checkpoint = train(tiny_data, tmp_path, *TRANSFORMER, "--max-update=3", "--disable-validation")
     capsys.readouterr()
     generate(tiny_data, str(checkpoint), "--beam=2", "--batch-size=3")
-    printed = tmp_path / "printed"
+    printed, kept = tmp_path / "printed", tmp_path / "generate-valid.txt"
     printed.write_text(capsys.readouterr().out, encoding="utf-8")
     generate(tiny_data, str(checkpoint), "--beam=2", "--batch-size=3", f"--results-path={tmp_path}")
-    capsys.readouterr()
-    kept = tmp_path / "generate-valid.txt"
     hypotheses = read_generated(kept)
     assert len(hypotheses) == 7
     assert read_generated(printed) == hypotheses
-    targets = dict(line.split("\t") for line in kept.read_text().splitlines() if line.startswith("T-"))
-    references = [targets[f"T-{index}"] for index in range(7)]
-    reference = write_lines(tmp_path / "valid.b", references)
-    shown = run(capsys, kept, "--reference", reference)
-    (expected,) = sacrebleu(tmp_path, hypotheses, references, "-m", "bleu")
-    assert f"{expected[0]:6.2f}  sacreBLEU  {expected[1]}\n" in shown

@@ -10,19 +10,19 @@ from fairseq_luna.commands.text_files import count_lines, in_chunks, in_step, re
 from fairseq_luna.usage_error import UsageError
 
 
-def test_only_a_newline_ends_a_line(tmp_path: Path) -> None:
+def test_only_a_newline_ends_a_line(tmp_path):
     path = tmp_path / "text"
     path.write_bytes("\ufeffa\u2028b\u0085c\x0bd\r\n\ne\rf".encode())
     assert list(read_lines(path)) == ["a\u2028b\u0085c\x0bd", "", "e\rf"]
 
 
-def test_gzipped(tmp_path: Path) -> None:
+def test_gzipped(tmp_path):
     path = tmp_path / "text.gz"
     path.write_bytes(gzip.compress("ä\nb\n".encode()))
     assert list(read_lines(path)) == ["ä", "b"]
 
 
-def test_a_line_that_is_not_utf8_is_named(tmp_path: Path) -> None:
+def test_a_line_that_is_not_utf8_is_named(tmp_path):
     path = tmp_path / "train.de"
     path.write_bytes("gut\nschön\n".encode() + "böse\n".encode("latin-1"))
     with pytest.raises(UsageError, match=r"train\.de, line 3: not UTF-8 .* at byte 2"):
@@ -30,7 +30,7 @@ def test_a_line_that_is_not_utf8_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", ["half", "text"])
-def test_a_corrupt_gzip_file_is_named(tmp_path: Path, damage: str) -> None:
+def test_a_corrupt_gzip_file_is_named(tmp_path, damage):
     whole = gzip.compress(b"".join(b"%d\n" % (number**3) for number in range(5000)))
     path = tmp_path / "train.de.gz"
     path.write_bytes(whole[: len(whole) // 2] if damage == "half" else b"Not Found\n")
@@ -39,7 +39,7 @@ def test_a_corrupt_gzip_file_is_named(tmp_path: Path, damage: str) -> None:
 
 
 @pytest.mark.parametrize(("ours", "theirs"), [(3, 5), (5, 3), (0, 1)])
-def test_unequal_files_are_both_named_with_their_lengths(tmp_path: Path, ours: int, theirs: int) -> None:
+def test_unequal_files_are_both_named_with_their_lengths(tmp_path, ours, theirs):
     first, second = tmp_path / "train.en", tmp_path / "train.de"
     first.write_text("x\n" * ours)
     second.write_text("y\n" * theirs)
@@ -47,13 +47,13 @@ def test_unequal_files_are_both_named_with_their_lengths(tmp_path: Path, ours: i
         list(read_pairs(first, second))
 
 
-def test_empty_lines_are_kept(tmp_path: Path) -> None:
+def test_empty_lines_are_kept(tmp_path):
     (tmp_path / "a").write_text("x\n\ny\n")
     (tmp_path / "b").write_text("\nz\nw\n")
     assert list(read_pairs(tmp_path / "a", tmp_path / "b")) == [("x", ""), ("", "z"), ("y", "w")]
 
 
-def test_endless_text_is_read_as_it_is_needed() -> None:
+def test_endless_text_is_read_as_it_is_needed():
     lines = (str(number) for number in count())
     others = (str(-number) for number in count())
     paired = in_step(lines, others, Path("a"), Path("b"))
@@ -63,6 +63,6 @@ def test_endless_text_is_read_as_it_is_needed() -> None:
     assert next(lines) == "6"
 
 
-def test_counting(tmp_path: Path) -> None:
+def test_counting(tmp_path):
     (tmp_path / "a").write_text("x\n\u2028\ny\n", encoding="utf-8")
     assert count_lines(tmp_path / "a") == 3

@@ -10,7 +10,7 @@ from fairseq_luna.commands.preparing.cleaning import EMPTY, Rules, kept
 RECIPE = Rules(longest=250, ratio=1.5)
 
 
-def words(number: int) -> str:
+def words(number):
     return " ".join(["a"] * number)
 
 
@@ -31,23 +31,23 @@ def words(number: int) -> str:
         (250, 166, "one side longer than 1.5 times the other"),
     ],
 )
-def test_rules(first: int, second: int, rule: str | None) -> None:
+def test_rules(first, second, rule):
     assert RECIPE.against(words(first), words(second)) == rule
 
 
-def test_without_limits_only_pairs_with_an_empty_side_are_dropped() -> None:
+def test_without_limits_only_pairs_with_an_empty_side_are_dropped():
     assert Rules().against(words(1), words(900)) is None
     assert Rules().against(" \u00a0", "a") == EMPTY
 
 
-def test_dropped_pairs_are_counted_by_rule() -> None:
-    dropped: Counter[str] = Counter()
+def test_dropped_pairs_are_counted_by_rule():
+    dropped = Counter()
     pairs = [("a", "b"), ("", "b"), ("a", ""), ("a b c d", "a"), ("c", "d")]
     assert list(kept(pairs, RECIPE, dropped)) == [("a", "b"), ("c", "d")]
     assert dropped == {EMPTY: 2, "one side longer than 1.5 times the other": 1}
 
 
-def test_an_endless_corpus_is_streamed() -> None:
+def test_an_endless_corpus_is_streamed():
     taken = 0
 
     def endless():
@@ -55,7 +55,7 @@ def test_an_endless_corpus_is_streamed() -> None:
         for taken in count(1):
             yield ("a", "b") if taken % 2 else ("a", "")
 
-    dropped: Counter[str] = Counter()
+    dropped = Counter()
     assert len(list(islice(kept(endless(), RECIPE, dropped), 50))) == 50
     assert taken == 99
     assert dropped[EMPTY] == 49

@@ -16,7 +16,7 @@ from fairseq_luna.commands.steps import once
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_order_is_kept_and_reading_ahead_is_bounded(workers: int) -> None:
+def test_order_is_kept_and_reading_ahead_is_bounded(workers):
     taken = 0
 
     def endless():
@@ -30,14 +30,14 @@ def test_order_is_kept_and_reading_ahead_is_bounded(workers: int) -> None:
     results.close()
 
 
-def test_a_killed_worker_is_reported_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_killed_worker_is_reported_in_one_line(capsys):
     assert command(lambda _: list(in_order(os._exit, [1, 1, 1], workers=2)))() == 1
     assert capsys.readouterr().err.splitlines() == [
         "test_parallel.py: a worker was killed, probably because memory ran out: run again with fewer --workers"
     ]
 
 
-def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
+def test_memory_does_not_grow_with_the_file(tmp_path):
     source, target = tmp_path / "source", tmp_path / "target"
     source.write_text(f"{'word ' * 40}\n" * 60_000)
     tracemalloc.start()
@@ -49,13 +49,11 @@ def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
-def test_a_full_disk_is_reported_in_one_line_and_leaves_no_half_file(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_full_disk_is_reported_in_one_line_and_leaves_no_half_file(tmp_path, capsys):
     source = tmp_path / "source"
     source.write_text("word\n" * 100)
 
-    def make(target: Path) -> None:
+    def make(target):
         target.symlink_to("/dev/full")
         transform(_upper, source, target, what="upper", workers=1)
 
@@ -66,7 +64,7 @@ def test_a_full_disk_is_reported_in_one_line_and_leaves_no_half_file(
     assert not (tmp_path / "tokens").exists()
 
 
-def test_workers_do_not_outlive_a_killed_program(tmp_path: Path) -> None:
+def test_workers_do_not_outlive_a_killed_program(tmp_path):
     program = (
         "import os, sys, time; from fairseq_luna.commands.preparing.parallel import in_order\n"
         "if __name__ == '__main__':\n"
@@ -86,5 +84,5 @@ def test_workers_do_not_outlive_a_killed_program(tmp_path: Path) -> None:
     assert len(ended.stdout.split()) == 2
 
 
-def _upper(lines: list[str]) -> list[str]:
+def _upper(lines):
     return [line.upper() for line in lines]

@@ -1,14 +1,12 @@
 """An output folder has one set of settings."""
 
-from pathlib import Path
-
 import pytest
 
 from fairseq_luna.commands.preparing.settings import FILE, check, fingerprint, keep
 from fairseq_luna.usage_error import UsageError
 
 
-def test_the_same_settings_are_accepted(tmp_path: Path) -> None:
+def test_the_same_settings_are_accepted(tmp_path):
     wanted = {"--bpe": "sentencepiece", "rules": {"ratio": 1.5}, "corpus": ("a", "b")}
     for _ in range(2):
         check(tmp_path / "out", wanted)
@@ -17,7 +15,7 @@ def test_the_same_settings_are_accepted(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("name", "value"), [("--bpe", "subword-nmt"), ("size", 9), ("new", None)])
-def test_other_settings_are_refused_by_name(tmp_path: Path, name: str, value: object) -> None:
+def test_other_settings_are_refused_by_name(tmp_path, name, value):
     begun = {"--bpe": "sentencepiece", "size": 8, "new": 1}
     keep(tmp_path, begun)
     (tmp_path / "joint.model").touch()
@@ -27,7 +25,7 @@ def test_other_settings_are_refused_by_name(tmp_path: Path, name: str, value: ob
 
 
 @pytest.mark.parametrize("made", ["codes", "work/sentencepiece"])
-def test_another_size_is_accepted_until_there_are_pieces(tmp_path: Path, made: str) -> None:
+def test_another_size_is_accepted_until_there_are_pieces(tmp_path, made):
     keep(tmp_path, {"size": 8})
     check(tmp_path, {"size": 9})
     (tmp_path / made).mkdir(parents=True)
@@ -35,7 +33,7 @@ def test_another_size_is_accepted_until_there_are_pieces(tmp_path: Path, made: s
         check(tmp_path, {"size": 9})
 
 
-def test_files_are_told_apart_by_content_and_order(tmp_path: Path) -> None:
+def test_files_are_told_apart_by_content_and_order(tmp_path):
     source, target = tmp_path / "a.en", tmp_path / "a.de"
     source.write_text("one\n")
     target.write_text("ein\n")
@@ -51,7 +49,7 @@ def test_files_are_told_apart_by_content_and_order(tmp_path: Path) -> None:
         check(tmp_path / "out", {"files": {"train": []}})
 
 
-def test_a_folder_is_known_by_the_names_and_contents_of_its_files(tmp_path: Path) -> None:
+def test_a_folder_is_known_by_the_names_and_contents_of_its_files(tmp_path):
     files = [tmp_path / "a.txt", tmp_path / "b.txt"]
     for path in files:
         path.write_text(path.stem)
@@ -63,13 +61,13 @@ def test_a_folder_is_known_by_the_names_and_contents_of_its_files(tmp_path: Path
 
 
 @pytest.mark.parametrize("made", ["joint.model", "work/raw", "bin", "data-bin"])
-def test_what_was_made_without_a_record_is_refused(tmp_path: Path, made: str) -> None:
+def test_what_was_made_without_a_record_is_refused(tmp_path, made):
     (tmp_path / made).mkdir(parents=True)
     with pytest.raises(UsageError, match=f"--folder {tmp_path} has no {FILE}, .*: use another --folder"):
         check(tmp_path, {"size": 8}, "--folder")
 
 
-def test_an_unreadable_record_is_not_overwritten(tmp_path: Path) -> None:
+def test_an_unreadable_record_is_not_overwritten(tmp_path):
     (tmp_path / FILE).write_text("{")
     with pytest.raises(UsageError, match="unreadable"):
         check(tmp_path, {"size": 8})

@@ -1,0 +1,29 @@
+"""``fairseq-luna`` in this process."""
+
+from typing import Any
+
+import pytest
+
+from fairseq_luna.__main__ import main
+
+
+def shown(capsys: pytest.CaptureFixture[str], *arguments: Any) -> str:
+    """What the command prints when it succeeds without a warning."""
+    capsys.readouterr()
+    try:
+        status = main([*map(str, arguments)])
+    except SystemExit as ended:  # argparse's, after help
+        status = ended.code
+    output = capsys.readouterr()
+    assert not status and "warning" not in output.err, output.err
+    return output.out
+
+
+def refused(capsys: pytest.CaptureFixture[str], *arguments: Any) -> str:
+    """The one line of the refusal, which may follow what it does, without the command's name."""
+    capsys.readouterr()
+    assert main([*map(str, arguments)]) == 2
+    output = capsys.readouterr()
+    *progress, line = output.err.splitlines()
+    assert all(said.endswith(" ...") for said in progress), output.err
+    return line.removeprefix(f"fairseq-luna {arguments[0]}: ")
