@@ -1,4 +1,3 @@
-import itertools
 from pathlib import Path
 
 import pytest
@@ -37,36 +36,6 @@ def test_equals_the_formula_in_fp64(weight_decay_type, rebound, beta, eps):
     assert_same(run(init, grads, **options), expected, rtol=1e-9, atol=1e-9)
 
 
-def test_the_direction_follows_from_the_other_two_states():
-    """For the constant rebound with L2 decay, and for no other choice."""
-
-    def follows(**options):
-        init, grads = random_problem()
-        params = [nn.Parameter(p.clone()) for p in init]
-        optimizer = Apollo(params, lr=0.02, **options)
-        trajectory(optimizer, params, grads)
-        states = [optimizer.state[p] for p in params]
-        return all(
-            torch.equal(state["direction"], state["exp_avg"] / state["hessian"].abs().clamp(min=apollo.BOUND))
-            for state in states
-        )
-
-    assert follows()
-    assert follows(weight_decay=0.1)
-    assert not follows(weight_decay=0.1, weight_decay_type="decoupled")
-    assert not follows(rebound="belief")
-
-
-def test_decay_types_differ():
-    init, grads = random_problem()
-    ends = [
-        run(init, grads, lr=0.02, weight_decay=0.1, rebound=rebound, weight_decay_type=kind)[-1][0]
-        for rebound in ("constant", "belief")
-        for kind in ("L2", "decoupled", "stable")
-    ]
-    assert all((a - b).abs().max() > 1e-4 for a, b in itertools.combinations(ends, 2))
-
-
 @pytest.mark.parametrize("numel", [1, 12, 40], ids=lambda n: f"chunks_of_{n}")
 def test_chunks_do_not_change_the_result(numel, monkeypatch):
     init, grads = random_problem()
@@ -84,20 +53,14 @@ def test_chunks_keep_order_and_bound(numel, sizes):
 
 
 @pytest.mark.parametrize("rebound", ["constant", "belief"])
-def test_zero_gradients_move_nothing(rebound):
-    init, _ = random_problem()
-    zeros = [[torch.zeros_like(p) for p in init]] * 4
-    assert_same(run(init, zeros, lr=0.1, rebound=rebound), [init] * 4, rtol=0, atol=0)
-
-
-@pytest.mark.parametrize("rebound", ["constant", "belief"])
 @pytest.mark.parametrize("eps", [1e-4, 1e-12], ids=["eps1e-4", "eps1e-12"])
-def test_stays_finite_through_zero_and_tiny_gradients(rebound, eps):
+def test_zero_and_tiny_gradients_move_nothing_and_stay_finite(rebound, eps):
     init, grads = random_problem(dtype=torch.float32, steps=4)
     zeros = [torch.zeros_like(p) for p in init]
     tiny = [torch.full_like(p, 1e-30) for p in init]
-    ends = run(init, [zeros, zeros, *grads, zeros, tiny, tiny], lr=0.01, eps=eps, rebound=rebound)[-1]
-    assert all(p.isfinite().all() for p in ends)
+    steps = run(init, [zeros, zeros, *grads, zeros, tiny, tiny], lr=0.01, eps=eps, rebound=rebound)
+    assert_same(steps[:2], [init] * 2, rtol=0, atol=0)
+    assert all(p.isfinite().all() for p in steps[-1])
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=["bf16", "fp16"])
@@ -117,16 +80,6 @@ def test_half_precision_keeps_fp32_state_and_stays_near(dtype, rebound):
         assert x.dtype == dtype
         rounding = 8 * torch.finfo(dtype).eps * max(1.0, y.abs().max().item())
         torch.testing.assert_close(x.float(), y, rtol=0, atol=rounding)
-
-
-@pytest.mark.parametrize("kind", ["L2", "decoupled", "stable"])
-def test_half_precision_weight_decay(kind):
-    init, grads = random_problem(dtype=torch.bfloat16)
-    options = {"lr": 0.02, "weight_decay": 0.1, "weight_decay_type": kind}
-    half = run(init, grads, **options)[-1]
-    full = run([p.float() for p in init], [[g.float() for g in gs] for gs in grads], **options)[-1]
-    for x, y in zip(half, full, strict=True):
-        torch.testing.assert_close(x.float(), y, rtol=0, atol=0.1 * max(1.0, y.abs().max().item()))
 
 
 def test_mixed_dtypes_in_a_group():
@@ -151,13 +104,13 @@ def test_layout_in_memory_does_not_matter():
     assert_same(trajectory(Apollo(params, lr=0.02), params, grads), expected, rtol=1e-12, atol=1e-12)
 
 
-def quadratic_loss(warmup, **options):
+def quadratic_loss(**options):
     """The loss of an ill-conditioned quadratic after 400 steps, relative to the start."""
     scales = torch.logspace(-2, 0, 20)
     p = nn.Parameter(torch.ones(20))
     optimizer = Apollo([p], **options)
     for t in range(400):
-        optimizer.param_groups[0]["lr"] = options["lr"] * min(1, (t + 1) / warmup)
+        optimizer.param_groups[0]["lr"] = options["lr"] * (t + 1) / 400
         optimizer.zero_grad()
         (scales * p**2).sum().backward()
         optimizer.step()
@@ -166,9 +119,4 @@ def quadratic_loss(warmup, **options):
 
 @pytest.mark.parametrize("rebound,lr", [("constant", 0.1), ("belief", 0.01)])
 def test_solves_an_ill_conditioned_quadratic_after_warm_up(rebound, lr):
-    assert quadratic_loss(400, lr=lr, rebound=rebound) < 1e-3
-
-
-def test_diverges_without_warm_up():
-    """Why a short warm-up gives a warning in fairseq."""
-    assert quadratic_loss(1, lr=0.1) > 1e3
+    assert quadratic_loss(lr=lr, rebound=rebound) < 1e-3

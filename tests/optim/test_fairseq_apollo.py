@@ -10,6 +10,7 @@ from fairseq import optim, tasks
 from fairseq.optim.lr_scheduler import build_lr_scheduler
 from omegaconf import OmegaConf
 
+from commands import TRANSFORMER, train
 from fairseq_luna.optim import fairseq_apollo
 from fairseq_luna.optim.apollo import Apollo
 from fairseq_luna.optim.fairseq_apollo import ClipMode, FairseqApollo, FairseqApolloConfig
@@ -19,6 +20,15 @@ from fairseq_luna.usage_error import UsageError
 from optim.fairseq_apollo_runs import config, spy_on_steps
 
 
+def parameter():
+    return nn.Parameter(torch.ones(3))
+
+
+def built(*flags, cfg=None):
+    """The optimizer that fairseq builds."""
+    return optim.build_optimizer((cfg or config(*flags)).optimizer, [parameter()])
+
+
 def test_command_line_builds_the_right_objects():
     cfg = config(
         "--apollo-beta", "0.8", "--apollo-eps", "1e-3", "--apollo-rebound", "belief",
@@ -26,28 +36,41 @@ def test_command_line_builds_the_right_objects():
         "--weight-decay", "0.5", "--weight-decay-type", "stable", "--milestones", "2000,3000",
         "--lr-decay-rate", "0.5",
     )  # fmt: skip
-    optimizer = optim.build_optimizer(cfg.optimizer, [nn.Parameter(torch.ones(3))])
+    optimizer = built(cfg=cfg)
     scheduler = build_lr_scheduler(cfg.lr_scheduler, optimizer)
     assert isinstance(optimizer, FairseqApollo) and isinstance(optimizer.optimizer, Apollo)
     group = {k: v for k, v in optimizer.param_groups[0].items() if k != "params"}
-    assert group == {"lr": pytest.approx(1e-5), "beta": 0.8, "eps": 1e-3, "rebound": "belief"} | {
-        "weight_decay": 0.5,
-        "weight_decay_type": "stable",
-    }
+    expected = {"lr": pytest.approx(1e-5), "beta": 0.8, "eps": 1e-3, "rebound": "belief"}
+    assert group == {**expected, "weight_decay": 0.5, "weight_decay_type": "stable"}
     assert optimizer.clips_each and optimizer.cfg.clip_norm == 0.1
     assert isinstance(scheduler, MilestoneLRSchedule)
     rates = [scheduler.step_update(u) for u in (1000, 1999, 2000, 3000)]
     assert rates == pytest.approx([0.01, 0.01, 0.005, 0.0025])
 
 
+def test_command_line_defaults_are_the_optimizers():
+    cfg = config()
+    wrapped = built(cfg=cfg)
+    assert wrapped.optimizer.defaults == Apollo([parameter()], lr=0.01).defaults
+    assert build_lr_scheduler(cfg.lr_scheduler, wrapped).milestones == []
+
+
+def test_hydra_config_and_a_config_of_its_own():
+    own = {"_name": "apollo", "weight_decay_type": "decoupled"}
+    optimizer = built(cfg=OmegaConf.create({"optimization": {"lr": [0.02]}, "optimizer": own}))
+    assert optimizer.optimizer_config["weight_decay_type"] == "decoupled"
+    assert optimizer.get_lr() == 0.02
+    alone = FairseqApollo(OmegaConf.structured(FairseqApolloConfig(lr=[0.1])), [parameter()])
+    assert alone.get_lr() == 0.1 and not alone.supports_flat_params
+
+
 def test_another_optimizers_state_is_refused_in_one_line():
-    p = nn.Parameter(torch.ones(2))
+    p = parameter()
+    p.grad = torch.ones(3)
     other = torch.optim.Adam([p], lr=0.1)
-    p.grad = torch.ones(2)
     other.step()
-    apollo = optim.build_optimizer(config().optimizer, [p])
     with pytest.raises(UsageError, match=r"--optimizer apollo: Apollo: .*another optimizer wrote it"):
-        apollo.load_state_dict(other.state_dict())
+        built().load_state_dict(other.state_dict())
 
 
 @pytest.mark.parametrize(
@@ -60,11 +83,11 @@ def test_another_optimizers_state_is_refused_in_one_line():
     ids=["name", "choice", "range"],
 )
 def test_overrides_are_checked(overrides, said):
-    apollo, resumed = (optim.build_optimizer(config().optimizer, [nn.Parameter(torch.ones(2))]) for _ in range(2))
-    resumed.load_state_dict(apollo.state_dict(), {"eps": 1e-6})
+    state, resumed = built().state_dict(), built()
+    resumed.load_state_dict(state, {"eps": 1e-6})
     assert resumed.param_groups[0]["eps"] == 1e-6
     with pytest.raises(UsageError, match=said):
-        resumed.load_state_dict(apollo.state_dict(), overrides)
+        resumed.load_state_dict(state, overrides)
 
 
 def test_clipping_each_is_refused_in_a_composite_optimizer():
@@ -72,38 +95,7 @@ def test_clipping_each_is_refused_in_a_composite_optimizer():
     composite = {"_name": "composite", "groups": {"default": {"optimizer": apollo}}}
     cfg = OmegaConf.create({"optimization": {"lr": [0.1], "clip_norm": 0.1}, "optimizer": composite})
     with pytest.raises(UsageError, match="--apollo-clip-mode each: fairseq's composite optimizer clips the total norm"):
-        FairseqApollo(cfg.optimizer.groups.default.optimizer, [nn.Parameter(torch.ones(2))])
-
-
-def test_command_line_defaults_are_the_optimizers():
-    cfg = config()
-    wrapped = optim.build_optimizer(cfg.optimizer, [nn.Parameter(torch.ones(3))])
-    plain = Apollo([nn.Parameter(torch.ones(3))], lr=0.01)
-    assert wrapped.optimizer.defaults == plain.defaults
-    assert build_lr_scheduler(cfg.lr_scheduler, wrapped).milestones == []
-
-
-def test_hydra_config():
-    cfg = OmegaConf.create(
-        {"optimization": {"lr": [0.02]}, "optimizer": {"_name": "apollo", "weight_decay_type": "decoupled"}}
-    )
-    optimizer = optim.build_optimizer(cfg.optimizer, [nn.Parameter(torch.ones(3))])
-    assert optimizer.optimizer_config["weight_decay_type"] == "decoupled"
-    assert optimizer.get_lr() == 0.02
-
-
-@pytest.mark.parametrize("flag,value", [("--apollo-rebound", "trust"), ("--weight-decay-type", "l2")])
-def test_unknown_choices_stop_the_parser(flag, value, capsys):
-    with pytest.raises(SystemExit):
-        config(flag, value)
-    assert f"argument {flag}: invalid choice: '{value}'" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("option", UNFLATTENED)
-def test_fp16_is_allowed_where_it_does_not_flatten(option):
-    cfg = config("--fp16")
-    cfg.common[option] = True
-    assert optim.build_optimizer(cfg.optimizer, [nn.Parameter(torch.ones(3))])
+        FairseqApollo(cfg.optimizer.groups.default.optimizer, [parameter()])
 
 
 def test_a_composite_optimizer_with_apollo_is_refused_before_the_model_is_built(tiny_data):
@@ -118,30 +110,43 @@ def test_a_composite_optimizer_with_apollo_is_refused_before_the_model_is_built(
         tasks.setup_task(cfg.task)
 
 
+@pytest.mark.parametrize("flag,value", [("--apollo-rebound", "trust"), ("--weight-decay-type", "l2")])
+def test_unknown_choices_stop_the_parser(flag, value, capsys):
+    with pytest.raises(SystemExit):
+        config(flag, value)
+    assert f"argument {flag}: invalid choice: '{value}'" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
-    "flags,named",
-    [
-        pytest.param(["--ddp-backend", "fully_sharded"], "--ddp-backend fully_sharded", id="sharded"),
-        pytest.param(["--use-sharded-state"], "--use-sharded-state", id="sharded-state"),
-        pytest.param(["--amp"], "--amp", id="amp"),
-        pytest.param(["--fp16"], "--fp16 alone", id="flattened"),
-    ],
+    ("flags", "said"),
+    {
+        "--ddp-backend=fully_sharded": "--optimizer apollo does not go with --ddp-backend fully_sharded.*: use",
+        "--use-sharded-state": "--optimizer apollo does not go with --use-sharded-state.*: use",
+        "--amp": "--optimizer apollo does not go with --amp.*: use",
+        "--fp16": "--optimizer apollo does not go with --fp16 alone.*: use",
+        **{
+            f"--apollo-clip-mode=each --clip-norm={norm}": "--apollo-clip-mode each with --clip-norm .*: give a norm"
+            for norm in ("-1", "0", "nan")
+        },
+    }.items(),
 )
-def test_unsupported_options_are_refused(flags, named):
-    with pytest.raises(ValueError, match=f"^--optimizer apollo does not go with {named}.*: use") as error:
-        optim.build_optimizer(config(*flags).optimizer, [nn.Parameter(torch.ones(3))])
+def test_unsupported_options_are_refused(flags, said):
+    with pytest.raises(UsageError, match=f"^{said}") as error:
+        built(*flags.split())
     assert "\n" not in str(error.value)
 
 
-def test_whole_tensor_sharding_is_allowed():
-    cfg = config("--zero-sharding", "os", "--ddp-backend", "legacy_ddp")
-    assert optim.build_optimizer(cfg.optimizer, [nn.Parameter(torch.ones(3))])
+def test_fp16_that_does_not_flatten_and_sharding_of_whole_tensors_are_allowed():
+    for option in UNFLATTENED:
+        cfg = config("--fp16")
+        cfg.common[option] = True
+        assert built(cfg=cfg), option
+    assert built("--zero-sharding", "os", "--ddp-backend", "legacy_ddp")
 
 
 def test_fairseqs_amp_divides_twice():
     """The reason for refusing --amp: if this fails, fairseq has fixed it and --amp can be allowed."""
-    cfg = config("--fp16-init-scale", "8")
-    param = nn.Parameter(torch.ones(3))
+    cfg, param = config("--fp16-init-scale", "8"), parameter()
     optimizer = optim.AMPOptimizer(cfg, [param], optim.build_optimizer(cfg.optimizer, [param]))
     optimizer._grad_scaler = torch.amp.GradScaler("cpu", init_scale=8.0)
     seen = spy_on_steps(optimizer)
@@ -151,30 +156,24 @@ def test_fairseqs_amp_divides_twice():
     assert seen[0] == pytest.approx([3**0.5 / 8])
 
 
-@pytest.mark.parametrize("value", ["-1", "0", "nan"])
-def test_bad_clip_is_named(value):
-    cfg = config("--apollo-clip-mode", "each", f"--clip-norm={value}")
-    with pytest.raises(ValueError, match=r"^--apollo-clip-mode each with --clip-norm .*: give a norm"):
-        optim.build_optimizer(cfg.optimizer, [nn.Parameter(torch.ones(3))])
+FITS = ("--lr=0.1", "--warmup-updates=100")
+WARNED = {
+    **{
+        (*FITS, f"--lr-scheduler={scheduler}", f"--warmup-updates={warmup}"): said
+        for scheduler in ("milestone", "inverse_sqrt", "fixed")
+        for warmup, said in ((1, "--warmup-updates 1 is"), (99, "--warmup-updates 99 is too few"), (4000, None))
+    },
+    FITS: None,
+    (*FITS, "--lr=0.25"): "--lr 0.25 is fairseq's default and high for Apollo: give --lr 0.1, the authors' rate",
+}
 
 
-@pytest.mark.parametrize("scheduler", ["milestone", "inverse_sqrt", "fixed"])
-@pytest.mark.parametrize("warmup,warns", [(1, True), (99, True), (100, False), (4000, False)])
-def test_short_warm_up_warns(scheduler, warmup, warns, caplog):
-    cfg = config("--lr-scheduler", scheduler, "--warmup-updates", str(warmup))
+@pytest.mark.parametrize(("flags", "said"), WARNED.items(), ids=map(" ".join, WARNED))
+def test_a_short_warm_up_and_fairseqs_default_rate_are_warned_of(flags, said, caplog):
     with caplog.at_level(logging.WARNING, logger=fairseq_apollo.__name__):
-        optim.build_optimizer(cfg.optimizer, [nn.Parameter(torch.ones(3))])
-    said = [record.getMessage() for record in caplog.records if record.name == fairseq_apollo.__name__]
-    assert [line.startswith(f"--warmup-updates {warmup} is too few") for line in said] == ([True] if warns else [])
-
-
-@pytest.mark.parametrize(("rate", "warns"), [(0.25, True), (0.1, False)])
-def test_fairseqs_default_rate_warns(rate, warns, caplog):
-    cfg = config(f"--lr={rate}")
-    with caplog.at_level(logging.WARNING, logger=fairseq_apollo.__name__):
-        optim.build_optimizer(cfg.optimizer, [nn.Parameter(torch.ones(3))])
-    said = [record.getMessage() for record in caplog.records if record.name == fairseq_apollo.__name__]
-    assert said == (["--lr 0.25 is fairseq's default and high for Apollo: give --lr 0.1, the authors' rate"] * warns)
+        built(*flags)
+    found = [record.getMessage() for record in caplog.records if record.name == fairseq_apollo.__name__]
+    assert len(found) == (said is not None) and all(line.startswith(said) for line in found)
 
 
 def test_a_closures_gradients_are_scaled_clipped_and_used():
@@ -196,28 +195,19 @@ def test_a_closures_gradients_are_scaled_clipped_and_used():
     assert calls == [True, True] and seen == [pytest.approx([1.0]), pytest.approx([2.0], rel=1e-5)]
 
 
-def test_stands_without_the_rest_of_the_config():
-    cfg = OmegaConf.structured(fairseq_apollo.FairseqApolloConfig(lr=[0.1]))
-    optimizer = FairseqApollo(cfg, [nn.Parameter(torch.ones(3))])
-    assert optimizer.get_lr() == 0.1 and not optimizer.supports_flat_params
-
-
 def test_clipping_each_is_left_to_apollo_by_the_trainer(tiny_data, tmp_path, monkeypatch):
-    from fairseq_luna.optim import fairseq_apollo
-    from tiny_training import train_here
-
     told, clipped = [], []
-    original = fairseq_apollo.FairseqApollo.clip_grad_norm
+    original = FairseqApollo.clip_grad_norm
 
     def spy(self, max_norm, aggregate_norm_fn=None):
         told.append(max_norm)
         return original(self, max_norm, aggregate_norm_fn)
 
-    monkeypatch.setattr(fairseq_apollo.FairseqApollo, "clip_grad_norm", spy)
+    monkeypatch.setattr(FairseqApollo, "clip_grad_norm", spy)
     monkeypatch.setattr(fairseq_apollo, "clip_each", lambda grads, norm: clipped.append(norm))
-    flags = ("--optimizer=apollo", "--max-update=2", "--clip-norm=0.25")
-    train_here(tiny_data, tmp_path / "each", *flags, "--apollo-clip-mode=each")
+    flags = (*TRANSFORMER, "--optimizer=apollo", "--max-update=2", "--clip-norm=0.25")
+    train(tiny_data, tmp_path / "each", *flags, "--apollo-clip-mode=each")
     assert (told, clipped) == ([0.0, 0.0], [0.25, 0.25])
     told.clear()
-    train_here(tiny_data, tmp_path / "total", *flags)
+    train(tiny_data, tmp_path / "total", *flags)
     assert (told, clipped) == ([0.25, 0.25], [0.25, 0.25])

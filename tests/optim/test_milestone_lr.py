@@ -89,37 +89,33 @@ def test_hydra_config(written):
     assert [scheduler.step_update(u) for u in (2, 3, 5)] == pytest.approx([0.1, 0.01, 0.001])
 
 
-@pytest.mark.parametrize(
-    "options,flag",
-    [
-        pytest.param({"milestones": [5, 3]}, "--milestones", id="descending"),
-        pytest.param({"milestones": [3, 3]}, "--milestones", id="repeated"),
-        pytest.param({"milestones": [0, 3]}, "--milestones", id="zero"),
-        pytest.param({"lr_decay_rate": 0.0}, "--lr-decay-rate", id="decay_0"),
-        pytest.param({"lr_decay_rate": 1.1}, "--lr-decay-rate", id="decay_above_1"),
-        pytest.param({"warmup_updates": -1}, "--warmup-updates", id="warmup_below_0"),
-        pytest.param({"warmup_init_lr": -1.0}, "--warmup-init-lr", id="init_below_0"),
-        pytest.param({"warmup_init_lr": float("inf")}, "--warmup-init-lr", id="init_infinite"),
-        pytest.param({"warmup_init_lr": float("nan")}, "--warmup-init-lr", id="init_nan"),
-        pytest.param({"warmup_updates": 4, "milestones": [3]}, "--warmup-updates", id="warmup_beyond_milestone"),
-        pytest.param({"lr": [0.1, 0.01]}, "--lr", id="two_rates"),
-    ],
-)
-def test_bad_options_are_named(options, flag):
+BAD = [
+    ("--milestones", {"milestones": [5, 3]}),
+    ("--milestones", {"milestones": [3, 3]}),
+    ("--milestones", {"milestones": [0, 3]}),
+    ("--lr-decay-rate", {"lr_decay_rate": 0.0}),
+    ("--lr-decay-rate", {"lr_decay_rate": 1.1}),
+    ("--warmup-updates", {"warmup_updates": -1}),
+    ("--warmup-updates", {"warmup_updates": 4, "milestones": [3]}),
+    *(("--warmup-init-lr", {"warmup_init_lr": rate}) for rate in (-1.0, float("inf"), float("nan"))),
+    ("--lr", {"lr": [0.1, 0.01]}),
+]
+GOOD = [
+    {"milestones": [1]},
+    {"lr_decay_rate": 1.0, "milestones": [3]},
+    {"warmup_updates": 0},
+    {"warmup_updates": 3, "warmup_init_lr": 0.0},
+    {"warmup_updates": 3, "milestones": [3]},
+]
+
+
+@pytest.mark.parametrize(("flag", "options"), BAD, ids=str)
+def test_bad_options_are_named(flag, options):
     with pytest.raises(ValueError, match=f"^{flag} .* must be .*such as") as error:
         build(**options)
     assert "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        pytest.param({"milestones": [1]}, id="milestone_1"),
-        pytest.param({"lr_decay_rate": 1.0, "milestones": [3]}, id="decay_1"),
-        pytest.param({"warmup_updates": 0}, id="warmup_0"),
-        pytest.param({"warmup_updates": 3, "warmup_init_lr": 0.0}, id="init_0"),
-        pytest.param({"warmup_updates": 3, "milestones": [3]}, id="warmup_to_the_milestone"),
-    ],
-)
-def test_the_ends_of_the_ranges_are_taken(options):
-    build(**options)
+def test_the_ends_of_the_ranges_are_taken():
+    for options in GOOD:
+        build(**options)
