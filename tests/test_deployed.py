@@ -22,9 +22,10 @@ from fairseq.data.encoders.subword_nmt_bpe import SubwordNMTBPE
 from fairseq.tasks.translation_multi_simple_epoch import TranslationMultiSimpleEpochTask
 
 import fairseq_luna
-from commands import FAMILIES, SIZES, train
+from commands import FAMILIES, TRANSFORMER, train
 from fairseq_luna.__main__ import main
 from fairseq_luna.usage_error import UsageError
+from own_command import refused
 
 pytest.importorskip("onnxscript")
 deployed = pytest.importorskip("fairseq_luna.deployed")
@@ -40,14 +41,8 @@ pytestmark = pytest.mark.skipif(TORCH < (2, 7), reason="torch.export of torch 2.
 TEXTS = ["w1 w2 w3", "w4", "w5 w6 w7 w8 w9 w1 w1", "w2 w2 w9"]
 OPTIONS = {"beam": 3, "max_len_b": 8, "lenpen": 0.6}
 TRAINING = (
-    "--optimizer=adam",
-    "--lr=0.01",
-    "--max-epoch=3",
-    "--disable-validation",
-    "-s=a",
-    "-t=b",
-    "--encoder-layers=1",
-    "--decoder-layers=1",
+    *("--optimizer=adam", "--lr=0.01", "--max-epoch=3", "--disable-validation", "-s=a", "-t=b"),
+    *("--encoder-layers=1", "--decoder-layers=1"),
 )
 # One graph for a range of source lengths, and one for each length.
 MODELS = {
@@ -119,45 +114,43 @@ def test_lines_are_translated_without_torch_and_fairseq(export):
 
 
 def test_the_command_ends_in_one_line(export):
-    _, made = export("luna")
-    command = [sys.executable, "-m", "fairseq_luna.deployed", str(made)]
-    for flags, text, said in (
-        (["--lenpen=nan"], "", "lenpen nan: must be a finite number"),
-        (["--threads=0"], "", "threads 0: must be a whole number of 1 or more"),
-        ([], "w1\n\n" + "w1 " * 100, "line 3: a text has 100 pieces, the model reads at most 39"),
-    ):
-        ended = subprocess.run([*command, *flags], input=text, capture_output=True, text=True, timeout=300)
-        assert ended.returncode == 1 and ended.stderr.startswith(f"fairseq_luna.deployed: {said}")
-        assert len(ended.stderr.splitlines()) == 1
-        assert len(ended.stdout.splitlines()) == text.count("\n")
+    """With what was translated before."""
+    command = [sys.executable, "-m", "fairseq_luna.deployed", str(export("luna")[1])]
+    text = "w1\n\n" + "w1 " * 100
+    ended = subprocess.run(command, input=text, capture_output=True, text=True, timeout=300)
+    assert (ended.returncode, len(ended.stderr.splitlines()), len(ended.stdout.splitlines())) == (1, 1, 2)
+    said = "fairseq_luna.deployed: line 3: a text has 100 pieces, the model reads at most 39"
+    assert ended.stderr.startswith(said)
 
 
-def test_int8_is_smaller_and_translates(export, tmp_path):
+def graphs_of(made):
+    """The graphs of an exported folder, which take long to make."""
+    settings = json.loads((made / "settings.json").read_text())
+    starts = [Graph(**start, model=onnx.load(made / start["file"])) for start in settings["starts"]]
+    return [*starts, Graph("step.onnx", onnx.load(made / "step.onnx"))]
+
+
+def test_int8_is_smaller_and_translates(export, tmp_path, monkeypatch):
     folder, made = export("luna")
+    monkeypatch.setattr("fairseq_luna.commands.exporting.folder.graphs_of", lambda *_: graphs_of(made))
     assert main(["export", str(folder), f"--output={tmp_path / 'int8'}", "--int8"]) == 0
-    whole, small = (sum(file.stat().st_size for file in path.glob("weights.bin")) for path in (made, tmp_path / "int8"))
+    whole, small = ((path / "weights.bin").stat().st_size for path in (made, tmp_path / "int8"))
     assert small < whole
     assert len(deployed.Translator(tmp_path / "int8").translate(TEXTS)) == len(TEXTS)
 
 
 @pytest.mark.parametrize(
-    ("file", "content", "message"),
+    ("content", "message"),
     [
-        ("settings.json", None, "give a folder that fairseq-luna export made"),
-        ("settings.json", "{", "settings.json: is damaged"),
-        ("settings.json", '{"format": 3}', "settings.json: is damaged"),
-        ("settings.json", '{"format": 99}', "has format 99"),
-        ("target.txt", None, "target.txt: No such file"),
-        ("source.txt", "w1 100\n", "source.txt: has 7 bytes, 150 were exported"),
-        ("step.onnx", "no graph", "step.onnx: has 8 bytes"),
-        ("weights.bin", None, "weights.bin: No such file"),
+        (None, "give a folder that fairseq-luna export made"),
+        ("{", "settings.json: is damaged"),
+        ('{"format": 3}', "settings.json: is damaged"),
+        ('{"format": 99}', "has format 99"),
     ],
 )
-def test_a_damaged_folder_is_refused(exported, file, content, message):
-    if content is None:
-        (exported / file).unlink()
-    else:
-        (exported / file).write_text(content, encoding="latin-1")
+def test_a_folder_without_its_settings_is_refused(exported, content, message):
+    settings = exported / "settings.json"
+    settings.unlink() if content is None else settings.write_text(content)
     with pytest.raises(UsageError, match=message):
         deployed.Translator(exported)
 
@@ -171,6 +164,10 @@ def test_every_file_is_recognised(speaking):
         for changed in (whole[:-1], bytes([whole[0] ^ 1]) + whole[1:]):
             (made / name).write_bytes(changed)
             with pytest.raises(UsageError, match=rf"{name}: (has|is damaged)"):
+                deployed.Translator(made)
+        if name != "settings.json":
+            (made / name).unlink()
+            with pytest.raises(UsageError, match=f"{name}: No such file"):
                 deployed.Translator(made)
         (made / name).write_bytes(whole)
     assert deployed.Translator(made)
@@ -214,13 +211,10 @@ def speaking(export, tmp_path_factory):
     lines = "".join(f"{processor.id_to_piece(number)} 1\n" for number in range(3, 23))
     for language in "ab":
         (copied / f"dict.{language}.txt").write_text(lines, encoding="utf-8")
-    settings = json.loads((made / "settings.json").read_text())
-    graphs = [Graph(**start, model=onnx.load(made / start["file"])) for start in settings["starts"]]
-    graphs.append(Graph("step.onnx", onnx.load(made / "step.onnx")))
     shutil.rmtree(copied / "exported")
     (copied / "exported").mkdir()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("fairseq_luna.commands.exporting.folder.graphs_of", lambda *_: graphs)
+        patch.setattr("fairseq_luna.commands.exporting.folder.graphs_of", lambda *_: graphs_of(made))
         write_folder(fairseq_luna.load(copied), copied / "exported", int8=False)
     return copied, copied / "exported"
 
@@ -310,22 +304,18 @@ def test_text_without_pieces_has_no_translation(speaking):
     assert ours.translate([]) == []
 
 
-@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
-@pytest.mark.parametrize("name", ["lenpen", "max_len_a", "max_len_b", "min_len"])
-def test_numbers_that_are_not_finite_are_refused(export, name, value):
-    with pytest.raises(UsageError, match=f"{name} {value}: must be a finite number"):
-        deployed.Translator(export("luna")[1]).translate(TEXTS, **{name: value})
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         ({"beam": 2.5}, "beam 2.5: must be a whole number"),
+        ({"beam": 0}, "beam 0: must be from 1 to"),
         ({"max_tokens": 0}, "max_tokens 0: must be a whole number"),
         ({"lenpen": "a"}, "lenpen a: must be a number"),
         ({"lenpen": 1e300}, r"lenpen 1e\+300: too large"),
-        ({"max_len_a": -1e308}, "max_len_a, max_len_b: allow -inf words here"),
         ({"threads": -1}, "threads -1: must be a whole number"),
+        ({"max_len_a": -1e308}, "max_len_a, max_len_b: allow -inf words here"),
+        ({"max_len_b": 0}, "max_len_a, max_len_b: allow 0 words here; min_len asks for 1"),
+        *(({name: math.nan}, f"{name} nan: must be a finite number") for name in ("lenpen", "max_len_a", "min_len")),
     ],
 )
 def test_numbers_that_cannot_be_are_refused(export, options, message):
@@ -339,30 +329,25 @@ def test_the_largest_length_is_the_models(export):
     assert translator.translate(TEXTS, beam=2, max_len_a=1e308) == translator.translate(TEXTS, beam=2, max_len_b=1000)
 
 
-def test_text_and_beams_that_do_not_fit_are_refused(export):
-    translator = deployed.Translator(export("block")[1])
+def test_text_that_does_not_fit_is_refused(export):
     with pytest.raises(UsageError, match="a text has 12 pieces, the model reads at most 11"):
-        translator.translate("w1 " * 12)
-    with pytest.raises(UsageError, match="beam 0: must be from 1 to"):
-        translator.translate("w1", beam=0)
-    with pytest.raises(UsageError, match="max_len_a, max_len_b: allow 0 words here; min_len asks for 1"):
-        translator.translate("w1", max_len_b=0)
+        deployed.Translator(export("block")[1]).translate("w1 " * 12)
 
 
-def test_what_cannot_be_exported_is_refused(export, tiny_data, tmp_path, capsys):
+def test_what_cannot_be_exported_is_refused(export, tiny_data, tmp_path, monkeypatch, capsys):
     folder, made = export("luna")
-    assert main(["export", str(folder), f"--output={made}"]) == 2
-    assert "it exists" in capsys.readouterr().err
-    transformer = train(tiny_data, tmp_path, "--arch=transformer", *SIZES, *TRAINING)
-    assert main(["export", str(transformer), f"--data={tiny_data}", f"--output={tmp_path / 'new'}"]) == 2
-    assert "is fairseq's own" in capsys.readouterr().err
-
-
-def test_a_task_that_marks_languages_is_refused(export, tmp_path):
-    translator = fairseq_luna.load(export("luna")[0])
-    translator.task = TranslationMultiSimpleEpochTask.__new__(TranslationMultiSimpleEpochTask)
-    with pytest.raises(UsageError, match="TranslationMultiSimpleEpochTask: may add marks of languages"):
-        write_folder(translator, tmp_path, int8=False)
+    assert "it exists" in refused(capsys, "export", folder, f"--output={made}")
+    transformer, new = train(tiny_data, tmp_path, *TRANSFORMER, "--max-update=1", "-s=a", "-t=b"), tmp_path / "new"
+    said = refused(capsys, "export", transformer, f"--data={tiny_data}", f"--output={new}")
+    assert "is fairseq's own" in said
+    translator = fairseq_luna.load(folder)
+    for part, value, said in (
+        ("task", TranslationMultiSimpleEpochTask, "TranslationMultiSimpleEpochTask: may add marks of languages"),
+        ("bpe", SubwordNMTBPE, "only SentencePiece models"),
+    ):
+        with monkeypatch.context() as patch, pytest.raises(UsageError, match=said):
+            patch.setattr(translator, part, value.__new__(value))
+            write_folder(translator, new, int8=False)
 
 
 def test_another_models_graphs_are_found_to_differ(export, monkeypatch):
@@ -371,13 +356,6 @@ def test_another_models_graphs_are_found_to_differ(export, monkeypatch):
     assert comparison.difference(translator, export("luna")[1]) > 1e-2
     monkeypatch.setattr(comparison, "distance", lambda *_: float("nan"))
     assert math.isnan(comparison.difference(translator, export("block")[1]))
-
-
-def test_a_model_with_other_subwords_is_refused(export, tmp_path):
-    translator = fairseq_luna.load(export("luna")[0])
-    translator.bpe = SubwordNMTBPE.__new__(SubwordNMTBPE)
-    with pytest.raises(UsageError, match="only SentencePiece models"):
-        write_folder(translator, tmp_path, int8=False)
 
 
 @pytest.mark.parametrize(
@@ -392,6 +370,5 @@ def test_a_graph_that_is_not_the_model_is_refused(found, export, tmp_path, monke
     folder, _ = export("luna")
     monkeypatch.setattr("fairseq_luna.commands.exporting.folder.write_folder", lambda *_, int8: None)
     monkeypatch.setattr("fairseq_luna.commands.exporting.comparison.difference", difference)
-    assert main(["export", str(folder), f"--output={tmp_path / 'new'}"]) == 2
-    assert "use fairseq-luna translate" in capsys.readouterr().err
+    assert "use fairseq-luna translate" in refused(capsys, "export", folder, f"--output={tmp_path / 'new'}")
     assert not list(tmp_path.iterdir())

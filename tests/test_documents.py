@@ -127,11 +127,3 @@ def test_the_readme_has_every_architecture():
     assert "luna_base" in names
     shortened = {name: "_" + name.split("_", 1)[-1] for name in names}
     assert [name for name in names if f"`{name}`" not in page and f"`{shortened[name]}`" not in page] == []
-
-
-def test_the_code_in_the_readme_trains():
-    [code] = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), flags=re.S)
-    seeded = code.replace("import torch\n", "import torch\ntorch.manual_seed(0)\n", 1)
-    known = {}
-    exec(compile(seeded, "README.md", "exec"), known)
-    assert known["loss"] < 0.3  # the topic's own variance is 1

@@ -23,7 +23,7 @@ from commands import FAMILIES, run, train
 from fairseq_luna import __main__ as command
 from fairseq_luna.commands import translate
 from fairseq_luna.commands.translate import as_text, end_at_signals, translated
-from fairseq_luna.export import DecoderStepForExport, EncoderForExport
+from fairseq_luna.export import EncoderForExport
 from fairseq_luna.loading import load
 from fairseq_luna.usage_error import UsageError
 
@@ -47,20 +47,35 @@ def translator(folder):
     return fairseq_luna.load(folder)
 
 
+def of_words(folder, copy, counts):
+    """A copy of the model's folder with these words, and others up to its twenty."""
+    copy = Path(shutil.copytree(folder, copy))
+    counts = {**counts, **{f"w{number}": 9 for number in range(20 - len(counts))}}
+    for language in "ab":
+        lines = "".join(f"{word} {count}\n" for word, count in counts.items())
+        (copy / f"dict.{language}.txt").write_text(lines, encoding="utf-8")
+    return copy
+
+
+def learn_pieces(file, words):
+    """Write a SentencePiece model."""
+    draw, lines = random.Random(0), []
+    lines = [" ".join(draw.choices(words, k=5)) for _ in range(50)]
+    options = {"vocab_size": 19, "hard_vocab_limit": False, "minloglevel": 2}
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(lines), model_prefix=str(file.with_suffix("")), **options
+    )
+
+
 @pytest.fixture(scope="module")
 def speaking(folder, tmp_path_factory):
     """The folder with a SentencePiece model and its pieces instead of the words."""
-    copied = Path(shutil.copytree(folder, tmp_path_factory.mktemp("speaking") / "model"))
-    draw = random.Random(0)
-    words = (" ".join(draw.choices(["walking", "talked", "walks", "talking"], k=5)) for _ in range(50))
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=words, model_prefix=str(copied / "joint"), vocab_size=19, minloglevel=2
-    )
-    processor = sentencepiece.SentencePieceProcessor(model_file=str(copied / "joint.model"))
+    made = tmp_path_factory.mktemp("speaking")
+    learn_pieces(made / "joint.model", ["walking", "talked", "walks", "talking"])
+    processor = sentencepiece.SentencePieceProcessor(model_file=str(made / "joint.model"))
     pieces = [processor.id_to_piece(number) for number in range(3, 19)]
-    lines = "".join(f"{piece} 1\n" for piece in [*pieces, "w1", "w2", "w3", "w4"])
-    for language in "ab":
-        (copied / f"dict.{language}.txt").write_text(lines, encoding="utf-8")
+    copied = of_words(folder, made / "model", dict.fromkeys([*pieces, "w1", "w2", "w3", "w4"], 1))
+    (made / "joint.model").rename(copied / "joint.model")
     return copied
 
 
@@ -73,13 +88,7 @@ def speaks(speaking):
 def test_the_subword_model_of_another_text_is_refused(speaking, tmp_path, named):
     copied = Path(shutil.copytree(speaking, tmp_path / "model"))
     other = (tmp_path if named else copied) / "joint.model"
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(["zoo puff hymn jump"] * 20),
-        model_prefix=str(other.with_suffix("")),
-        vocab_size=19,
-        hard_vocab_limit=False,
-        minloglevel=2,
-    )
+    learn_pieces(other, ["zoo", "puff", "hymn", "jump"])
     with pytest.raises(UsageError, match=r"has \d of the 20 pieces of the dictionary.*--pieces") as refused:
         load(copied, pieces=other if named else None)
     assert "\n" not in str(refused.value)
@@ -100,14 +109,6 @@ def test_translations_and_scores_are_those_of_fairseq_interactive(translator, fo
     best = [found[0] for found in translator.generate([translator.encode(text) for text in TEXTS], **SIZES)]
     # fairseq-interactive prints scores to the base 2.
     assert [float(one["score"]) / 0.6931 for one in best] == pytest.approx([float(s) for s, _ in expected], abs=1e-3)
-
-
-def test_sampling_follows_the_seed(translator):
-    drawn = []
-    for seed in (1, 1, 2):
-        torch.manual_seed(seed)
-        drawn.append(translator.translate(TEXTS, sampling=True, **SIZES))
-    assert drawn[0] == drawn[1] != drawn[2]
 
 
 def test_alignments_can_be_asked_for_later(folder, translator):
@@ -146,15 +147,6 @@ def test_threads_share_a_translator_and_not_each_others_options(folder, monkeypa
     for name, call in calls.items():
         assert (call(), inside) == (expected[name], expected)
     assert shared.cfg.dataset.max_tokens == 8
-
-
-def test_it_exports(translator):
-    source = translator.encode(TEXTS[0])[None]
-    [model] = translator.models
-    encoded = EncoderForExport(translator)(source)
-    torch.testing.assert_close(encoded["encoder_out"], model.encoder(source, torch.tensor([4]))["encoder_out"][0])
-    log_probs, _ = DecoderStepForExport(translator)(torch.tensor([[2]]), encoded, {})
-    torch.testing.assert_close(log_probs.exp().sum(), torch.tensor(1.0))
 
 
 def test_an_ensemble_is_loaded_and_not_exported_as_one(folder):
@@ -201,18 +193,17 @@ def test_lines_keep_their_order_and_empty_ones_stay_empty(translator):
 
 
 def test_a_line_that_cannot_be_translated_takes_no_others_with_it(translator):
-    found, expected = [], translator.translate(TEXTS[:2], **SIZES)
-    with pytest.raises(UsageError, match="line 3: a sentence has 2001 pieces"):
-        found.extend(translated(translator, [*TEXTS[:2], "w1 " * 2000, TEXTS[0]], 100, **SIZES))
-    assert found == expected
-    found = []
-    with pytest.raises(UsageError, match="line 4: a sentence has 2001 pieces"):
-        found.extend(translated(translator, ["w1", "w2", "", "w1 " * 2000, "w1"], 2, **SIZES))
-    assert len(found) == 3
-    found = []
-    with pytest.raises(UsageError, match=r"line 2: is not UTF-8 \(invalid start byte at byte 3\)"):
-        found.extend(translated(translator, as_text([b"w4", b"w1\xff", b"w2"]), 100, **SIZES))
-    assert found == [expected[1]]
+    one, other = translator.translate(TEXTS[:2], **SIZES)
+    long = "w1 " * 2000
+    for lines, size, said, kept in (
+        ([*TEXTS[:2], long, TEXTS[0]], 100, "line 3: a sentence has 2001 pieces", [one, other]),
+        ([*TEXTS[:2], "", long, TEXTS[0]], 2, "line 4: a sentence has 2001 pieces", [one, other, ""]),
+        (as_text([b"w4", b"w1\xff", b"w2"]), 100, r"line 2: is not UTF-8 \(invalid start byte at byte 3\)", [other]),
+    ):
+        found = []
+        with pytest.raises(UsageError, match=said):
+            found.extend(translated(translator, lines, size, **SIZES))
+        assert found == kept
 
 
 def test_lines_are_translated_before_the_last_is_read(translator):
@@ -233,16 +224,12 @@ logging.getLogger("another").debug("after")
 """
 
 
-@pytest.mark.parametrize("asked", [{}, {"LOGLEVEL": "INFO"}], ids=["not asked", "asked"])
-def test_what_fairseq_logs_is_shown_if_it_is_asked_for(folder, asked):
-    environment = {**{name: value for name, value in os.environ.items() if name != "LOGLEVEL"}, **asked}
+def test_what_fairseq_logs_is_not_shown(folder):
+    environment = {name: value for name, value in os.environ.items() if name != "LOGLEVEL"}
     command = [sys.executable, "-c", LOGS, str(folder)]
     ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
     assert (ended.returncode, ended.stdout) == (0, "")
-    lines = [
-        line for line in ended.stderr.splitlines() if "fairseq" in line or "another" in line or "pin_memory" in line
-    ]
-    assert bool(lines) == bool(asked), ended.stderr
+    assert not re.search("fairseq|another|pin_memory", ended.stderr), ended.stderr
 
 
 def test_a_level_of_its_logger_shows_what_fairseq_logs(folder, caplog):
@@ -264,13 +251,11 @@ def test_the_command(folder, translator, tmp_path, capfd, monkeypatch):
     assert capfd.readouterr().out == f"{first}\n\n{second}\n"
 
 
-def stopped(*arguments):
-    """What a command of this package prints to its error stream if Ctrl-C follows its first line, and its status."""
+def test_ctrl_c_prints_no_traceback(folder):
+    """If it follows the first translation."""
     ended = subprocess.Popen(
-        [sys.executable, "-m", *arguments, "--buffer-size=1", "--max-len-b=8"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+        [sys.executable, "-m", "fairseq_luna", "translate", str(folder), "--buffer-size=1", "--max-len-b=8"],
+        **dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE),
         text=True,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a background job ignores it
     )
@@ -279,13 +264,9 @@ def stopped(*arguments):
         ended.stdin.flush()
         ended.stdout.readline()
         ended.send_signal(signal.SIGINT)
-        return ended.communicate(timeout=300)[1], ended.returncode
-
-
-def test_ctrl_c_prints_no_traceback(folder):
-    printed, status = stopped("fairseq_luna", "translate", str(folder))
+        printed = ended.communicate(timeout=300)[1]
     assert "Traceback" not in printed and "KeyboardInterrupt" not in printed
-    assert status == -signal.SIGINT
+    assert ended.returncode == -signal.SIGINT
 
 
 def test_a_background_job_goes_on_at_ctrl_c(monkeypatch):
@@ -295,21 +276,11 @@ def test_a_background_job_goes_on_at_ctrl_c(monkeypatch):
     assert mock.call(signal.SIGINT, signal.SIG_DFL) not in set_handlers.call_args_list
 
 
-@pytest.mark.parametrize(
-    ("flags", "said"),
-    [
-        (("--max-len-a=nan",), "max_len_a nan: must be a finite number"),
-        (("--lenpen=inf",), "lenpen inf: must be a finite number"),
-        (("--beam=0",), "beam 0: must be a whole number of 1 or more"),
-        (("--buffer-size=0",), "buffer_size 0: must be a whole number of 1 or more"),
-        (("--max-tokens=-1",), "max_tokens -1: must be a whole number of 1 or more"),
-        (("--max-source-positions=0",), "max_source_positions 0: must be a whole number of 1 or more"),
-    ],
-)
-def test_numbers_of_the_command_are_checked_before_the_model_is_loaded(tmp_path, monkeypatch, capsys, flags, said):
+@pytest.mark.parametrize(("flag", "said"), [("--lenpen=inf", "lenpen inf"), ("--buffer-size=0", "buffer_size 0")])
+def test_numbers_of_the_command_are_checked_before_the_model_is_loaded(tmp_path, monkeypatch, capsys, flag, said):
     monkeypatch.setattr(translate, "end_at_signals", lambda: None)
-    assert command.main(["translate", str(tmp_path / "no-such-model"), *flags]) == 2
-    assert capsys.readouterr().err == f"fairseq-luna translate: {said}\n"
+    assert command.main(["translate", str(tmp_path / "no-such-model"), flag]) == 2
+    assert capsys.readouterr().err.startswith(f"fairseq-luna translate: {said}: must be a ")
 
 
 def test_the_subword_model_beside_the_checkpoint_is_used(speaks, speaking):
@@ -328,13 +299,14 @@ def test_the_subword_model_beside_the_checkpoint_is_used(speaks, speaking):
     ids=["sentencepiece", "subword-nmt", "characters"],
 )
 def test_pieces_without_a_subword_model_are_refused(folder, tmp_path, words, mark):
-    copied = Path(shutil.copytree(folder, tmp_path / "copied"))
-    lines = [f"{word} 9" for word in words] + [f"w{i} 9" for i in range(20 - len(words))]
-    for language in "ab":
-        (copied / f"dict.{language}.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    copied = of_words(folder, tmp_path / "copied", dict.fromkeys(words, 9))
     with pytest.raises(UsageError, match=rf"dictionary has pieces of words \({mark}\).*pieces= \(--pieces\), or none"):
         load(copied)
     assert load(copied, pieces="none").translate(" ".join(words), **SIZES)
+
+
+def test_a_mark_that_whole_words_have_by_chance(folder, tmp_path):
+    assert load(of_words(folder, tmp_path / "copied", {"\u2581": 1, "x@@": 1})).translate("w1 w2", **SIZES)
 
 
 def test_words_are_not_read_as_pieces(folder, speaking, tmp_path):
@@ -345,15 +317,6 @@ def test_words_are_not_read_as_pieces(folder, speaking, tmp_path):
         for read in (model.translate, model.encode):
             with pytest.raises(UsageError, match=r"walked talks \.\.\.: has no pieces of SentencePiece"):
                 read("walked talks")
-
-
-def test_a_mark_that_whole_words_have_by_chance(folder, tmp_path):
-    copied = Path(shutil.copytree(folder, tmp_path / "copied"))
-    words = ["\u2581", "x@@", *(f"w{i}" for i in range(18))]
-    lines = "".join(f"{word} {9 if word.startswith('w') else 1}\n" for word in words)
-    for language in "ab":
-        (copied / f"dict.{language}.txt").write_text(lines, encoding="utf-8")
-    assert load(copied).translate("w1 w2", **SIZES)
 
 
 def test_codes_of_subword_nmt_are_used(folder, tmp_path):
@@ -437,18 +400,10 @@ def test_a_sentence_that_is_too_long_is_refused(folder):
     ("options", "said"),
     [
         ({"beam": 0}, "beam 0: must be a whole number of 1 or more"),
-        ({"beam": 2.5}, "beam 2.5: must be a whole number of 1 or more"),
+        ({"lenpen": math.nan}, "lenpen nan: must be a finite number"),
         ({"max_len_b": 0}, "max_len_a, max_len_b: min_len cannot be larger"),
-        ({"beam": True}, "beam True: must be a whole number of 1 or more"),
-        ({"lenpen": "a"}, "lenpen a: must be a number"),
         ({"lenpen": 1e300}, r"max_len_a, lenpen: too large: .*out of range"),
         ({"max_len_a": 1e308}, "max_len_a, lenpen: too large: cannot convert float infinity"),
-        ({"temperature": 0.0}, "temperature 0.0: must be above 0"),
-        *(
-            ({name: value}, f"{name} {value}: must be a finite number")
-            for name in ("lenpen", "max_len_a", "max_len_b", "min_len", "unkpen", "temperature", "sampling_topp")
-            for value in (math.nan, math.inf, -math.inf)
-        ),
     ],
 )
 def test_sizes_of_the_search_that_cannot_be_are_refused(translator, options, said):

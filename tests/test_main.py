@@ -16,28 +16,9 @@ import fairseq_luna.models
 from fairseq_luna import compat
 from fairseq_luna.__main__ import main, parser_of
 from fairseq_luna.commands import COMMANDS, info, translate
+from own_command import refused, shown
 
 PACKAGE = Path(fairseq_luna.__file__).parent
-
-
-def shown(capsys, *arguments):
-    """What the command prints when it succeeds."""
-    try:
-        status = main(list(arguments))
-    except SystemExit as ended:  # argparse's, after help
-        status = ended.code
-    output = capsys.readouterr()
-    assert not status and output.err == ""
-    return output.out
-
-
-def refused(capsys, *arguments):
-    """The one line of the refusal."""
-    assert main(list(arguments)) == 2
-    output = capsys.readouterr()
-    [line] = output.err.splitlines()
-    assert output.out == ""
-    return line
 
 
 @pytest.mark.parametrize("asked", [(), ("--help",), ("-h",)])
@@ -66,8 +47,8 @@ def test_the_help_of_a_command_has_an_example_that_its_parser_takes(name, capsys
 def test_wrong_use_is_refused_in_one_line(capsys, monkeypatch):
     monkeypatch.setattr(translate, "end_at_signals", lambda: None)
     assert refused(capsys, "tranlate") == f"fairseq-luna: tranlate: the commands are {', '.join(COMMANDS)}"
-    assert refused(capsys, "info", "--paths") == "fairseq-luna info: unrecognized arguments: --paths"
-    assert refused(capsys, "translate", "none") == "fairseq-luna translate: none: there is no such checkpoint"
+    assert refused(capsys, "info", "--paths") == "unrecognized arguments: --paths"
+    assert refused(capsys, "translate", "none") == "none: there is no such checkpoint"
 
 
 def test_an_error_has_its_traceback_if_it_is_asked_for(capsys, monkeypatch):
@@ -76,21 +57,14 @@ def test_an_error_has_its_traceback_if_it_is_asked_for(capsys, monkeypatch):
     assert "Traceback" in capsys.readouterr().err
 
 
-def test_what_fairseq_logs_is_shown_later(capsys):
-    shown(capsys, "info")
-    assert logging.root.manager.disable == logging.NOTSET
-
-
-def test_the_version(capsys):
+def test_the_version_or_the_path_alone_is_printed(capsys):
     assert shown(capsys, "--version") == f"fairseq_luna {fairseq_luna.__version__}\n"
-
-
-def test_only_the_path_is_printed(capsys):
     assert shown(capsys, "info", "--path") == f"{PACKAGE}\n"
 
 
 def test_the_report_has_the_path_the_versions_and_the_patches(capsys):
     lines = shown(capsys, "info").splitlines()
+    assert logging.root.manager.disable == logging.NOTSET  # what fairseq logs later is shown
     assert lines[0] == f"--user-dir {PACKAGE}"
     assert any(line.split() == ["torch", metadata.version("torch")] for line in lines)
     assert any(line.startswith("fairseq ") and "0.12" in line for line in lines)
@@ -122,28 +96,3 @@ def test_ctrl_c_ends_in_one_line():
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
     assert (ended.returncode, ended.stdout) == (128 + signal.SIGINT, "")
     assert ended.stderr.strip() == "fairseq-luna info: stopped; no file is left incomplete"
-
-
-TOOLS = {
-    "fairseq-train": [
-        *("--arch=luna", "--optimizer=apollo", "--lr-scheduler=milestone", "--batch-size=1"),
-        "--save-dir={tmp_path}",  # not in the current folder, which may be read-only
-    ],
-    "fairseq-generate": ["--path=no-such-checkpoint"],
-}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("tool", TOOLS)
-@pytest.mark.parametrize("user_dir, folder", [("fairseq_luna", PACKAGE.parent), (str(PACKAGE), Path("/"))])
-def test_user_dir_by_relative_and_absolute_path(tool, user_dir, folder, tmp_path):
-    command = [
-        str(Path(sys.executable).with_name(tool)),
-        "no-such-data",
-        "--user-dir",
-        user_dir,
-        *(flag.format(tmp_path=tmp_path) for flag in TOOLS[tool]),
-    ]
-    ended = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300)
-    # The data is the first thing that is missed after the plugin is imported and its names are parsed.
-    assert "no-such-data" in ended.stderr.splitlines()[-1]
