@@ -89,9 +89,8 @@ def test_the_wheel_contains_only_the_package(wheel):
 
 def test_imported_packages_are_declared(metadata):
     lines = metadata.get_all("Requires-Dist")
-    required = {
-        re.match(r"[\w-]+", line).group() for line in lines if "extra ==" not in line or 'extra == "deploy"' in line
-    }
+    with_extras = [line for line in lines if "extra ==" not in line or re.search('extra == "(deploy|gpu)"', line)]
+    required = {re.match(r"[\w-]+", line).group() for line in with_extras}
     declared = {IMPORTED_AS.get(name, name) for name in required} | {"fairseq_luna"} | set(sys.stdlib_module_names)
     imported = set()
     for path in (ROOT / "fairseq_luna").rglob("*.py"):

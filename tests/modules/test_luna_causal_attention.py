@@ -222,6 +222,7 @@ def test_every_parameter_gets_a_gradient(tie_kv, kernel_size):
     [
         ({"num_heads": 3}, "num_heads 3: must be 1 or more and divide embed_dim 16"),
         ({"activation": "relu"}, "activation relu: choose softplus or elu"),
+        ({"kernel": "cuda"}, "kernel cuda: choose torch or triton"),
         ({"kernel_size": 2}, "kernel_size 2: must be an odd number of words, such as 5; or 0: no convolution"),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
