@@ -58,23 +58,23 @@ docs: $(VENV)/installed
 	$(RUN) -m sphinx -q -W --keep-going -c docs . outputs/docs
 
 bench: BENCH = $(RUN) scripts/benchmark.py
-bench: TRAIN_25 = $(BENCH) train --quick --no-peak --shapes 25x40 --systems transformer luna luna-softmax-source fastformer block
-bench: GENERATE_25 = $(BENCH) generate --quick --lengths 25 --source-length 25 --systems transformer luna
+bench: TRAIN_25 = $(BENCH) train --rounds 2 --no-peak --shapes 25x40 --systems transformer luna luna-softmax-source fastformer block
+bench: GENERATE_25 = $(BENCH) generate --rounds 2 --no-peak --lengths 25 --source-length 25 --systems transformer luna
 bench: $(VENV)/installed
 	mkdir -p outputs/benchmark
-	$(BENCH) op --quick --systems luna-naive luna-chunked fastformer block linear softmax \
-		--no-peak --json outputs/benchmark/op.json --png outputs/benchmark/op.png
-	$(BENCH) train --quick --no-peak --systems transformer luna fastformer block --json outputs/benchmark/train.json --png outputs/benchmark/train.png
-	$(BENCH) train --quick --memory --source-length 64 --json outputs/benchmark/memory.json --png outputs/benchmark/memory.png
-	$(BENCH) generate --quick --rounds 1 --json outputs/benchmark/generate.json --png outputs/benchmark/generate.png
+	$(BENCH) op --no-peak --lengths 128 512 2048 --json outputs/benchmark/op.json
+	$(BENCH) train --rounds 2 --no-peak --shapes 128x8,512x2,1024x1 --systems transformer luna fastformer block \
+		--json outputs/benchmark/train.json
+	$(BENCH) train --memory --size tiny --vocabulary 8000 --systems luna fastformer --reference luna \
+		--shapes 1024x1,4096x1,16384x1 --source-length 64 --json outputs/benchmark/memory.json
+	$(BENCH) generate --rounds 1 --no-peak --lengths 256 --json outputs/benchmark/generate.json
 	$(TRAIN_25) --size base --json outputs/benchmark/train_base.json
 	$(TRAIN_25) --size tiny --json outputs/benchmark/train_tiny.json
 	$(GENERATE_25) fastformer block --sentences 4 --json outputs/benchmark/generate_4.json
 	$(GENERATE_25) fastformer block --sentences 32 --json outputs/benchmark/generate_32.json
 	$(GENERATE_25) luna-softmax-source fastformer block --size base --sentences 8 --json outputs/benchmark/generate_base.json
-	$(BENCH) optimizer --quick --json outputs/benchmark/optimizer.json
+	$(BENCH) optimizer --rounds 5 --no-peak --json outputs/benchmark/optimizer.json
 	$(BENCH) launches --json outputs/benchmark/launches.json
-	$(BENCH) imports --quick --json outputs/benchmark/imports.json
 
 # Known vulnerabilities of the tested versions; docs/reliability.md explains them. --strict: a failed look-up is a failure.
 audit: $(VENV)/installed

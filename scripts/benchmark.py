@@ -1,24 +1,29 @@
 """Measure each system beside its peers, in turn, in one process.
 
-    python scripts/benchmark.py op            the causal attentions alone, forward and backward
-    python scripts/benchmark.py encoder       the self-attentions of encoders by name, forward and backward
+    python scripts/benchmark.py op            attentions alone, forward and backward
     python scripts/benchmark.py train         a training step of whole models
     python scripts/benchmark.py generate      beam search
     python scripts/benchmark.py optimizer     a step of Apollo
     python scripts/benchmark.py launches      operators of a training step and of a decoding step
-    python scripts/benchmark.py imports       importing this package, in a fresh process
 
 Each round runs every system once. Printed are medians and quartiles over the rounds, and the median ratio to a
 reference within a round, which is robust when other work slows the machine for a while. Peak memory is that of a
-process that runs one step. "COMMAND --help" lists its flags.
+process that runs one step; with --memory only that is measured. "COMMAND --help" lists its flags.
 """
 
+import datetime
+import json
 import logging
 import os
+import platform
+import re
+import shlex
 import sys
 import warnings
 from argparse import Namespace
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from types import ModuleType
 
 if __name__ in ("__main__", "__mp_main__"):  # as a program, or in a process that one has started
     os.environ.setdefault("LOGLEVEL", "WARNING")  # fairseq reads it when it is imported
@@ -27,33 +32,27 @@ if __name__ in ("__main__", "__mp_main__"):  # as a program, or in a process tha
 
 import torch
 
-from benchmarks import encoder, generate, goals, imports, launches, op, optimizer, report, train
-from benchmarks.command import Command, Row
+from benchmarks import generate, launches, op, optimizer, train
+from benchmarks.flags import Row, add_common, check_common
 from benchmarks.memory import is_out_of_memory
 from fairseq_luna.commands.command_line import CommandError, Parser, command
-from fairseq_luna.usage_error import UsageError
+from fairseq_luna.commands.steps import complete
+from fairseq_luna.environment import fairseq_distribution
 
-COMMANDS = {
-    "op": op.COMMAND,
-    "encoder": encoder.COMMAND,
-    "train": train.COMMAND,
-    "generate": generate.COMMAND,
-    "optimizer": optimizer.COMMAND,
-    "launches": launches.COMMAND,
-    "imports": imports.COMMAND,
-}
+# Each measures its SYSTEMS, and VARIANTS that --systems names; COLUMNS are the heading and the format of a cell.
+COMMANDS = {module.__name__.rpartition(".")[2]: module for module in (op, train, generate, optimizer, launches)}
 
 
 @command
 def main(arguments: Sequence[str] | None = None) -> None:
     args = parse(arguments)
     chosen = COMMANDS[args.command]
-    try:
+    check_common(args)
+    if hasattr(chosen, "check"):
         chosen.check(args)
-        torch.set_num_threads(args.threads)
+    torch.set_num_threads(args.threads)
+    try:
         measure(chosen, args)
-    except UsageError as error:
-        raise CommandError(str(error)) from error
     except (RuntimeError, MemoryError) as error:
         if not is_out_of_memory(error):
             raise
@@ -65,34 +64,53 @@ def parse(arguments: Sequence[str] | None) -> Namespace:
     parser = Parser(__doc__)
     subparsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name, chosen in COMMANDS.items():
-        chosen.add_arguments(subparsers.add_parser(name, help=chosen.help, description=chosen.description))
-    args = parser.parse_args(arguments)
-    if args.quick:
-        subparsers.choices[args.command].set_defaults(**COMMANDS[args.command].quick)
-        args = parser.parse_args(arguments)
-    return args
+        about = chosen.__doc__ or ""
+        own = subparsers.add_parser(name, help=about.partition("\n")[0], description=about)
+        add_common(own, chosen)
+        chosen.add_arguments(own)
+    return parser.parse_args(arguments)
 
 
-def measure(chosen: Command, args: Namespace) -> None:
-    """Print each row when it is measured; the files are written even if the measurement is stopped."""
-    where = report.environment(args)
-    columns = chosen.columns(args)
-    rows: list[Row] = []
-    finished = False
+def measure(chosen: ModuleType, args: Namespace) -> None:
+    """Print each row when it is measured; the file is written even if the measurement is stopped."""
+    flags = {name: value if isinstance(value, int | None) else str(value) for name, value in vars(args).items()}
+    content = {"environment": environment(args), "settings": flags, "finished": False, "rows": list[Row]()}
+    print("; ".join(f"{name} {value}" for name, value in {**content["environment"], **flags}.items()))
+    print(f"\n{line(chosen.COLUMNS)}\n{line(['---'] * len(chosen.COLUMNS))}")
     try:
         for row in chosen.rows(args):
-            if not rows:
-                print(f"{chosen.title(args)}\n{report.heading(where)}\n\n{report.head(columns)}")
-            rows.append(row)
-            print(report.line(columns, row), flush=True)
-        finished = True
+            content["rows"].append(row)
+            print(line(cell(template, row) for template in chosen.COLUMNS.values()), flush=True)
+        content["finished"] = True
     finally:
-        if rows and args.json:
-            report.write_json(args.json, where, args, rows, finished)
-        if rows and args.png:
-            report.draw(args.png, chosen.panels, rows)
-    if goals.summary(rows):
-        print(f"\n{goals.summary(rows)}")
+        if args.json and content["rows"]:
+            with complete(args.json) as unfinished:
+                unfinished.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+
+
+def environment(args: Namespace) -> Row:
+    """What the numbers depend on besides the code."""
+    cpu = re.search(r"^model name\s*:\s*(.+)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
+    return {
+        "command": shlex.join(["python", "scripts/benchmark.py", *sys.argv[1:]]),
+        "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+        "machine": torch.cuda.get_device_name() if args.device == "cuda" else cpu[1] if cpu else platform.machine(),
+        "cores": os.cpu_count(),
+        "load": os.getloadavg()[0],  # with more than the idle cores, only the ratios are meaningful
+        **{"torch": torch.__version__, "fairseq": fairseq_distribution(), "python": platform.python_version()},
+    }
+
+
+def line(cells: Iterable[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def cell(template: str, row: Row) -> str:
+    """Empty if the row has no such value."""
+    try:
+        return template.format_map({key: value for key, value in row.items() if value is not None})
+    except KeyError:
+        return ""
 
 
 if __name__ == "__main__":

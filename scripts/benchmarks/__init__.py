@@ -1,1 +1,1 @@
-"""The subcommands of scripts/benchmark.py, and how they measure time and memory."""
+"""The commands of scripts/benchmark.py, and how they measure time and memory."""

@@ -19,13 +19,18 @@ from torch.utils.flop_counter import flop_registry
 
 from fairseq_luna.commands.command_line import positive
 
-from . import goals
-from .arguments import add_common, check_common
-from .command import Column, Command, Row
-from .models import BASE, SYSTEMS, VARIANTS, add_size_arguments, build, sample, sizes_of
-from .train import describe
+from . import systems
+from .flags import Row
+from .systems import PAD, add_sizes, batch, build
 
-PAD = 1
+SYSTEMS, VARIANTS, REFERENCE, ROUNDS = systems.SYSTEMS, systems.VARIANTS, "transformer", 0
+COLUMNS = {
+    "model": "{system}",
+    **{"training step": "{training:,}", "/ reference": "{training_ratio:.2f}", "numbers read": "{training_reads}"},
+    **{"products in fp32": "{training_fp32:.1%}", "decoding step": "{decoding:,}"},
+    **{"decoding / reference": "{decoding_ratio:.2f}", "numbers read in decoding": "{decoding_reads}"},
+    **{"reorder of the state": "{reorder:,}"},
+}
 STEP = 10  # the decoding step that is counted
 aten = torch.ops.aten
 READS_A_NUMBER = (aten._local_scalar_dense, aten.nonzero, aten.masked_select, aten.equal, aten._unique2)
@@ -38,8 +43,7 @@ class Count(TorchDispatchMode):
 
     def __init__(self) -> None:
         super().__init__()
-        self.launches = 0
-        self.synchronisations = 0
+        self.launches = self.synchronisations = 0
         self.multiplications: Counter[torch.dtype] = Counter()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -52,10 +56,6 @@ class Count(TorchDispatchMode):
             self.multiplications[args[0].dtype] += flops(*args, **(kwargs or {}), out_val=out) // 2
         return out
 
-    def share_in_fp32(self) -> float:
-        """Of the multiplications of matrix products."""
-        return self.multiplications[torch.float32] / self.multiplications.total()
-
 
 def counted(step: Callable[[], object]) -> Count:
     # fairseq's positions ask for a shape as a tensor, which is on the CPU whatever the device of the model.
@@ -65,52 +65,38 @@ def counted(step: Callable[[], object]) -> Count:
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    add_common(parser, systems=SYSTEMS, variants=VARIANTS, reference="transformer", rounds=1, png=False, timed=False)
     parser.set_defaults(dtype="bfloat16")
     parser.add_argument("--length", type=positive, default=25, help="tokens of every sentence (default: 25)")
-    add_size_arguments(parser)
-
-
-def check(args: Namespace) -> None:
-    check_common(args)
-    args.sizes = sizes_of(args, BASE)
+    add_sizes(parser, default="base")
 
 
 def rows(args: Namespace) -> Iterator[Row]:
     """One for each system."""
-    reference = None
+    reference: Row = {}
     for system in sorted(args.systems, key=lambda system: system != args.reference):
-        row: Row = {"system": system, "length": args.length} | counts(system, args)
+        row = counts(system, args)
         reference = reference or row
-        for name in ("training", "decoding"):
-            row[f"{name}_ratio"] = row[f"{name}_launches"] / reference[f"{name}_launches"]
-        yield row | {"goals": goals.of_launches(row, reference, args)}
+        ratios = {f"{name}_ratio": row[name] / reference[name] for name in ("training", "decoding")}
+        yield {"system": system, "length": args.length, **row, **ratios}
 
 
 def counts(system: str, args: Namespace) -> Row:
-    model, task, cfg = build(args, system, args.sizes, args.length)
-    criterion = task.build_criterion(cfg.criterion)
-    batch = padded(sample(2, args.length, args.length, args.sizes, args.device))
-    training = counted(lambda: criterion(model, batch)[0].backward())
-    model.eval()
-    decoding, reorder = decoding_step(model, batch["net_input"])
+    model, task, cfg = build(args, system, args.length)
+    criterion, padded = task.build_criterion(cfg.criterion), batch(args, 2, args.length, args.length)
+    # The second sentence is shorter, and padded as fairseq pads: a source in front, a target at its end.
+    net_input = padded["net_input"]
+    net_input["src_tokens"][1, 0] = net_input["prev_output_tokens"][1, -1] = padded["target"][1, -1] = PAD
+    net_input["src_lengths"][1] -= 1
+    training = counted(lambda: criterion(model, padded)[0].backward())
+    decoding, reorder = decoding_step(model.eval(), net_input)
     return {
-        "training_launches": training.launches,
-        "training_synchronisations": training.synchronisations,
-        "training_fp32": training.share_in_fp32(),
-        "decoding_launches": decoding.launches,
-        "decoding_synchronisations": decoding.synchronisations,
-        "reorder_launches": reorder.launches,
+        "training": training.launches,
+        "training_reads": training.synchronisations,
+        "training_fp32": training.multiplications[torch.float32] / training.multiplications.total(),
+        "decoding": decoding.launches,
+        "decoding_reads": decoding.synchronisations,
+        "reorder": reorder.launches,
     }
-
-
-def padded(batch: dict[str, Any]) -> dict[str, Any]:
-    """The batch with a shorter second sentence, padded as fairseq pads: a source in front, a target at its end."""
-    batch["net_input"]["src_tokens"][1, 0] = PAD
-    batch["net_input"]["src_lengths"][1] -= 1
-    batch["net_input"]["prev_output_tokens"][1, -1] = PAD
-    batch["target"][1, -1] = PAD
-    return batch
 
 
 @torch.no_grad()
@@ -121,45 +107,8 @@ def decoding_step(model: Any, net_input: dict[str, Tensor]) -> tuple[Count, Coun
     encoder_out = model.encoder.forward_torchscript(net_input)
     order = torch.arange(2, device=tokens.device)
     state: dict[str, Any] = {}
-    for step in range(1, STEP):
-        model.decoder(tokens[:, :step], encoder_out=encoder_out, incremental_state=state)
-        model.decoder.reorder_incremental_state_scripting(state, order)
-    decoding = counted(lambda: model.decoder(tokens[:, :STEP], encoder_out=encoder_out, incremental_state=state))
-    return decoding, counted(lambda: model.decoder.reorder_incremental_state_scripting(state, order))
-
-
-def columns(args: Namespace) -> list[Column]:
-    def beside(name: str) -> Column:
-        return Column(f"{name} / {args.reference}", lambda row: f"{row[f'{name}_ratio']:.2f}")
-
-    def of(key: str, heading: str) -> Column:
-        return Column(heading, lambda row: f"{row[key]:,}")
-
-    return [
-        Column("model", lambda row: row["system"]),
-        of("training_launches", "training step"),
-        beside("training"),
-        of("training_synchronisations", "numbers read"),
-        Column("products in fp32", lambda row: f"{row['training_fp32']:.1%}"),
-        of("decoding_launches", "decoding step"),
-        beside("decoding"),
-        of("decoding_synchronisations", "numbers read"),
-        of("reorder_launches", "reorder of the state"),
-        goals.column(),
-    ]
-
-
-def title(args: Namespace) -> str:
-    return f"Operators that are not views, at {args.length} tokens, {args.dtype}: {describe(args.sizes)}"
-
-
-COMMAND = Command(
-    help="operators of a training step and a decoding step",
-    description=__doc__,
-    add_arguments=add_arguments,
-    check=check,
-    title=title,
-    rows=rows,
-    columns=columns,
-    quick={},
-)
+    for step in range(1, STEP + 1):
+        given = {"encoder_out": encoder_out, "incremental_state": state}
+        decoding = counted(lambda: model.decoder(tokens[:, :step], **given))  # noqa: B023 (called at once)
+        reorder = counted(lambda: model.decoder.reorder_incremental_state_scripting(state, order))
+    return decoding, reorder

@@ -1,122 +1,107 @@
-"""The causal attentions, forward and backward, without projections."""
+"""Attentions alone, forward and backward.
 
-import math
+Luna's causal attention in several forms beside torch's, without projections; and by name the modules of encoders and
+decoders, with their projections.
+"""
+
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterator
+from functools import partial
 
-from torch import Tensor
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
 
-from fairseq_luna.commands.command_line import CommandError, positive
+from fairseq_luna.commands.command_line import positive
+from fairseq_luna.models.mixed.attentions import able
+from fairseq_luna.ops.luna_causal_attention import luna_causal_attention, naive
+from fairseq_luna.ops.luna_causal_attention.shared import pack_weights
+from shared.by_name import attention
 
-from .arguments import add_common, check_common
-from .attentions import ATTENTIONS, forward_and_backward
-from .command import Column, Command, Panel, Row
-from .inputs import Inputs
-from .memory import memory_column, peak_mib
-from .timing import Step, compared, in_turn, stopwatch, time_columns, warm_up
+from .flags import DTYPES, Row
+from .timing import MEMORY, TIMES, Step, measured
 
-LENGTHS = [128, 512, 1024, 2048, 4096]
 
-# Longer than any fast form's chunk, and not a multiple of it.
-CHECKED_LENGTH = 300
-# The largest difference relative to the largest number.
-TOLERANCES = {"float32": 1e-4, "bfloat16": 3e-2}
+def softmax(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """torch's fused attention."""
+    return F.scaled_dot_product_attention(q, k, v, is_causal=True)
+
+
+def luna(op: Callable[..., tuple[Tensor, Tensor]]) -> Callable[..., Tensor]:
+    """Without values the keys are the values too, as in the models by default."""
+    return lambda *, k, v=None, **inputs: op(k=k, v=k if v is None else v, **inputs)[0]
+
+
+def cumulative_sum(q: Tensor, k: Tensor, v: Tensor, pq: Tensor, pk: Tensor) -> tuple[Tensor, Tensor]:
+    """Luna by cumulative sums of all outer products: short, but with T x D x E elements per head."""
+
+    def prefix_attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        states = (k[..., :, None] * v[..., None, :]).cumsum(2)
+        steps = torch.arange(1, q.shape[2] + 1, device=q.device, dtype=q.dtype)
+        return (q[..., None, :] @ states).squeeze(-2) / steps[:, None]
+
+    pack = pack_weights(pq, pk, "softplus")
+    unpack = prefix_attention(q * q.shape[-1] ** -0.5, k, pack).softmax(-1)
+    return prefix_attention(unpack, pack, v), unpack
+
+
+# Each form, and its inputs.
+FORMS = {
+    "luna-naive": (luna(naive.luna_causal_attention), "q k v pq pk"),
+    "luna-cumulative-sum": (luna(cumulative_sum), "q k v pq pk"),
+    "luna-chunked": (luna(luna_causal_attention), "q k v pq pk"),
+    "luna-tied": (luna(luna_causal_attention), "q k pq pk"),
+    "softmax": (softmax, "q k v"),
+}
+MODULES = {f"{place}-{name}": (name, place) for place in ("encoder", "decoder") for name in able(place)}
+
+SYSTEMS, VARIANTS, REFERENCE, ROUNDS = tuple(FORMS), tuple(MODULES), "luna-naive", 3
+COLUMNS = {"T": "{length}", "attention": "{system}", **TIMES, **MEMORY}
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    add_common(parser, systems=ATTENTIONS, reference="luna-naive", rounds=3)
-    parser.add_argument("--lengths", type=positive, nargs="+", default=LENGTHS, metavar="T")
+    lengths = [128, 512, 1024, 2048, 4096]
+    parser.add_argument("--lengths", type=positive, nargs="+", default=lengths, metavar="T")
     parser.add_argument("--batch", type=positive, default=1)
     parser.add_argument("--heads", type=positive, default=16)
-    parser.add_argument("--head-size", type=positive, default=64, help="D, of queries, keys and values (default: 64)")
+    parser.add_argument("--head-size", type=positive, default=64, help="channels of a head (default: 64)")
     parser.add_argument("--slots", type=positive, default=32, help="L, Luna's packed slots (default: 32)")
 
 
-def check_outputs(args: Namespace) -> None:
-    """Raises CommandError if a form does not compute the same function as its naive form."""
-    for name in args.systems:
-        attention = ATTENTIONS[name]
-        if attention.form is attention.naive:
-            continue
-        inputs = attention.inputs(args, CHECKED_LENGTH)
-        what, difference = largest_difference(attention.form, attention.naive, inputs)
-        allowed = TOLERANCES[args.dtype]
-        if not difference <= allowed:  # also refuses NaN
-            raise CommandError(
-                f"op {name}: {what} differs from the naive form's by {difference:.1e} of its largest number, and "
-                f"{allowed:.0e} is allowed: a wrong form is not measured"
-            )
+def forward_and_backward(form: Callable[..., Tensor], inputs: dict[str, Tensor], *more: Tensor) -> list[Tensor]:
+    """The output, and the gradients of ``inputs`` and ``more``, for a non-constant gradient of the output."""
+    out = form(**inputs)
+    direction = torch.linspace(-1, 1, out.shape[-1], device=out.device, dtype=out.dtype).expand_as(out)
+    return [out.detach(), *torch.autograd.grad(out, [*inputs.values(), *more], direction)]
 
 
-def largest_difference(form: Callable[..., Tensor], naive: Callable[..., Tensor], inputs: Inputs) -> tuple[str, float]:
-    """Which of the output and the gradients differs most, and by how much of its largest number."""
-    expected = forward_and_backward(naive, inputs)
-    computed = forward_and_backward(form, inputs)
-    differences = {
-        what: float((computed[what] - value).abs().max() / value.abs().max()) for what, value in expected.items()
-    }
-    return max(differences.items(), key=lambda pair: math.inf if math.isnan(pair[1]) else pair[1])
+def inputs_of(name: str, args: Namespace, length: int) -> dict[str, Tensor]:
+    torch.manual_seed(0)
+    made = {"device": args.device, "dtype": DTYPES[args.dtype], "requires_grad": True}
+    if name in MODULES:
+        return {"x": torch.randn(length, args.batch, args.heads * args.head_size, **made)}
+    steps = {key: args.slots if key == "pq" else length for key in FORMS[name][1].split()}
+    return {key: torch.randn(args.batch, args.heads, steps[key], args.head_size, **made) for key in steps}
 
 
-def step_of(name: str, args: Namespace, steps: int) -> Step:
-    attention = ATTENTIONS[name]
-    inputs = attention.inputs(args, steps)
-    return lambda: forward_and_backward(attention.form, inputs)
+def step_of(name: str, args: Namespace, length: int) -> Step:
+    inputs = inputs_of(name, args, length)
+    if name in FORMS:
+        return partial(forward_and_backward, FORMS[name][0], inputs)
+    channels = args.heads * args.head_size
+    module: nn.Module = attention(*MODULES[name], embed_dim=channels, heads=args.heads, longest=length)
+    module = module.to(device=args.device, dtype=DTYPES[args.dtype]).train()
+    return partial(forward_and_backward, module, inputs, *module.parameters())
 
 
-def warm_step_of(name: str, args: Namespace, steps: int) -> Step:
-    """The same in a fresh process, after a short step for torch's initialisation."""
+def warm(name: str, args: Namespace, length: int) -> Step:
+    """A step in a fresh process, after a short one for torch's initialisation."""
     step_of(name, args, 16)()
-    return step_of(name, args, steps)
-
-
-def state_bytes(name: str, args: Namespace) -> int | None:
-    """What generation keeps, whatever the length; None if that depends on the length."""
-    attention = ATTENTIONS[name]
-    return sum(part.nbytes for part in attention.state(**attention.inputs(args, 1))) if attention.state else None
+    return step_of(name, args, length)
 
 
 def rows(args: Namespace) -> Iterator[Row]:
     """One for each length and system."""
-    check_outputs(args)
     for length in args.lengths:
-        steps = {name: step_of(name, args, length) for name in args.systems}
-        warm_up(steps, args.warm_up)
-        taken = in_turn(steps, rounds=args.rounds, seconds=stopwatch(args.device))
-        del steps
-        for name, row in compared(taken, args.reference).items():
-            row["length"] = length
-            row["state_bytes"] = state_bytes(name, args)
-            if not args.no_peak:
-                row["peak_mib"] = peak_mib(warm_step_of, name, args, length, device=args.device, threads=args.threads)
-            yield row
-
-
-def columns(args: Namespace) -> list[Column]:
-    return [
-        Column("T", lambda row: str(row["length"])),
-        Column("attention", lambda row: row["system"]),
-        *time_columns(args.reference),
-        Column("state, KiB", lambda row: f"{row['state_bytes'] / 1024:,.1f}" if row["state_bytes"] else ""),
-        memory_column(),
-    ]
-
-
-def title(args: Namespace) -> str:
-    return (
-        f"Causal attention, forward and backward: {args.batch} x {args.heads} heads, D = {args.head_size}, "
-        f"L = {args.slots}; {args.rounds} rounds"
-    )
-
-
-COMMAND = Command(
-    help="the causal attentions, forward and backward",
-    description=__doc__,
-    add_arguments=add_arguments,
-    check=check_common,
-    title=title,
-    rows=rows,
-    columns=columns,
-    panels=(Panel("ms", "ms, forward and backward"), Panel("peak_mib", "peak MiB")),
-    quick={"lengths": [128, 512, 2048]},
-)
+        for row in measured(args, partial(step_of, args=args, length=length), warm, args, length):
+            yield row | {"length": length}

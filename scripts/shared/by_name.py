@@ -19,8 +19,8 @@ def flags_for(name: str) -> list[str]:
     return [f"{flag(PLACES[place])}={name}" for place in places]
 
 
-def encoder_attention(name: str, *, embed_dim: int, heads: int, longest: int) -> nn.Module:
-    """The self-attention ``name`` of an encoder, with its defaults and random weights, always the same.
+def attention(name: str, place: str = "encoder", *, embed_dim: int, heads: int, longest: int) -> nn.Module:
+    """The attention ``name`` of ``place``, with its defaults and random weights, always the same.
 
     Args:
         embed_dim: channels.
@@ -30,11 +30,8 @@ def encoder_attention(name: str, *, embed_dim: int, heads: int, longest: int) ->
     Raises:
         UsageError: a value that cannot work.
     """
-    fields = {
-        "encoder_self_attention": name,
-        "encoder_embed_dim": embed_dim,
-        "encoder_attention_heads": heads,
-        "max_source_positions": longest,
-    }
+    fields = {PLACES[place]: name, "max_source_positions": longest, "max_target_positions": longest}
+    for side in ("encoder", "decoder"):
+        fields |= {f"{side}_embed_dim": embed_dim, f"{side}_attention_heads": heads}
     torch.manual_seed(0)
-    return build_attention(mixed_config(Namespace(**fields)), "encoder")
+    return build_attention(mixed_config(Namespace(**fields)), place)
