@@ -4,90 +4,122 @@
     python scripts/plot_curves.py luna=luna/log.json block=block/log.json --against hours --output hours.png
 
 Hours, or minutes if they are at most two hours, are of updates only, without validations; those that a resumed run
-repeats count once.
-
-A log is what fairseq-train writes with --log-format json --log-file FILE, or the same lines as it prints them.
+repeats count once. A log is what fairseq-train writes with --log-format json --log-file FILE, or the same lines as it
+prints them.
 """
 
-import math
+import json
 import sys
-from argparse import Namespace
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from itertools import accumulate
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from fairseq_luna.commands.command_line import CommandError, Parser, command
-from plots.training_log import HOURS, Series, read
 from shared import picture
+
+# What is drawn, by its name in the log.
+PANELS = {
+    "loss": "training loss (base 2)",
+    "valid_loss": "valid loss (base 2)",
+    "valid_ppl": "valid perplexity",
+    "valid_bleu": "valid BLEU, as logged",
+}
+HOURS = "hours"
+WALL = "train_wall"  # seconds of the updates since the line before
+Run = dict[str, dict[int, float]]  # each value by its name and the number of updates
 
 
 @command
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = Parser(__doc__)
-    parser.add_argument("logs", nargs="+", metavar="[NAME=]LOG", help="a run's log, and its name in the legend")
-    parser.add_argument("--subset", default="valid", help="of the validation; default: valid")
-    parser.add_argument(
-        "--against", choices=("updates", HOURS), default="updates", help="what the curves go along; default: updates"
-    )
-    parser.add_argument(
-        "--smooth",
-        type=float,
-        default=0.0,
-        metavar="SHARE",
-        help="smooth the training loss: 0 as logged (the default), 0.9 much, less than 1",
-    )
+    parser.add_argument("logs", nargs="+", metavar="[NAME=]LOG", help="a run's log; its name is that of its folder")
+    parser.add_argument("--against", choices=("updates", HOURS), default="updates", help="default: updates")
     picture.add_arguments(parser)
     args = parser.parse_args(arguments)
     picture.check_output(args.output, force=args.force)
-    print("\n".join([*plot(args), f"{args.output}: {len(args.logs)} runs"]))
-
-
-def plot(args: Namespace) -> list[str]:
-    """Draw the picture; returns a line about each run.
-
-    Raises:
-        CommandError: an input cannot be read or drawn.
-    """
-    if not 0 <= args.smooth < 1:
-        raise CommandError(f"--smooth {args.smooth}: must be at least 0 and less than 1")
-    runs: dict[str, dict[str, Series]] = {}
+    runs: dict[str, Run] = {}
     for given in args.logs:
         name, log = named(given)
         if name in runs:
             raise CommandError(f"{given}: {name} is the name of two runs; give NAME={log}")
         runs[name] = read(log)
         if args.against == HOURS and HOURS not in runs[name]:
-            raise CommandError(f"{log}: no train_wall for --against hours; fairseq-train logs it every --log-interval")
-
-    from plots import curves_picture
-
-    if not curves_picture.drawn_panels(runs, args.subset):
-        raise CommandError(f"--subset {args.subset}: none of the logs has a loss, a perplexity or BLEU")
-    figure = curves_picture.draw(runs, subset=args.subset, smooth=args.smooth, hours=args.against == HOURS)
-    picture.save(figure, args.output)
-    return [summary(name, run, args.subset) for name, run in runs.items()]
+            raise CommandError(f"{log}: no {WALL} for --against hours; fairseq-train logs it every --log-interval")
+    picture.save(draw(runs, hours=args.against == HOURS), args.output)
 
 
 def named(given: str) -> tuple[str, Path]:
     """The name of a run and its log, from ``NAME=LOG`` or from ``LOG``, which is named after its folder."""
     name, sign, log = given.partition("=")
     if sign and not Path(given).is_file():
-        if not name or not log:
-            raise CommandError(f"{given}: give LOG or NAME=LOG")
         return name, Path(log)
-    path = Path(given)
-    return path.absolute().parent.name, path
+    return Path(given).absolute().parent.name, Path(given)
 
 
-def summary(name: str, run: dict[str, Series], subset: str) -> str:
-    """The updates of a run, and its best validations."""
-    said = [f"{max(series.updates[-1] for series in run.values())} updates"]
-    for value, best in ((f"{subset}_ppl", min), (f"{subset}_bleu", max)):
-        series = run.get(value, Series([], []))
-        points = [point for point in zip(series.values, series.updates, strict=True) if math.isfinite(point[0])]
-        if points:
-            found = best(points)
-            said.append(f"best {value} {found[0]:g} at {found[1]}")
-    return f"{name}: {', '.join(said)}"
+def read(log: Path) -> Run:
+    """The values of PANELS and, if the log has times, the hours of training.
+
+    A run that resumes from an older checkpoint repeats updates; its values replace everything that the stopped run
+    logged from there on. Lines that are not JSON, such as an incomplete last line, are skipped.
+
+    Raises:
+        CommandError: no line is fairseq's JSON.
+    """
+    lines: list[tuple[int, dict[str, float]]] = []
+    with log.open(encoding="utf-8", errors="replace") as text:
+        for found in filter(None, map(parse, text)):
+            while lines and lines[-1][0] > found[0]:
+                lines.pop()
+            lines.append(found)
+    if not lines:
+        raise CommandError(
+            f"{log}: no JSON lines of fairseq-train's; train with --log-format json --log-file FILE and give that FILE"
+        )
+    run: Run = {}
+    for update, values in lines:
+        for name, value in values.items():
+            run.setdefault(name, {})[update] = value
+    if wall := run.pop(WALL, None):
+        run[HOURS] = dict(zip(wall, accumulate(seconds / 3600 for seconds in wall.values()), strict=True))
+    return run
+
+
+def parse(line: str) -> tuple[int, dict[str, float]] | None:
+    """The update and the values of one line of an update or a validation; None for others."""
+    # Printed lines have the time and the logger's name first, and perhaps an incomplete line of a killed run.
+    try:
+        found = json.loads(line[line.rindex("{") :])
+        update = int(found.get("num_updates") or found["valid_num_updates"])
+    except (ValueError, KeyError):
+        return None
+    names = (*PANELS, WALL) if "num_updates" in found else PANELS  # in other lines that name is another time
+    return update, {name: float(found[name]) for name in names if found.get(name) is not None}
+
+
+def draw(runs: Mapping[str, Run], *, hours: bool = False) -> Any:
+    """A figure with a panel for each value that a run has, and a colour for each run."""
+    panels = [name for name in PANELS if any(name in run for run in runs.values())]
+    rows = -(-len(panels) // 2)
+    longest = max(max(run[HOURS].values()) for run in runs.values()) if hours else 0
+    unit, scale = ("hours", 1) if longest > 2 else ("minutes", 60)
+    figure, axes = picture.pyplot().subplots(rows, 2, squeeze=False, figsize=(10, 3.5 * rows), layout="constrained")
+    for axis, panel in zip(axes.flat, panels, strict=False):
+        for number, (name, run) in enumerate(runs.items()):
+            points, colour = run.get(panel, {}), picture.COLOURS.get(name, f"C{number}")
+            reached: Any = list(points)
+            if hours:
+                reached = scale * np.interp(reached, [0, *run[HOURS]], [0.0, *run[HOURS].values()])
+            marker = "." if len(points) < 40 else None
+            axis.plot(reached, [*points.values()], color=colour, marker=marker, label=name)
+        axis.set(xlabel=f"{unit} of training" if hours else "updates", ylabel=PANELS[panel])
+        axis.grid(True, alpha=0.3)
+    for axis in axes.flat[len(panels) :]:
+        axis.set_visible(False)
+    figure.legend(*axes.flat[0].get_legend_handles_labels(), loc="outside upper center", ncols=4)
+    return figure
 
 
 if __name__ == "__main__":

@@ -1,1 +1,1 @@
-"""The attention maps of plot_attention.py and the curves of plot_curves.py."""
+"""What plot_attention.py draws."""

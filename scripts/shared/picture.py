@@ -15,23 +15,16 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--force", action="store_true", help="replace --output if it exists")
 
 
-def check_output(output: Path, *, force: bool, flag: str = "--output") -> None:
-    """Raises CommandError if ``output``, given by ``flag``, cannot be written or would overwrite something."""
-    check_file(output, flag)
+def check_output(output: Path, *, force: bool) -> None:
+    """Raises CommandError if ``output`` cannot be written or would overwrite something."""
     if output.suffix != ".png":
-        raise CommandError(f"{flag} {output}: the name must end in .png")
+        raise CommandError(f"--output {output}: the name must end in .png")
+    if not output.absolute().parent.is_dir() or output.is_dir():
+        raise CommandError(f"--output {output}: is a folder, or is in none; make the folder first")
     if output.exists() and not force:
-        raise CommandError(f"{flag} {output}: it exists; give another name, or --force")
+        raise CommandError(f"--output {output}: it exists; give another name, or --force")
     if importlib.util.find_spec("matplotlib") is None:
-        raise CommandError(f"{flag}: needs matplotlib: pip install matplotlib")
-
-
-def check_file(output: Path, flag: str) -> None:
-    """Raises CommandError if ``output`` is a folder or its folder does not exist."""
-    if not output.absolute().parent.is_dir():
-        raise CommandError(f"{flag} {output}: there is no folder {output.parent}; make it first")
-    if output.is_dir():
-        raise CommandError(f"{flag} {output}: is a folder; name a file in it")
+        raise CommandError("--output: needs matplotlib: pip install matplotlib")
 
 
 def pyplot() -> Any:
@@ -40,6 +33,7 @@ def pyplot() -> Any:
     import matplotlib
 
     matplotlib.use("Agg")
+    matplotlib.rcParams["text.parse_math"] = False  # a dollar sign in a word would start mathematics
     from matplotlib import pyplot
 
     return pyplot
@@ -57,12 +51,6 @@ COLOURS = {
     }.items()
     for name in names.split()
 }
-
-
-def style(number: int, name: str = "") -> dict[str, str]:
-    """Color, marker and line of the curve of ``name`` with this number, different for the first fifty."""
-    tens = number // 10
-    return {"color": COLOURS.get(name, f"C{number % 10}"), "marker": "osD^v"[tens], "linestyle": "-:"[tens % 2]}
 
 
 def save(figure: Any, output: Path) -> None:
