@@ -28,13 +28,13 @@ test-matrix: $(VENV)/installed
 	$(PIP) install --quiet -c constraints.txt nox
 	$(RUN) -m nox $(MATRIX_FLAGS)
 
-# Every model and Apollo on a CUDA device that computes nothing; docs/reliability.md explains it. CUDA_FLAGS=luna-tied
+# Every model and Apollo on a CUDA device that computes nothing; docs/reliability.md explains it. CUDA_FLAGS='-k luna-tied'
 # chooses one of them. Downloads torch's CUDA build, some gigabytes, and needs a C compiler, but no GPU.
 check-cuda: $(CUDA)/libcuda.so.1
-	OMP_NUM_THREADS=1 LD_PRELOAD=$< $(CUDA)/bin/python scripts/check_cuda.py $(CUDA_FLAGS)
+	OMP_NUM_THREADS=1 LD_PRELOAD=$< $(CUDA)/bin/python -m pytest -q tests/reliability/test_cuda.py $(CUDA_FLAGS)
 
 # torch brings CUDA's headers, triton the part of them that is missing there.
-$(CUDA)/libcuda.so.1: scripts/cuda_checks/fake_cuda.c $(CUDA)/installed
+$(CUDA)/libcuda.so.1: tests/harness/fake_cuda.c $(CUDA)/installed
 	packages=$$(echo $(CUDA)/lib/python3*/site-packages) && \
 	$(CC) -shared -fPIC -Wl,-soname,$(@F) -I"$$(echo $$packages/nvidia/cu*/include)" \
 		-I$$packages/triton/backends/nvidia/include -o $@ $<

@@ -1,8 +1,9 @@
 """make test-matrix: the tests on every supported Python and fairseq, with the oldest and the newest torch.
 
-Each environment also writes checkpoints (scripts/exchange_checkpoints.py). At the end each reads those of all others.
+Each environment also writes checkpoints (tests/reliability/test_exchange.py). At the end each reads all others.
 """
 
+import os
 from pathlib import Path
 
 import nox
@@ -11,6 +12,7 @@ nox.options.default_venv_backend = "venv"
 nox.options.reuse_existing_virtualenvs = True
 nox.options.sessions = ["suite", "exchange"]
 
+EXCHANGE = ("-m", "pytest", "-q", "tests/reliability/test_exchange.py")
 OUTPUTS = Path("outputs/matrix").absolute()
 PINNED = "as in constraints.txt"
 ENVIRONMENTS = {
@@ -52,7 +54,7 @@ def suite(session: nox.Session, torch: str) -> None:
     folder = OUTPUTS / name
     folder.mkdir(parents=True, exist_ok=True)
     session.run("python", "-m", "fairseq_luna", "info")
-    session.run("python", "scripts/exchange_checkpoints.py", "write", str(folder))
+    session.run("python", *EXCHANGE, env={"WRITE_CHECKPOINTS": str(folder)})
     (folder / "python").write_text(f"{session.bin}/python", encoding="utf-8")
     session.run("python", "-m", "pytest", "-q", *session.posargs, env={"OMP_NUM_THREADS": "1"})
 
@@ -65,4 +67,4 @@ def exchange(session: nox.Session) -> None:
         others = [str(other) for other in written if other != folder]
         python = (folder / "python").read_text(encoding="utf-8")
         if others:
-            session.run(python, "scripts/exchange_checkpoints.py", "read", *others, external=True)
+            session.run(python, *EXCHANGE, env={"READ_CHECKPOINTS": os.pathsep.join(others)}, external=True)

@@ -13,7 +13,7 @@ from fairseq.trainer import Trainer
 from omegaconf import DictConfig
 from torch import Tensor
 
-from fuzzing.sentences import Batch, make_batch, make_task
+from .sentences import Batch, make_batch, make_task
 
 _LONGEST_TRANSLATION = 4
 # Incremental decoding against one forward pass, relative to the largest score.

@@ -48,8 +48,10 @@ def _dictionary(words: int) -> Dictionary:
 
 def _sentences(dictionary: Dictionary, lengths: tuple[int, ...], longest: int) -> list[Tensor]:
     draw = torch.Generator().manual_seed(len(dictionary))
-    words = (torch.randint(dictionary.nspecial, len(dictionary), (min(n, longest),), generator=draw) for n in lengths)
-    return [torch.cat([some[:-1], torch.tensor([dictionary.eos()])]) for some in words]
+    words = [torch.randint(dictionary.nspecial, len(dictionary), (min(n, longest),), generator=draw) for n in lengths]
+    for some in words:
+        some[-1] = dictionary.eos()
+    return words
 
 
 def _texts(source: list[Tensor], dictionary: Dictionary) -> Batch:

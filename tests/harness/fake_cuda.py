@@ -1,4 +1,8 @@
-"""What is run: a model's training step, evaluation and generation, and steps of Apollo."""
+"""A model's training step, evaluation and generation, and steps of Apollo, on a CUDA device that computes nothing.
+
+Tensors are fake: they have a shape, a dtype and a device, but no data. Needs torch's CUDA build and fake_cuda.c, and no
+GPU: make check-cuda.
+"""
 
 import copy
 from argparse import Namespace
@@ -18,14 +22,14 @@ from fairseq_luna.commands.dictionaries import joint_dictionary
 from fairseq_luna.optim.apollo import Apollo
 from fairseq_luna.optim.fairseq_apollo import clip_each
 
-from .watch import Seen, Watch
+from .watch import Watch, faults
 
 SIZES = {
     **{"encoder_embed_dim": 64, "encoder_ffn_embed_dim": 128, "encoder_layers": 2, "encoder_attention_heads": 4},
     **{"decoder_layers": 2, "decoder_attention_heads": 4, "share_all_embeddings": True, "projection_length": 16},
     **{"dropout": 0.1, "attention_dropout": 0.1, "activation_dropout": 0.1, "word_dropout": 0.1},
 }
-CLASSIFIER, HEAD = "block_pyramid_classifier", "sentence_classification_head"
+HEAD = "sentence_classification_head"
 PAD = 1
 
 
@@ -36,9 +40,6 @@ class Shape(NamedTuple):
     source: int
     target: int
     padded: bool
-
-    def __str__(self) -> str:
-        return f"{self.sentences}x{self.source}x{self.target}{' padded' if self.padded else ''}"
 
 
 class Precision(NamedTuple):
@@ -83,8 +84,9 @@ def on_fake_device(model: nn.Module, dtype: torch.dtype) -> Iterator[Any]:
         yield fake_model
 
 
-def run_model(model: nn.Module, shape: Shape, precision: Precision) -> Iterator[Seen]:
-    """Train, evaluate and generate with a copy of ``model``."""
+def run_model(model: nn.Module, shape: Shape, precision: Precision) -> list[str]:
+    """The faults of training, evaluating and generating with a copy of ``model``."""
+    found = []
     with on_fake_device(model, precision.parameters) as fake_model:
         source, prefix = (
             torch.empty(shape.sentences, words, dtype=torch.int64, device="cuda")
@@ -93,11 +95,13 @@ def run_model(model: nn.Module, shape: Shape, precision: Precision) -> Iterator[
         for part in (train, evaluate, generate) if hasattr(model, "decoder") else (train, evaluate):
             with Watch(padded=shape.padded, shortest=1 if shape.padded else shape.source) as watch:
                 results = part(fake_model, source, prefix, precision)
-            yield Seen(part.__name__, results, watch)
+            seen = faults(results, watch, precision.autocast or precision.parameters)
+            found += [f"{precision} {shape} {part.__name__}: {fault}" for fault in seen]
+    return found
 
 
-def run_apollo(model: nn.Module, dtype: torch.dtype, **options: Any) -> Iterator[Seen]:
-    """Two updates, with each gradient clipped. They should neither wait nor copy."""
+def run_apollo(model: nn.Module, dtype: torch.dtype, **options: Any) -> list[str]:
+    """The faults of two updates, with each gradient clipped. They should neither wait nor copy."""
     with on_fake_device(model, dtype) as fake_model, Watch(padded=False, shortest=0) as watch:
         optimizer = Apollo(fake_model.parameters(), lr=0.1, **options)
         for _ in range(2):
@@ -106,7 +110,7 @@ def run_apollo(model: nn.Module, dtype: torch.dtype, **options: Any) -> Iterator
             clip_each([parameter.grad for parameter in fake_model.parameters()], 0.1)
             optimizer.step()
     watch.faults += [f"not on the device alone: {where}" for where in (*watch.waits, *watch.copies)]
-    yield Seen("update", {"state": optimizer.state_dict()["state"]}, watch)
+    return faults({"state": optimizer.state_dict()["state"]}, watch, dtype)
 
 
 def train(model: Any, source: Tensor, prefix: Tensor, precision: Precision) -> dict[str, Any]:

@@ -1,1 +1,0 @@
-"""Models with the parameters and inputs of recorded ones."""

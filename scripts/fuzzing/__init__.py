@@ -1,1 +1,0 @@
-"""Drawing configurations of fairseq-train, and trying them; see fuzz.py."""

@@ -1,1 +1,0 @@
-"""The moments at which kill_rounds.py kills a training."""
