@@ -23,15 +23,15 @@ from argparse import Namespace
 
 import torch
 import torch.nn.functional as F
+from benchmarks.models import BASE, Sizes, build
+from cuda_checks.runs import on_fake_device
+from cuda_checks.watch import tensors
 from fairseq.modules import MultiheadAttention
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
-from benchmarks.models import BASE, Sizes, build
-from cuda_checks.runs import on_fake_device
-from cuda_checks.watch import tensors
 from fairseq_luna.commands.command_line import CommandError, Parser, command
 from fairseq_luna.ops import luna_causal_attention as luna
 

@@ -1,6 +1,6 @@
 """Everything on meta tensors: a tensor that is not made on the device of its input stands out at once.
 
-A new attention is a line in ``ops/attentions.py`` and one in ``shared/variants.py``.
+A new attention is a line in ``ops/attentions.py`` and one in ``helpers/variants.py``.
 """
 
 import importlib

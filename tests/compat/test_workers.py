@@ -10,7 +10,7 @@ from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 import fairseq_luna.models  # noqa: F401 (registers the architectures)
 from commands import SIZES, train
 from reader_data import language_model_data
-from shared.small_training import differing, outcome
+from small_training import differing, outcome
 
 MASKED_LM = ("--arch=luna_roberta_tiny", "--task=masked_lm", "--tokens-per-sample=30", "--sample-break-mode=eos")
 # Of fairseq 0.12.2's models few go with this task: it and they define the same flag.

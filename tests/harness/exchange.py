@@ -3,8 +3,8 @@
 import shutil
 from pathlib import Path
 
+import small_training
 from fairseq_luna.commands.steps import USER_DIR, run_fairseq
-from shared import small_training
 
 UPDATES, LATER = 12, 15
 CLOSE = 2e-3  # fairseq-generate prints scores with four decimals

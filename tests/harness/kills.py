@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import small_training
 from fairseq_luna.commands.steps import remove
-from shared import small_training
-from shared.small_training import MAX_UPDATE, differing, logged, outcome, updates_in
+from small_training import MAX_UPDATE, differing, logged, outcome, updates_in
 
 ANYWHERE, WRITING, COPYING = "anywhere", "writing", "copying"
 # The name of the file while it is written.

@@ -5,8 +5,8 @@ from argparse import Namespace
 import torch
 from fairseq.models import MODEL_REGISTRY
 
-from shared.variants import READERS
 from support import PAD, translation_task
+from variants import READERS
 
 PYRAMID = {"family": "block_pyramid_classifier", "pyramid_block_sizes": "2,4", "encoder_layers": 3}
 PYRAMIDS = {

@@ -7,8 +7,8 @@ import torch
 from torch.utils._pytree import tree_leaves
 
 from every_attention import build, call, every, randn
-from shared.variants import VARIANTS
 from support import PAD, as_prefix, build_model, sentences
+from variants import VARIANTS
 
 # fairseq's wrapper for --checkpoint-activations cannot be compiled.
 COMPILED = {name: flags for name, flags in VARIANTS.items() if "checkpoint_activations" not in flags}

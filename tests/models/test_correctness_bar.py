@@ -5,8 +5,8 @@ import torch
 import torch.nn.functional as F
 
 from fairseq_luna.models.mixed.attentions import ATTENTIONS
-from shared.variants import FAMILIES, VARIANTS
 from support import PAD, as_prefix, build_model, sentences, step_by_step
+from variants import FAMILIES, VARIANTS
 
 EVERY_VARIANT = pytest.mark.parametrize("flags", VARIANTS.values(), ids=VARIANTS.keys())
 EVERY_FAMILY = pytest.mark.parametrize("family", FAMILIES)

@@ -8,7 +8,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from fairseq_luna.optim import apollo, apollo_update
 from fairseq_luna.optim.apollo import Apollo
 from optim.apollo_runs import SHAPES, assert_same, random_problem, run
-from shared.variants import APOLLO
+from variants import APOLLO
 
 EVERY_MODE = pytest.mark.parametrize("options", APOLLO.values(), ids=APOLLO)
 DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}

@@ -9,7 +9,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from harness.fake_cuda import Precision, Shape, build, run_apollo, run_model
 from harness.watch import Watch, faults
-from shared.variants import APOLLO, READERS, VARIANTS
+from variants import APOLLO, READERS, VARIANTS
 
 TEXTS = {"max_positions": 512}
 MODELS = {**VARIANTS, "classifier": {"family": "block_pyramid_classifier", **TEXTS}}

@@ -8,8 +8,8 @@ import os
 import pytest
 import torch
 
+import small_training
 from harness import kills
-from shared import small_training
 
 FEATURES = ("--encoder-self-attention=rfa", "--decoder-self-attention=performer", "--redraw-features=4")
 RUNS = {"luna_tiny": (), "fastformer_tiny": (), "block_tiny": (), "mixed_tiny": FEATURES}

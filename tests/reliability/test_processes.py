@@ -9,7 +9,7 @@ import torch
 
 from commands import APOLLO, FAMILIES, SIZES, USER_DIR, run
 from reliability.refusal import refusal
-from shared.small_training import environment, logged
+from small_training import environment, logged
 from tiny_training import trained_weights
 
 # Features are drawn again after the second and the fourth update.

@@ -8,7 +8,7 @@ import json
 import pytest
 
 from commands import APOLLO, FAMILIES, SIZES, TRANSFORMER, train
-from shared.small_training import differing, outcome
+from small_training import differing, outcome
 from tiny_training import UNTRAINED
 
 # The directions of performer are drawn again at the stops and between them, and rfa picks its own at every update.

@@ -12,7 +12,7 @@ from fairseq.models.roberta import RobertaModel
 from commands import USER_DIR, run, train
 from fairseq_luna.models.roberta import LunaRobertaModel, MixedRobertaModel
 from reader_data import classification_data, commonsense_data, language_model_data
-from shared.small_training import environment
+from small_training import environment
 from support import PAD
 
 SIZES = (
