@@ -1,1 +1,0 @@
-"""The attention matrix of any attention that has one, and its measures."""
