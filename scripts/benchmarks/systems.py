@@ -28,6 +28,7 @@ SYSTEMS = {
 # Measured only if --systems names them.
 VARIANTS = {
     "luna-softmax-source": ("--arch=luna_base", "--luna-source-attention=softmax"),
+    "transformer-chunked-loss": ("--arch=transformer", "--criterion=label_smoothed_cross_entropy_chunked"),
     "luna-chunked-loss": ("--arch=luna_base", "--criterion=label_smoothed_cross_entropy_chunked"),
     "luna-segment-bias": ("--arch=luna_base_untied", "--luna-kernel-size=5", "--luna-segment-bias=4"),
     # The variants of README's tables.

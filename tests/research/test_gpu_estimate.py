@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-import estimate_gpu
-from estimate_gpu import BYTES_A_SECOND, SECONDS_A_KERNEL, Estimate, kernels_of
+from research import gpu_estimate
+from research.gpu_estimate import BYTES_A_SECOND, SECONDS_A_KERNEL, Estimate, kernels_of
 
 
 def cuda(*shape, dtype=torch.bfloat16):
@@ -50,5 +50,5 @@ def test_the_kernels_are_six_launches():
 
 def test_needs_a_device(monkeypatch, capsys):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    assert estimate_gpu.main([]) == 2
+    assert gpu_estimate.main([]) == 2
     assert "run make check-cuda" in capsys.readouterr().err

@@ -1,6 +1,8 @@
 """Estimate a training step on a GPU that is not there: kernels, bytes and time. An estimate, not a measurement.
 
-    LD_PRELOAD=.venv-cuda/libcuda.so.1 .venv-cuda/bin/python scripts/estimate_gpu.py    (after make check-cuda)
+    PYTHONPATH=tests:scripts LD_PRELOAD=.venv-cuda/libcuda.so.1 .venv-cuda/bin/python research/gpu_estimate.py
+
+after make check-cuda, which makes what this needs.
 
 The models run in bf16 on fake tensors, forward and backward, without the optimizer. "flash" is fairseq's transformer
 with torch's flash attention, which takes no padding; "Triton" is Luna with --luna-kernel triton. A kernel, which is an
@@ -23,17 +25,17 @@ from argparse import Namespace
 
 import torch
 import torch.nn.functional as F
-from benchmarks.models import BASE, Sizes, build
-from cuda_checks.runs import on_fake_device
-from cuda_checks.watch import tensors
 from fairseq.modules import MultiheadAttention
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
+from benchmarks.systems import build
 from fairseq_luna.commands.command_line import CommandError, Parser, command
 from fairseq_luna.ops import luna_causal_attention as luna
+from harness.fake_cuda import on_fake_device
+from harness.watch import tensors
 
 SECONDS_A_KERNEL = 4e-6
 BYTES_A_SECOND = 3.0e12
@@ -192,9 +194,9 @@ def changed(system: System, estimate: Callable[[], Estimate]) -> Iterator[None]:
         yield
 
 
-def estimated(system: System, tokens: int, sentences: int, sizes: Sizes = BASE) -> Estimate:
+def estimated(system: System, tokens: int, sentences: int, size: str = "base") -> Estimate:
     """A step on ``sentences`` sources and targets of ``tokens`` words."""
-    model, task, cfg = build(Namespace(device="cpu", dtype="float32"), system.name, sizes, tokens)
+    model, task, cfg = build(Namespace(device="cpu", dtype="float32", size=size), system.name, tokens)
     criterion = task.build_criterion(cfg.criterion)
     padded = not system.flash
     estimate = Estimate(shortest=tokens - padded, padded=padded)
