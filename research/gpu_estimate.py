@@ -1,6 +1,6 @@
 """Estimate a training step on a GPU that is not there: kernels, bytes and time. An estimate, not a measurement.
 
-    PYTHONPATH=tests:scripts LD_PRELOAD=.venv-cuda/libcuda.so.1 .venv-cuda/bin/python research/gpu_estimate.py
+    PYTHONPATH=scripts LD_PRELOAD=.venv-cuda/libcuda.so.1 .venv-cuda/bin/python research/gpu_estimate.py
 
 after make check-cuda, which makes what this needs.
 
@@ -34,8 +34,7 @@ from torch.utils.flop_counter import flop_registry
 from benchmarks.systems import build
 from fairseq_luna.commands.command_line import CommandError, Parser, command
 from fairseq_luna.ops import luna_causal_attention as luna
-from harness.fake_cuda import on_fake_device
-from harness.watch import tensors
+from shared.fake_device import on_fake_device, tensors
 
 SECONDS_A_KERNEL = 4e-6
 BYTES_A_SECOND = 3.0e12

@@ -7,12 +7,16 @@ The first is of random weights and normal inputs, by name; the second of each la
 over the heads. "scores" are those of softmax attention before the softmax: the rank of Q K^T is at most D.
 """
 
+import logging
 import math
 import sys
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from typing import Any
+
+if __name__ == "__main__":
+    logging.getLogger("fairseq").setLevel(logging.WARNING)  # it logs while it is imported
 
 import torch
 import torch.nn.functional as F

@@ -8,10 +8,14 @@ projections. A score is one input of a softmax: it costs D multiplications to co
 """
 
 import bisect
+import logging
 import sys
 from argparse import Namespace
 from collections.abc import Callable, Sequence
 from functools import cache
+
+if __name__ == "__main__":
+    logging.getLogger("fairseq").setLevel(logging.WARNING)  # it logs while it is imported
 
 import torch
 from torch import Tensor

@@ -4,23 +4,19 @@ Tensors are fake: they have a shape, a dtype and a device, but no data. Needs to
 GPU: make check-cuda.
 """
 
-import copy
 from argparse import Namespace
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from itertools import chain
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple
-from unittest import mock
 
 import torch
 from fairseq.models import MODEL_REGISTRY
 from torch import Tensor, nn
-from torch._subclasses.fake_tensor import FakeTensorMode
 
 import fairseq_luna.models  # noqa: F401 (registers the models)
 from fairseq_luna.commands.dictionaries import joint_dictionary
 from fairseq_luna.optim.apollo import Apollo
 from fairseq_luna.optim.fairseq_apollo import clip_each
+from shared.fake_device import on_fake_device
 
 from .watch import Watch, faults
 
@@ -60,28 +56,6 @@ def build(family: str, **flags: Any) -> Any:
     if hasattr(model, "register_classification_head"):
         model.register_classification_head(HEAD, num_classes=3)
     return model
-
-
-@contextmanager
-def on_fake_device(model: nn.Module, dtype: torch.dtype) -> Iterator[Any]:
-    """A copy of ``model`` with fake tensors, as ``model.to("cuda", dtype)`` would make it, and the mode to use it in.
-
-    Tensors that are neither parameters nor buffers stay on the CPU.
-    """
-
-    def moved(tensor: Tensor) -> Tensor:
-        fake = torch.empty(tensor.shape, dtype=dtype if tensor.is_floating_point() else tensor.dtype, device="cuda")
-        return nn.Parameter(fake) if isinstance(tensor, nn.Parameter) else fake
-
-    mode = FakeTensorMode(allow_non_fake_inputs=True)  # for the tensors that stay
-    with mode:
-        copies = {id(tensor): moved(tensor) for tensor in chain(model.parameters(), model.buffers())}
-    fake_model = copy.deepcopy(model, copies)
-    # fairseq's positions read a shape as a tensor, whose data a fake one lacks.
-    shapes = mock.patch("torch.onnx.operators.shape_as_tensor", lambda tensor: tensor.shape)
-    # A mode sees the operators of its own thread only, and the backward pass would have another.
-    with mode, shapes, torch.autograd.set_multithreading_enabled(False):
-        yield fake_model
 
 
 def run_model(model: nn.Module, shape: Shape, precision: Precision) -> list[str]:

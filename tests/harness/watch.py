@@ -9,9 +9,9 @@ import fairseq
 import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 
 import fairseq_luna
+from shared.fake_device import tensors
 
 PACKAGES = [Path(package.__file__).parent for package in (fairseq_luna, fairseq)]
 COPIES = (torch.ops.aten._to_copy.default, torch.ops.aten.copy_.default)
@@ -60,11 +60,6 @@ def faults(results: dict[str, Any], watch: Watch, logits: torch.dtype) -> list[s
 
 def on_device(tensor: Tensor) -> bool:
     return tensor.is_cuda
-
-
-def tensors(tree: Any) -> list[Tensor]:
-    """All tensors in nested containers."""
-    return [x for x in tree_leaves(tree) if isinstance(x, Tensor)]
 
 
 def place() -> str:
