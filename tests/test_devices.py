@@ -1,9 +1,7 @@
 """Everything on meta tensors: a tensor that is not made on the device of its input stands out at once.
 
-A new attention is a line in ``ops/attentions.py`` and one in ``helpers/variants.py``.
+A new attention is a line in ``helpers/every_op.py`` and one in ``helpers/variants.py``.
 """
-
-import importlib
 
 import pytest
 import torch
@@ -14,11 +12,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 import readers
+from every_op import ATTENTIONS, SPECIFICATIONS
 from fairseq_luna.optim.apollo import Apollo
 from fairseq_luna.optim.fairseq_apollo import clip_each
 from models.test_correctness_bar import EVERY_VARIANT
-from ops.attentions import ATTENTIONS
-from ops.test_forms import SPECIFIED
 from optim.test_apollo_launches import DTYPES, EVERY_MODE
 from support import PAD, as_prefix, build_model, sentences
 
@@ -66,21 +63,13 @@ def on_meta(build, **flags):
     return build(**flags).to("meta"), source.to("meta"), target.to("meta")
 
 
-@pytest.fixture(params=["fast", "specification"])
-def _forms(request, monkeypatch):
-    """Runs a test with the fast form of every op, and with its specification."""
-    for op in SPECIFIED if request.param == "specification" else ():
-        package = importlib.import_module(f"fairseq_luna.ops.{op}")
-        naive = importlib.import_module(f"fairseq_luna.ops.{op}.naive")
-        for name in set(package.__all__) & set(vars(naive)):
-            monkeypatch.setattr(package, name, getattr(naive, name))
+OPS = ATTENTIONS | {f"{name}-specification": call for name, call in SPECIFICATIONS.items()}
 
 
-@pytest.mark.usefixtures("_forms")
-@pytest.mark.parametrize("attention", ATTENTIONS.values(), ids=ATTENTIONS)
+@pytest.mark.parametrize("attention", OPS.values(), ids=OPS)
 def test_ops(attention):
     with Answers(), OneDevice():
-        out = attention(torch.empty(0, device="meta"))
+        out = attention(*attention.make(torch.empty(0, device="meta")))
         sum(x.sum() for x in tree_leaves(out) if isinstance(x, Tensor) and x.requires_grad).backward()
     assert devices(out) == {"meta"}
 

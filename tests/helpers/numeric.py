@@ -44,6 +44,12 @@ def assert_gradients_close(actual: Tensor, expected: Tensor, inputs: Iterable[Te
         torch.testing.assert_close(ours / scale, theirs / scale, **TOLERANCE[dtype])
 
 
+def assert_same_function(actual: Tensor, expected: Tensor, inputs: Iterable[Tensor]) -> None:
+    """Two outputs, and their gradients of all ``inputs``, are equal in fp64."""
+    torch.testing.assert_close(actual, expected)
+    assert_gradients_close(actual, expected, inputs, torch.float64)
+
+
 def sequences(*shapes: tuple[int, ...], dtype: torch.dtype = torch.float64) -> list[Tensor]:
     """Random inputs of a module, one for each of the ``shapes``, which require a gradient."""
     generator = torch.Generator().manual_seed(1)

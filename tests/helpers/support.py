@@ -1,6 +1,7 @@
 """Dictionaries, tiny models, batches and golden files for several tests."""
 
 from argparse import Namespace
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,19 @@ TINY = {
 def golden(name: str) -> Any:
     """A recorded file of the authors' implementation."""
     return torch.load(GOLDEN / name, weights_only=True)
+
+
+def assert_recorded(name: str, attention: Callable[..., Tensor], inputs: Sequence[str], **tolerance: float) -> Tensor:
+    """Call ``attention`` with these recorded ``inputs``: it has the recorded output and gradients."""
+    close = {"rtol": 1e-4, "atol": 1e-5} | tolerance
+    recorded = golden(name)
+    given = {key: recorded[key].clone().requires_grad_() for key in inputs}
+    out = attention(*given.values(), recorded=recorded)
+    torch.testing.assert_close(out, recorded["output"], **close)
+    found = torch.autograd.grad(out, [*given.values()], recorded["grad_output"])
+    for key, gradient in zip(inputs, found, strict=True):
+        torch.testing.assert_close(gradient, recorded[f"grad_{key}"], **close)
+    return out
 
 
 def translation_task(words: int = 40) -> Namespace:

@@ -4,33 +4,29 @@ from contextlib import nullcontext
 
 import pytest
 import torch
-from torch.utils._pytree import tree_leaves
 
+from every_op import ATTENTIONS, OPS, SUMS
 from fairseq_luna.ops import dtypes, fastformer_attention, prefix_attention
 from numeric import gradients
-from ops.attentions import ATTENTIONS, SUMS, qkv
 
 CASES = [(SUMS[name], torch.float32) for name in SUMS] + [(ATTENTIONS[name], torch.bfloat16) for name in ATTENTIONS]
 IDS = [f"{name}-fp32" for name in SUMS] + [f"{name}-bf16" for name in ATTENTIONS]
 
 
-def tensors(results):
-    return [x for x in tree_leaves(results) if isinstance(x, torch.Tensor)]
-
-
 @pytest.mark.parametrize(("compute", "dtype"), CASES, ids=IDS)
 def test_autocast_changes_nothing(compute, dtype):
     like = torch.empty(0, dtype=dtype)
-    expected = tensors(compute(like))
+    inputs = compute.make(like)
+    expected = compute(*inputs)
     with torch.autocast("cpu", torch.bfloat16):
-        actual = tensors(compute(like))
+        actual = compute(*inputs)
     assert [x.dtype for x in actual] == [x.dtype for x in expected]
     assert all(ours.equal(theirs) for ours, theirs in zip(actual, expected, strict=True))
 
 
 @pytest.mark.parametrize("backward_inside", [False, True], ids=["backward-outside", "backward-inside"])
 def test_gradients_of_prefix_attention_stay_in_fp32(backward_inside):
-    args = qkv(torch.empty(0))
+    args = OPS["prefix-attention"].make(torch.empty(0))
     expected = gradients(prefix_attention.prefix_attention(*args), *args)
     with torch.autocast("cpu", torch.bfloat16):
         out = prefix_attention.prefix_attention(*args)

@@ -96,28 +96,12 @@ def test_steps_go_to_their_blocks_in_order_and_back(mask, num_blocks, how):
     torch.testing.assert_close(gradient, (x * real).detach())
 
 
-@pytest.mark.parametrize("random", [False, True], ids=["equal", "random"])
-@pytest.mark.parametrize("num_blocks", [0, 1, 10])
-def test_the_cut_of_a_sentence_does_not_depend_on_the_batch(num_blocks, random):
-    lengths = [40, 1, 17]
-    mask = torch.stack([torch.arange(40) < 40 - length for length in lengths])
-    blocks = cut_by_number(mask, num_blocks)
-    for row, length in enumerate(lengths):
-        alone = cut_by_number(whole(1, length), num_blocks)
-        assert used_sizes(blocks)[row] == used_sizes(alone)[0]
-
-
-def test_the_optimum_at_512():
-    count = int(block_counts(torch.tensor(512), 0))
-    assert count == 51
-    assert 512**2 / count + count**2 == pytest.approx(7740, abs=2)
-
-
 @pytest.mark.parametrize("length", [1, 2, 3, 10, 64, 512, 1000, 5000])
 def test_the_default_number_of_blocks_is_about_the_cheapest(length):
     best = min(length**2 / m + m**2 for m in range(1, length + 1))
     count = int(block_counts(torch.tensor(length), 0))
     assert length**2 / count + count**2 <= best * (1.03 if length > 3 else 1.25)
+    assert length != 512 or count == 51
 
 
 def test_a_short_sentence_has_no_more_blocks_than_steps():
@@ -132,6 +116,8 @@ def test_random_blocks_differ_between_calls_and_follow_the_seed():
     again = cut_by_number(mask, 0, random=True).sizes
     assert first.equal(again) and not first.equal(second)
     assert not first[0].equal(first[1])
+    torch.manual_seed(5)
+    assert cut_by_number(mask[:1], 0, random=True).sizes[0].equal(first[0]), "of a sentence whatever its batch"
 
 
 @pytest.mark.parametrize(
@@ -146,14 +132,6 @@ def test_random_sizes_of_every_block_use_the_whole_range(length, num_blocks):
     uniform = ((2 * mean - 1) ** 2 / 12) ** 0.5
     assert 0.6 * uniform < sizes.std() < 1.3 * uniform
     assert sizes.std(0).max() < 1.2 * sizes.std(0).min()
-
-
-def test_random_blocks_of_a_sentence_do_not_depend_on_the_batch():
-    draws = []
-    for batch in (1, 5):
-        torch.manual_seed(0)
-        draws.append(cut_by_number(whole(batch, 60), 7, random=True).sizes[0])
-    assert draws[0].equal(draws[1])
 
 
 def test_random_sizes_have_the_same_spread_in_a_longer_batch():

@@ -2,18 +2,18 @@
 
 import pytest
 import torch
-from torch import Tensor
 from torch.autograd.functional import jacobian
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._pytree import tree_leaves
 
+from every_op import ATTENTIONS
 from fairseq_luna.ops.feature_maps import fourier_features
 from fairseq_luna.ops.prefix_attention import prefix_attention
 from fairseq_luna.ops.short_convolution import short_convolution
 from numeric import randn
-from ops import attentions
 
-EVERY_ATTENTION = pytest.mark.parametrize("attention", attentions.ATTENTIONS.values(), ids=attentions.ATTENTIONS)
+FP64 = torch.empty(0, dtype=torch.float64)
+EVERY_ATTENTION = pytest.mark.parametrize("attention", ATTENTIONS.values(), ids=ATTENTIONS)
 # What has a gradient written by hand, and the shapes of its inputs.
 BY_HAND = {
     "prefix attention, one block": (prefix_attention, [(2, 2, 7, 3), (2, 2, 7, 3), (2, 2, 7, 4)]),
@@ -34,45 +34,26 @@ def _unfused():
         yield
 
 
-def as_function(attention, monkeypatch):
-    """``attention`` as a function of its inputs, in fp64 over 40 steps, and these inputs."""
-    like, inputs, make = torch.empty(0, dtype=torch.float64), [], attentions.made
-    monkeypatch.setattr(attentions, "STEPS", 40)
-
-    def record(*args, **options):
-        inputs.append(make(*args, **options))
-        return inputs[-1]
-
-    def function(*given):
-        rest = iter(given)
-        monkeypatch.setattr(attentions, "made", lambda *_, **__: next(rest))
-        outputs = tree_leaves(attention(like))
-        return tuple(y for y in outputs if isinstance(y, Tensor) and y.is_floating_point())
-
-    monkeypatch.setattr(attentions, "made", record)
-    attention(like)
-    return function, inputs
-
-
 def total(function):
     """The sum of the squared outputs of ``function``, so that its gradient depends on all of them."""
     return lambda *args: sum(y.square().sum() for y in tree_leaves(function(*args)))
 
 
 @EVERY_ATTENTION
-def test_second_derivatives_are_right(attention, monkeypatch):
-    function, inputs = as_function(attention, monkeypatch)
-
+def test_second_derivatives_are_right(attention):
     def differentiable(*given):
-        return tuple(y for y in function(*given) if y.requires_grad)
+        return tuple(y for y in attention(*given) if y.requires_grad)
 
-    assert torch.autograd.gradgradcheck(differentiable, inputs, fast_mode=True)
+    assert torch.autograd.gradgradcheck(differentiable, attention.make(FP64), fast_mode=True)
 
 
 @EVERY_ATTENTION
-def test_gradients_of_each_case_by_vmap(attention, monkeypatch):
-    function, inputs = as_function(attention, monkeypatch)
-    cases = [[x.detach() for x in inputs], [1.1 * x.detach() for x in inputs]]
+def test_gradients_of_each_case_by_vmap(attention):
+    def function(*given):
+        return tuple(y for y in attention(*given) if y.is_floating_point())
+
+    inputs = [x.detach() for x in attention.make(FP64)]
+    cases = [inputs, [1.1 * x for x in inputs]]
     gradient = torch.func.grad(total(function), argnums=tuple(range(len(inputs))))
     found = torch.vmap(gradient)(*map(torch.stack, zip(*cases, strict=True)))
     for number, case in enumerate(cases):

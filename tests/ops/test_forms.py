@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import fairseq_luna
+from every_op import OPS
 
 PACKAGE = Path(fairseq_luna.__file__).parent
 SPECIFIED = sorted(path.parent.name for path in PACKAGE.glob("ops/*/naive.py"))
@@ -20,6 +21,8 @@ PARTS = {
     "short_convolution": ("shifted",),
     "luna_causal_attention": ("triton", "triton_kernels", "triton_parts", "self_check"),
 }
+# What is not an attention, and has tests of its own.
+OTHERS = {"feature_maps", "short_convolution"}
 COST_ONLY = {"block_length"}  # parameters that a fast form may add, because they do not affect the result
 
 
@@ -45,6 +48,11 @@ def test_fast_forms_have_the_signature_of_the_specification(op):
         same = [parameter for name, parameter in actual.parameters.items() if name not in COST_ONLY]
         assert same == list(expected.parameters.values())
         assert actual.return_annotation == expected.return_annotation
+
+
+def test_every_attention_has_the_contract():
+    specified = {(op, naive.__name__) for op in SPECIFIED if op not in OTHERS for naive, _ in fast_functions(op)}
+    assert specified - {(op.folder, op.name) for op in OPS.values()} == {("linformer_attention", "linformer_slots")}
 
 
 @pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=lambda path: str(path.relative_to(PACKAGE)))

@@ -3,62 +3,36 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairseq_luna.ops.prefix_softmax import chunked, naive, recurrent
-from largest_tensor import LargestTensor
-from numeric import EVERY_DTYPE, PADDED, TOLERANCE, assert_gradients_close, gradients, randn, random_padding
+from every_op import OPS
+from fairseq_luna.ops.prefix_softmax import chunked, recurrent
+from numeric import TOLERANCE, assert_same_function, gradients, randn, random_padding
 
-SHAPES = [(1, 1, 1, 1), (2, 3, 7, 4), (2, 3, 65, 16), (1, 2, 150, 8), (3, 1, 129, 5)]
-SHAPE_IDS = [f"B{b}-H{h}-T{t}-D{d}" for b, h, t, d in SHAPES]
-FORMS = [naive.prefix_softmax, chunked.prefix_softmax]
-FORM_IDS = ["naive", "chunked"]
+OP = OPS["prefix-softmax"]
+FORMS = pytest.mark.parametrize("form", ["chunked", "recurrent"])
 
 
-def inputs(shape, dtype=torch.float64, seed=0):
-    """Random scores and values."""
-    return randn(*shape[:3], dtype=dtype, seed=seed), randn(*shape, dtype=dtype, seed=seed + 1)
-
-
-def by_steps(scores, v, mask=None):
-    """The recurrent form, one step at a time, and its last state."""
-    state, outputs = recurrent.initial_running_softmax(v), []
-    for t in range(v.shape[2]):
-        step = slice(t, t + 1)
-        padded = None if mask is None else mask[:, step]
-        out, state = recurrent.prefix_softmax_step(scores[:, :, step], v[:, :, step], state, padding_mask=padded)
-        outputs.append(out)
-    return torch.cat(outputs, dim=2), state
-
-
-@PADDED
-@EVERY_DTYPE
-@pytest.mark.parametrize("shape", SHAPES, ids=SHAPE_IDS)
-def test_chunked_equals_naive(shape, dtype, padded):
-    scores, v = inputs(shape, dtype)
-    mask = random_padding(shape[0], shape[2], share=0.3) if padded else None
-    expected = naive.prefix_softmax(scores, v, padding_mask=mask)
-    actual = chunked.prefix_softmax(scores, v, padding_mask=mask, block_length=16)
-    assert actual.dtype == dtype
-    torch.testing.assert_close(actual, expected, **TOLERANCE[dtype])
-    assert_gradients_close(actual, expected, (scores, v), dtype)
+def run(form, scores, v):
+    """The chunked form, or one step at a time."""
+    if form == "chunked":
+        return chunked.prefix_softmax(scores, v, block_length=32)
+    return torch.cat([out for (out,), _ in OP.in_steps([scores, v], None, [1] * v.shape[2])], dim=2)
 
 
 @settings(max_examples=60, deadline=None)
 @given(
-    shape=st.tuples(*(st.integers(1, high) for high in (3, 3, 70, 9))),
+    steps=st.integers(1, 70),
     block_length=st.integers(2, 40),
     share=st.sampled_from([0.0, 0.2, 0.9, 1.0]),
     spread=st.sampled_from([0.0, 1.0, 100.0]),
-    seed=st.integers(0, 1000),
 )
-def test_any_shape_block_length_padding_and_spread(shape, block_length, share, spread, seed):
-    scores, v = inputs(shape, seed=seed)
-    scores = scores * spread
-    mask = random_padding(shape[0], shape[2], share=share, seed=seed)
-    expected = naive.prefix_softmax(scores, v, padding_mask=mask)
+def test_any_block_length_and_spread(steps, block_length, share, spread):
+    (scores, v), mask = OP.make(T=steps), random_padding(3, steps, share=share)
+    # The running maximum must ignore padding too: here its scores are far above all others.
+    scores = (scores * spread + 1e4 * mask[:, None]).detach().requires_grad_()
+    [expected] = OP("naive", [scores, v], mask)
     actual = chunked.prefix_softmax(scores, v, padding_mask=mask, block_length=block_length)
-    torch.testing.assert_close(actual, expected, **TOLERANCE[torch.float64])
-    torch.testing.assert_close(gradients(actual, scores, v), gradients(expected, scores, v))
-    at_once, _ = recurrent.prefix_softmax_step(scores, v, recurrent.initial_running_softmax(v), padding_mask=mask)
+    assert_same_function(actual, expected, (scores, v))
+    (at_once,), _ = OP.step([scores, v], OP.start([scores, v]), mask)
     torch.testing.assert_close(at_once, expected, **TOLERANCE[torch.float64])
 
 
@@ -67,74 +41,19 @@ def clamp_of_torch_2_15(x, *, min):
     return torch.where(x > min, x, min)
 
 
-@pytest.mark.parametrize("form", [chunked.prefix_softmax, by_steps], ids=["chunked", "recurrent"])
+@FORMS
 def test_the_first_step_has_a_gradient_in_every_torch_version(form, monkeypatch):
-    scores, v = inputs((1, 2, 3, 4))
-    expected = gradients(naive.prefix_softmax(scores, v), scores, v)
+    scores, v = OP.make(B=1, T=3)
+    expected = gradients(OP("naive", [scores, v])[0], scores, v)
     monkeypatch.setattr(torch.Tensor, "clamp", clamp_of_torch_2_15)
-    actual = form(scores, v)
-    actual = actual if form is chunked.prefix_softmax else actual[0]
-    torch.testing.assert_close(gradients(actual, scores, v), expected)
+    torch.testing.assert_close(gradients(run(form, scores, v), scores, v), expected)
 
 
-@EVERY_DTYPE
-def test_recurrent_equals_naive_one_step_at_a_time(dtype):
-    scores, v = inputs((2, 3, 50, 8), dtype)
-    mask = random_padding(2, 50, share=0.3)
-    mask[0, :4] = True
-    actual, state = by_steps(scores, v, mask)
-    expected = naive.prefix_softmax(scores, v, padding_mask=mask)
-    torch.testing.assert_close(actual, expected, **TOLERANCE[dtype])
-    torch.testing.assert_close(gradients(actual, scores, v), gradients(expected, scores, v), **TOLERANCE[dtype])
-    start = recurrent.initial_running_softmax(v)
-    assert [x.shape for x in state] == [x.shape for x in start]
-    assert state.mean.dtype == (torch.float64 if dtype == torch.float64 else torch.float32)
-    assert state.log_denominator.dtype == torch.float64
-
-
-@pytest.mark.parametrize("attention", FORMS, ids=FORM_IDS)
-def test_the_last_step_is_the_softmax_over_all(attention):
-    scores, v = inputs((2, 3, 140, 4))
+@pytest.mark.parametrize("form", ["naive", "fast"])
+def test_the_last_step_is_the_softmax_over_all(form):
+    scores, v = OP.make(T=140)
     expected = (scores.softmax(-1)[..., None] * v).sum(2)
-    torch.testing.assert_close(attention(scores, v)[:, :, -1], expected)
-
-
-@pytest.mark.parametrize("attention", FORMS, ids=FORM_IDS)
-def test_no_step_depends_on_a_later_one(attention):
-    scores, v = inputs((1, 2, 150, 4))
-    for gradient in torch.autograd.grad(attention(scores, v)[:, :, 70].square().sum(), (scores, v)):
-        assert gradient[:, :, 71:].abs().max() == 0
-        assert gradient[:, :, :71].abs().min() > 0
-
-
-@pytest.mark.parametrize("attention", FORMS, ids=FORM_IDS)
-def test_padded_steps_have_no_effect(attention):
-    scores, v = inputs((1, 2, 90, 4))
-    mask = random_padding(1, 90, share=0.4)
-    mask[0, :5] = True
-    real = ~mask[0]
-    # The running maximum must ignore padding too: here its scores are far above all others.
-    scores = scores + 1e4 * mask[:, None]
-    expected = attention(scores[:, :, real], v[:, :, real])
-    torch.testing.assert_close(attention(scores, v, padding_mask=mask)[:, :, real], expected)
-
-
-@pytest.mark.parametrize("form", ["naive", "chunked", "recurrent"])
-def test_before_the_first_real_step_the_output_is_zero(form):
-    scores, v = inputs((3, 1, 80, 3), torch.float32)
-    mask = torch.zeros(3, 80, dtype=torch.bool)
-    mask[0, :53] = True
-    mask[1] = True
-    if form == "recurrent":
-        out, _ = by_steps(scores, v, mask)
-    else:
-        out = dict(zip(FORM_IDS, FORMS, strict=True))[form](scores, v, padding_mask=mask)
-    assert out[0, :, :53].abs().max() == 0
-    assert out[0, :, 53:].abs().min() > 0
-    assert out[1].abs().max() == 0
-    for gradient in gradients(out, scores, v):
-        assert torch.isfinite(gradient).all()
-        assert gradient[1].abs().max() == 0
+    torch.testing.assert_close(OP(form, [scores, v])[0][:, :, -1], expected)
 
 
 JUMPS = {
@@ -150,19 +69,16 @@ JUMPS = {
 }
 
 
-@pytest.mark.parametrize("form", ["chunked", "recurrent"])
+@FORMS
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=["fp32", "bf16", "fp16"])
 @pytest.mark.parametrize("jump", JUMPS.values(), ids=JUMPS)
 def test_stable_for_large_jumps_of_the_scores(jump, dtype, form):
-    scores, v = (x.detach() for x in inputs((1, 2, 100, 4)))
+    scores, v = (x.detach() for x in OP.make(B=1, T=100, D=4))
     scores = (scores + jump(torch.arange(100))).to(dtype).requires_grad_()
     v = v.to(dtype).requires_grad_()
-    if form == "chunked":
-        actual = chunked.prefix_softmax(scores, v, block_length=32)
-    else:
-        actual, _ = by_steps(scores, v)
+    actual = run(form, scores, v)
     exact = [x.detach().double().requires_grad_() for x in (scores, v)]
-    expected = naive.prefix_softmax(*exact)
+    [expected] = OP("naive", exact)
     torch.testing.assert_close(actual.double(), expected, **TOLERANCE[dtype])
     for ours, theirs in zip(gradients(actual, scores, v), gradients(expected, *exact), strict=True):
         assert torch.isfinite(ours).all()
@@ -173,7 +89,7 @@ def test_stable_for_large_jumps_of_the_scores(jump, dtype, form):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=["fp32", "bf16", "fp16"])
 def test_precision_after_100000_steps(dtype):
     # All values are positive and far from zero, so that the numerator grows linearly.
-    scores, v = (x.detach() for x in inputs((1, 1, 100_000, 4)))
+    scores, v = (x.detach() for x in OP.make(B=1, H=1, T=100_000, D=4))
     scores, v = scores.to(dtype), (v.abs() * 20).to(dtype)
     expected = chunked.prefix_softmax(scores.double(), v.double())
     actual = chunked.prefix_softmax(scores, v)
@@ -192,22 +108,13 @@ def test_a_step_is_exact_after_100000_steps():
     assert out.equal(3 * equal)
 
 
-def test_memory_has_no_pairs_of_steps():
-    steps, size = 4096, 64
-    scores, v = inputs((1, 1, steps, size), torch.float32)
-    with LargestTensor() as largest:
-        chunked.prefix_softmax(scores, v).sum().backward()
-    assert largest.elements <= steps * max(size + 1, chunked.default_block_length(size))
-
-
 @pytest.mark.parametrize(("size", "length"), [(1, 32), (32, 32), (48, 64), (64, 64), (65, 128), (1024, 128)])
 def test_block_length_follows_the_value_size(size, length):
     assert chunked.default_block_length(size) == length
 
 
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=["bf16", "fp16"])
-def test_a_state_of_half_precision_is_kept_in_higher_precision(dtype):
-    log_denominator, mean = recurrent.initial_running_softmax(randn(2, 3, 1, 4, dtype=dtype))
+def test_a_state_of_half_precision_is_kept_in_higher_precision():
+    log_denominator, mean = recurrent.initial_running_softmax(randn(2, 3, 1, 4, dtype=torch.bfloat16))
     assert log_denominator.shape == (2, 3, 1) and log_denominator.dtype == torch.float64
     assert mean.shape == (2, 3, 1, 4) and mean.dtype == torch.float32
 

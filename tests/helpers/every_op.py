@@ -1,0 +1,241 @@
+"""The table of the functions of ``fairseq_luna.ops`` that the tests of all of them read."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from attention_op import BLOCK, Block, Fastformer, Folded, LunaCausal, Op, Pattern, Prefix, Synthesizer, tensors
+from fairseq_luna.ops import block_attention, feature_maps, kernel_attention, luna_causal_attention, prefix_attention
+from fairseq_luna.ops.block_partition import block_means, cut_by_number
+from fairseq_luna.ops.pattern_attention import RandomBlocks, Strided, TopK, Window
+
+QKV, QUERY_KV = "BHTD BHTD BHTD", "BHQD BHTD BHTD"
+PATTERNS = {
+    "window": Window(5),
+    "wide-window": Window(200),
+    "dilated-window": Window(20, dilation=3),
+    "topk": TopK(4),
+    "strided": Strided(8, 2),
+}
+PATTERNS_FOR_ENCODERS = {
+    "window-and-first": Window(5, first=True),
+    "dilated-window-and-first": Window(9, dilation=3, first=True),
+    "random-blocks": lambda heads: RandomBlocks(8, 3, seeds=heads + 5),
+}
+
+
+def times(factor: float) -> Callable[[Tensor], Tensor]:
+    return lambda x: factor * x
+
+
+def both(called: str, op: Op, **causal: Any) -> dict[str, Op]:
+    """The op, and its causal form with these changes."""
+    return {called: op, f"{called}-causal": op._replace(**causal)}
+
+
+def kernel(normaliser: str) -> dict[str, Op]:
+    """With features that are positive, except for "bounded"."""
+    feature = times(0.25) if normaliser == "bounded" else torch.exp
+    given = {"maps": {"BHQR": feature, "BHTR": feature}, "long": True, "sums": True, "per_step": 66}
+    return both(
+        f"kernel-{normaliser}",
+        Op("kernel_attention", "kernel_attention", "BHQR BHTR BHTE", {"normaliser": normaliser}, **given),
+        name="kernel_causal_attention",
+        shapes="BHTR BHTR BHTE",
+        state=("initial_kernel_mean", 1, 2),
+    )
+
+
+def fastformer(name: str, combine: Callable[[Tensor, Tensor], Tensor]) -> dict[str, Op]:
+    given = {"extra": combine, "long": True, "sums": True, "per_step": 65, "zero": combine is torch.mul}
+    return both(
+        f"fastformer-{name}",
+        Fastformer("fastformer_attention", "fastformer_attention", f"{QKV} HHD HHD", **given),
+        name="fastformer_causal_attention",
+        state=("initial_state", 0),
+    )
+
+
+def luna(shapes: str = f"{QKV} BHLD BHTD", activation: str = "softplus", **given: Any) -> Op:
+    given |= {"state": ("initial_state",), "long": True, "per_step": 64}
+    return LunaCausal("luna_causal_attention", "luna_causal_attention", shapes, {"activation": activation}, **given)
+
+
+def block(form: str, reduce: str | None = None) -> dict[str, Op]:
+    options, name = ({"reduce": reduce}, "unordered_block_attention") if reduce else ({}, "block_attention")
+    maps = {"DD": times(0.35)} | ({"BHTD": times(BLOCK**-0.5)} if reduce == "sum" else {})
+    given = {"extra": getattr(block_attention, form), "undefined": True, "maps": maps}
+    return both(
+        f"block-{reduce or form}",
+        Block("block_attention", name, f"{'BHTD' if reduce else QKV} DD DD DD D D", options, **given),
+        options={**options, "block_size": BLOCK},
+        state=("initial_state", 0),
+    )
+
+
+def pattern(name: str, extra: Any) -> dict[str, Op]:
+    per_step = None if name in ("wide-window", "topk", "strided") else 512
+    whole = Pattern("pattern_attention", "pattern_attention", QKV, extra=extra, per_step=per_step)
+    if name in PATTERNS_FOR_ENCODERS:
+        return {name: whole}
+    return both(name, whole, options={"causal": True}, state=("initial_cache", 1))
+
+
+def synthesizer(name: str, shapes: str) -> dict[str, Op]:
+    whole = Synthesizer("synthesizer_attention", "synthesizer_attention", shapes)
+    return both(f"synthesizer-{name}", whole, options={"causal": True}, state=("initial_values", 1))
+
+
+def mixed_chunks(size: int) -> dict[str, Op]:
+    options, given = {"chunk_size": size}, {"sizes": {"J": 2 * size - 1}, "sums": True}
+    given["per_step"] = 66 if size == 7 else None
+    return both(
+        f"mixed-chunks-{size}",
+        Op("mixed_chunk_attention", "mixed_chunk_attention", "BHTR BHTR BHTR BHTR BHTD J", options, **given),
+        options={**options, "causal": True},
+        sizes={"J": size},
+        per_step=600 if size == 7 else None,
+        state=("initial_chunk", 1, 4),
+    )
+
+
+def folded(name: str, shapes: str, **given: Any) -> Op:
+    return Folded("folded_attention", name, shapes, maps={"CC": times(0.25)}, **given)
+
+
+def nystrom(landmarks: int) -> Op:
+    given = {"maps": {"HK": times(0.5)}, "undefined": True, "rounding": 2.5}
+    given["per_step"] = 130 if landmarks == 7 else None
+    return Op("nystrom_attention", "nystrom_attention", f"{QKV} HK", {"num_landmarks": landmarks}, **given)
+
+
+def reformer(chunk: int) -> Op:
+    given = {"constants": 1, "per_step": 800 if chunk == 4 else None}
+    return Op("reformer_attention", "reformer_attention", "BHTD BHTD NDM", {"chunk_size": chunk}, **given)
+
+
+OPS: dict[str, Op] = {
+    "softmax": Op("softmax_attention", "softmax_attention", QUERY_KV, {"need_weights": True}),
+    "prefix-attention": Prefix(
+        "prefix_attention",
+        "prefix_attention",
+        "BHTD BHTD BHTE",
+        state=("initial_prefix_mean", 1, 2),
+        long=True,
+        sums=True,
+        per_step=64,
+    ),
+    "prefix-softmax": Op(
+        "prefix_softmax",
+        "prefix_softmax",
+        "BHT BHTD",
+        state=("initial_running_softmax", 1),
+        long=True,
+        sums=True,
+        per_step=65,
+    ),
+    **kernel("sum"),
+    **kernel("bounded"),
+    **kernel("each feature"),
+    **fastformer("product", torch.mul),
+    **fastformer("sum", torch.add),
+    "luna": luna(),
+    "luna-elu": luna(activation="elu"),
+    "luna-tied": luna("BHTD BHTD BHLD BHTD"),
+    "luna-padded-slots": luna(f"{QKV} BHLD BHTD BL", constants=1),
+    "pack": folded("pack", "BHQD BTC CC C CC C"),
+    "pack-without-bias": folded("pack", "BHQD BTC CC CC"),
+    "unpack": folded("unpack", "BQC BHTD BHTD CC C CC C", zero=False),
+    "unpack-without-bias": folded("unpack", "BQC BHTD BHTD CC CC"),
+    **block("chunked"),
+    **block("fused"),
+    **block("chunked", "mean"),
+    **block("chunked", "sum"),
+    "topk-source": Op("pattern_attention", "topk_attention", QUERY_KV, {"count": 5, "need_weights": True}),
+    **{name: op for each in (PATTERNS | PATTERNS_FOR_ENCODERS).items() for name, op in pattern(*each).items()},
+    "linformer": Op(
+        "linformer_attention", "linformer_attention", f"{QUERY_KV} SW SW", maps={"SW": times(0.25)}, per_step=64
+    ),
+    **both(
+        "external",
+        Op("external_attention", "external_attention", "BHTD SD SE", long=True, sums=True, per_step=64),
+        name="external_causal_attention",
+        state=("initial_slot_means", 0, 1),
+    ),
+    "nystrom-1": nystrom(1),
+    "nystrom-7": nystrom(7),
+    "nystrom-1000": nystrom(1000),
+    **synthesizer("words", "BHPP BHTD"),
+    **synthesizer("positions", "1HPP BHTD"),
+    **both(
+        "synthesizer-keys",
+        Op("synthesizer_attention", "position_attention", "BHTR HPR BHTD"),
+        options={"causal": True},
+    ),
+    **mixed_chunks(1),
+    **mixed_chunks(7),
+    **mixed_chunks(1000),
+    "reformer-1": reformer(1),
+    "reformer-4": reformer(4),
+    "reformer-1000": reformer(1000),
+}
+
+
+class Call(NamedTuple):
+    """A function of an op's inputs alone, for two sentences."""
+
+    op: Op
+    function: Callable[..., Any]
+
+    def make(self, like: Tensor) -> list[Tensor]:
+        return self.op.make(like, B=2)
+
+    def __call__(self, *inputs: Tensor) -> tuple[Tensor, ...]:
+        return tensors(self.function(*inputs))
+
+
+def of_form(op: Op, form: str) -> Call:
+    """With padding."""
+
+    def function(*inputs: Tensor) -> tuple[Tensor, ...]:
+        mask = torch.zeros(2, 40, dtype=torch.bool, device=inputs[0].device)
+        mask[:, ::7] = True
+        return op(form, inputs, mask)
+
+    return Call(op, function)
+
+
+def of_first_steps(op: Op) -> Call:
+    return Call(op, lambda *inputs: op.step(op.of_steps(inputs, slice(0, 10)), op.start(inputs)))
+
+
+def kernel_weights(q: Tensor, k: Tensor, v: Tensor) -> list[Tensor]:
+    state = kernel_attention.kernel_mean_of(k, v)
+    return [kernel_attention.kernel_weights(q, k, state, normaliser=name) for name in kernel_attention.NORMALISERS]
+
+
+def luna_after_memory(q: Tensor, k: Tensor, v: Tensor, pq: Tensor, pk: Tensor) -> Any:
+    scores = luna_causal_attention.pack_scores(pq, pk)
+    state = luna_causal_attention.state_after(k, v, scores, tied=False)
+    return luna_causal_attention.luna_causal_attention_step(q, k, v, scores, state)
+
+
+def means_of_blocks(x: Tensor, *_: Tensor) -> Any:
+    mask = torch.zeros(x.shape[0], x.shape[2], dtype=torch.bool, device=x.device)
+    return block_means(x[:, 0].transpose(0, 1), cut_by_number(mask, 0, dtype=x.dtype))
+
+
+FORMS = {name: of_form(op, "fast") for name, op in OPS.items()}
+FORMS |= {f"{name}-step": of_first_steps(op) for name, op in OPS.items() if op.state}
+SPECIFICATIONS = {name: of_form(op, "naive") for name, op in OPS.items()}
+# Autocast leaves them in fp32.
+SUMS = {
+    **{name: call for name, call in FORMS.items() if call.op.sums},
+    "kernel-weights": Call(OPS["kernel-sum"], kernel_weights),
+    "prefix-mean-of": Call(OPS["prefix-attention"], lambda q, k, v: prefix_attention.prefix_mean_of(k, v)),
+    "elu-features": Call(OPS["window"], lambda q, *_: feature_maps.elu_features(q)),
+    "block-means": Call(OPS["window"], means_of_blocks),
+}
+ATTENTIONS = {**FORMS, **SUMS, "luna-step-after-memory": Call(OPS["luna"], luna_after_memory)}
