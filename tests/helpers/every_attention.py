@@ -9,12 +9,21 @@ from torch import nn
 
 from fairseq_luna.models.mixed.attentions import ATTENTIONS, PLACES, build_attention
 from fairseq_luna.models.mixed.config import mixed_config
-from fairseq_luna.modules import LunaAttention, LunaCausalAttention
+from fairseq_luna.modules import (
+    BlockAttention,
+    BlockCausalAttention,
+    FastformerAttention,
+    FastformerCausalAttention,
+    LunaAttention,
+    LunaCausalAttention,
+)
 from fairseq_luna.modules.block_pyramid import WithinBlockAttention
 from fairseq_luna.ops.block_partition import cut_by_number
 from support import TINY
 
 SIZE, SLOTS, STEPS, BATCH = 8, 3, 20, 3
+# The flags of the models that are options of every attention.
+FLAGS = {"dropout": "attention_dropout", "q_noise": "quant_noise_pq", "qn_block_size": "quant_noise_pq_block_size"}
 
 
 class WithSlots(nn.Module):
@@ -50,7 +59,7 @@ class Pyramid(WithinBlockAttention):
     """Reads blocks in place of a mask."""
 
     def forward(self, x, *, padding_mask=None):
-        unpadded = torch.zeros(x.shape[1::-1], dtype=torch.bool)
+        unpadded = torch.zeros(x.shape[1::-1], dtype=torch.bool, device=x.device)
         return super().forward(x, blocks=cut_by_number(unpadded if padding_mask is None else padding_mask, 3))
 
 
@@ -60,11 +69,20 @@ def luna(place, **options):
     return (LunaSelf if place == "encoder" else LunaSource)(num_packed_heads=2, **options)
 
 
-def of_table(name, place, **flags):
+def of_table(name, place, **options):
     sizes = {"encoder_embed_dim": SIZE, "decoder_embed_dim": SIZE}
-    return build_attention(mixed_config(Namespace(**{**TINY, **sizes, PLACES[place]: name, **flags})), place)
+    flags = {FLAGS.get(option, option): value for option, value in options.items()}
+    cfg = {**TINY, **sizes, "share_all_embeddings": False, PLACES[place]: name, **flags}
+    return build_attention(mixed_config(Namespace(**cfg)), place)
 
 
+def of_kinds(encoder, decoder, place, **options):
+    """An attention with options that the table does not have."""
+    return (encoder if place == "encoder" else decoder)(embed_dim=SIZE, num_heads=2, **options)
+
+
+fastformer = partial(of_kinds, FastformerAttention, FastformerCausalAttention)
+block = partial(of_kinds, BlockAttention, BlockCausalAttention)
 VARIANTS = {
     "luna": luna,
     "luna-untied": partial(luna, tie_kv=False),
@@ -72,7 +90,15 @@ VARIANTS = {
     "luna-segments": partial(luna, segment_bias=2.0),
     "block-unordered": partial(of_table, "block", unordered_blocks="mean"),
     "convolution": partial(of_table, "linear", attention_kernel_size=3),
-    "pyramid": lambda place: Pyramid(embed_dim=SIZE, num_heads=2),
+    "pyramid": lambda place, **options: Pyramid(embed_dim=SIZE, num_heads=2, **options),
+}
+# For the contract alone: what else their flags choose.
+OPTIONS = {
+    "luna-elu": partial(luna, activation="elu"),
+    "fastformer-sum": partial(fastformer, combine="sum", residual="global-query", share="none"),
+    "fastformer-concat": partial(fastformer, combine="concat", share="query-key-value", kernel_size=3),
+    "block-shared": partial(block, share_levels=True),
+    "block-sum": partial(block, unordered="sum", share_levels=True, kernel_size=3),
 }
 PLACES_OF = {
     **{name: tuple(attention.factories()) for name, attention in ATTENTIONS.items()},
@@ -82,17 +108,22 @@ PLACES_OF = {
     "pyramid": ("encoder",),
 }
 EVERY = [(name, place) for name, places in PLACES_OF.items() for place in places]
+WITH_OPTIONS = [
+    (name, place) for name in OPTIONS for place in ("encoder", "decoder") if name != "luna-elu" or place == "decoder"
+]
 
 
-def build(name, place, seed=0, **flags):
+def build(name, place, seed=0, **options):
     """The attention of this name for a place, in evaluation, with random weights that its seed decides."""
     torch.manual_seed(seed)
-    return VARIANTS.get(name, partial(of_table, name))(place, **flags).eval()
+    module = (VARIANTS | OPTIONS).get(name, partial(of_table, name))(place, **options).eval()
+    module.source_size = options.get("encoder_embed_dim", SIZE)
+    return module
 
 
-def every(*places, without=()):
+def every(*places, without=(), also=()):
     """Runs a test with each attention, as ``name`` and ``place``."""
-    found = [each for each in EVERY if each[1] in (places or PLACES) and each[0] not in without]
+    found = [each for each in [*EVERY, *also] if each[1] in (places or PLACES) and each[0] not in without]
     return pytest.mark.parametrize(("name", "place"), found, ids=map("-".join, found))
 
 
@@ -109,5 +140,11 @@ def call_in_steps(module, place, x, source, incremental_state):
         yield call(module, place, step, source=source if t == 0 else None, incremental_state=incremental_state)
 
 
-def randn(steps=STEPS, batch=BATCH, seed=0):
-    return torch.randn(steps, batch, SIZE, generator=torch.Generator().manual_seed(seed))
+def randn(steps=STEPS, batch=BATCH, seed=0, size=SIZE):
+    return torch.randn(steps, batch, size, generator=torch.Generator().manual_seed(seed))
+
+
+def inputs(module, steps=STEPS, batch=BATCH, source_steps=None, seed=0):
+    """A sequence and a source ``(T, B, C)``, of fp32."""
+    source_steps = steps if source_steps is None else source_steps
+    return randn(steps, batch, seed), randn(source_steps, batch, seed + 1, module.source_size)

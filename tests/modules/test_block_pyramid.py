@@ -6,18 +6,18 @@ import torch
 
 from fairseq_luna.modules.block_pyramid import WithinBlockAttention
 from fairseq_luna.ops.block_partition import block_means, cut_to_shrink
-from numeric import PADDED, mixed_padding, sequences
+from numeric import PADDED, assert_same_function, mixed_padding, sequences
 
 SIZE, HEADS, STEPS = 16, 4, 30
 
 
-def build(dtype=torch.float64, seed=0, **options):
-    torch.manual_seed(seed)
-    return WithinBlockAttention(embed_dim=SIZE, num_heads=HEADS, **options).to(dtype)
+def build():
+    torch.manual_seed(0)
+    return WithinBlockAttention(embed_dim=SIZE, num_heads=HEADS).double()
 
 
-def inputs(steps=STEPS, batch=3, dtype=torch.float64):
-    return sequences((steps, batch, SIZE), dtype=dtype)[0]
+def inputs(steps=STEPS, batch=3):
+    return sequences((steps, batch, SIZE))[0]
 
 
 def no_padding(steps=STEPS, batch=3):
@@ -56,15 +56,9 @@ def test_equals_loops_over_sentences_and_blocks(block_size, padded):
     blocks = cut_to_shrink(mask, block_size)
     out = module(x, blocks=blocks)
     means, means_mask = block_means(out, blocks)
-    expected = by_loops(module, x, mask, block_size)
-    total = expected_total = 0
-    for row, (attended, summaries) in enumerate(expected):
-        torch.testing.assert_close(out[~mask[row], row], attended)
-        torch.testing.assert_close(means[~means_mask[row], row], summaries)
-        total = total + means[~means_mask[row], row].square().sum()
-        expected_total = expected_total + summaries.square().sum()
-    wanted = [x, *module.parameters()]
-    torch.testing.assert_close(torch.autograd.grad(total, wanted), torch.autograd.grad(expected_total, wanted))
+    attended, summaries = (torch.cat(parts) for parts in zip(*by_loops(module, x, mask, block_size), strict=True))
+    torch.testing.assert_close(out.transpose(0, 1)[~mask], attended)
+    assert_same_function(means.transpose(0, 1)[~means_mask], summaries, [x, *module.parameters()])
 
 
 @pytest.mark.parametrize("block_size", [2, 3, 8])
@@ -97,28 +91,3 @@ def test_a_sentence_of_padding_has_one_block_of_zeros():
     means, mask = block_means(x, blocks)
     assert (~mask).sum(1).tolist() == [1, 1, 1]
     assert means.abs().max() == 0
-
-
-def test_every_parameter_gets_a_gradient():
-    module, x = build(), inputs()
-    (module(x, blocks=cut_to_shrink(mixed_padding(STEPS), 4)) * torch.randn(x.shape, dtype=x.dtype)).sum().backward()
-    for name, parameter in module.named_parameters():
-        assert parameter.grad is not None and parameter.grad.abs().max() > 0, name
-
-
-def test_dropout_is_only_for_training():
-    module, undropped, blocks = build(dropout=0.5), build(), cut_to_shrink(no_padding(), 4)
-    x = inputs().detach()
-    assert (module(x, blocks=blocks) - undropped(x, blocks=blocks)).abs().max() > 1e-3
-    torch.testing.assert_close(module.eval()(x, blocks=blocks), undropped(x, blocks=blocks))
-    module.dropout_module.apply_during_inference = True
-    assert (module(x, blocks=blocks) - undropped(x, blocks=blocks)).abs().max() > 1e-3
-
-
-@pytest.mark.parametrize(("dtype", "bound"), [(torch.bfloat16, 4e-2), (torch.float16, 5e-3)], ids=["bf16", "fp16"])
-def test_half_precision_stays_near_fp32(dtype, bound):
-    x, blocks = inputs(steps=3000, batch=1, dtype=torch.float32).detach(), cut_to_shrink(no_padding(3000, 1), 500)
-    expected, _ = block_means(build(torch.float32)(x, blocks=blocks), blocks)
-    out, _ = block_means(build(dtype)(x.to(dtype), blocks=blocks), blocks)
-    assert out.dtype == dtype
-    assert (out.float() - expected).abs().max() < bound * expected.abs().max()

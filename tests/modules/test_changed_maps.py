@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn.modules import module as of_all
 from torch.nn.utils import parametrizations, parametrize, prune, weight_norm
 
-from every_attention import build, call, call_in_steps, every, randn
+from every_attention import WITH_OPTIONS, build, call, call_in_steps, every, inputs
 from fairseq_luna.modules.projection import affine_of, project_together
 
 
@@ -19,14 +19,9 @@ def linear_maps(module):
     return {name: child for name, child in module.named_modules() if type(child) is nn.Linear}
 
 
-def inputs():
-    """The sequence and the source ``(T, B, C)``."""
-    return tuple(randn(seed=seed).requires_grad_() for seed in (0, 1))
-
-
 def trained(module, place):
     """The output of a whole pass whose gradients are computed."""
-    x, source = inputs()
+    x, source = (each.requires_grad_() for each in inputs(module))
     out = call(module.train(), place, x, source=source)
     out.square().sum().backward()
     return out
@@ -36,7 +31,7 @@ def trained(module, place):
 def generated(module, place):
     """The output without gradients, in decoders step by step."""
     module.eval()
-    x, source = inputs()
+    x, source = inputs(module)
     if place == "encoder":
         return call(module, place, x)
     return torch.cat([*call_in_steps(module, place, x, source, {})])
@@ -86,7 +81,7 @@ CHANGES = {
 }
 
 
-@every()
+@every(also=WITH_OPTIONS)
 @EVERY_RUN
 def test_changed_maps_are_called(name, place, run):
     module = build(name, place)

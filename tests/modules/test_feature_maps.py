@@ -1,9 +1,10 @@
-"""What the feature maps draw at random: reproducible, and fixed in evaluation."""
+"""What feature maps and Reformer draw at random: reproducible, and fixed in evaluation."""
 
 import pytest
 import torch
 from fairseq.models import BaseFairseqModel
 
+from fairseq_luna.modules import ReformerAttention
 from fairseq_luna.modules.feature_maps import MATRICES, FourierFeatures, PositiveFeatures
 
 
@@ -17,7 +18,13 @@ def rfa(seed=0, **options):
     return FourierFeatures(**{"num_heads": 3, "head_size": 4, "num_features": 5, **options})
 
 
-BOTH = pytest.mark.parametrize("build", [performer, rfa])
+def reformer(seed=0, **options):
+    torch.manual_seed(seed)
+    return ReformerAttention(**{"embed_dim": 8, "num_heads": 2, "chunk_size": 4, "redraw_features": 10, **options})
+
+
+EVERY = pytest.mark.parametrize("build", [performer, reformer, rfa])
+REDRAWN = pytest.mark.parametrize("build", [performer, reformer])
 
 
 def trained(module, updates):
@@ -33,10 +40,12 @@ def test_default_numbers_of_features():
     assert PositiveFeatures(num_heads=2, head_size=8).directions.shape == (32, 8)
     assert FourierFeatures(num_heads=2, head_size=8).matrices.shape == (2, 64, 8)
     assert performer(num_features=7).directions.shape == (7, 4)
+    assert reformer().directions.shape == (8, 4, 64)
 
 
-def test_directions_are_redrawn_after_an_interval():
-    module = performer()
+@REDRAWN
+def test_directions_are_redrawn_after_an_interval(build):
+    module = build()
     first = module.directions.clone()
     seen = trained(module, 30)
     for start in (0, 10, 20):
@@ -44,48 +53,31 @@ def test_directions_are_redrawn_after_an_interval():
     assert seen[0].equal(first) and not seen[0].equal(seen[10]) and not seen[10].equal(seen[20])
 
 
-def test_an_interval_of_0_never_redraws():
-    module = performer(redraw_features=0)
-    first = module.directions.clone()
-    assert all(directions.equal(first) for directions in trained(module, 3))
+@REDRAWN
+def test_evaluation_and_an_interval_of_0_redraw_nothing(build):
+    for module in (build().eval(), build(redraw_features=0)):
+        first = module.directions.clone()
+        assert all(directions.equal(first) for directions in trained(module, 26))
 
 
-def test_evaluation_redraws_nothing():
-    module = performer()
-    first = module.directions.clone()
-    module.eval().set_num_updates(25)
-    assert module.directions.equal(first)
-
-
-@BOTH
-def test_processes_with_the_same_seed_have_the_same_directions(build):
+@EVERY
+def test_the_seed_decides_and_the_random_numbers_of_others_are_left_alone(build):
     one, other = (trained(build(), 30) for _ in range(2))
     assert all(map(torch.equal, one, other))
-    assert not build(seed=1).directions.equal(one[0])
-
-
-def test_layers_have_their_own_directions():
-    module = performer()
-    other = PositiveFeatures(num_heads=3, head_size=4)
-    assert not other.directions.equal(module.directions)
-
-
-@BOTH
-def test_redrawing_leaves_the_random_numbers_of_others_alone(build):
-    module = build()
-    expected = torch.get_rng_state()
+    assert not build(seed=1).directions.equal(one[0])  # as in the other layers of a model
+    module, expected = build(), torch.get_rng_state()
     trained(module, 30)
     assert torch.get_rng_state().equal(expected)
 
 
-@BOTH
+@EVERY
 def test_a_resumed_training_has_the_same_directions(build):
     whole = trained(build(), 30)
     interrupted, resumed = build(), build(seed=5)
     trained(interrupted, 20)
     resumed.set_num_updates(20)  # as fairseq does before it loads a checkpoint
     resumed.load_state_dict(interrupted.state_dict())
-    if build is performer:  # RFA evaluates with others
+    if build is not rfa:  # which evaluates with others
         assert resumed.eval().directions.equal(whole[19])
         resumed.train()
     for update in range(20, 30):
@@ -146,16 +138,3 @@ def test_rfas_checkpoints_without_a_seed_can_be_loaded():
     model.load_state_dict(state)
     assert model.feature_map.matrices.equal(old.feature_map.matrices)
     assert model.feature_map.seed.equal(rfa(1).seed)
-
-
-@pytest.mark.parametrize(
-    ("build", "message"),
-    [
-        (lambda: performer(num_features=0), "num_features 0: must be 1 or more; leave it out for 16"),
-        (lambda: rfa(num_features=-2), "num_features -2: must be 1 or more; leave it out for 64"),
-        (lambda: performer(redraw_features=-1), "redraw_features -1: must be 1 or more updates; or 0: never"),
-    ],
-)
-def test_numbers_that_are_too_small_are_refused(build, message):
-    with pytest.raises(ValueError, match=message):
-        build()

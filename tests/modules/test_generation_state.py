@@ -5,7 +5,7 @@ import pickle
 
 import torch
 
-from every_attention import build, call, call_in_steps, every, randn
+from every_attention import build, call, call_in_steps, every, inputs
 from fairseq_luna.modules.generation_state import GenerationState
 
 
@@ -16,7 +16,7 @@ def test_copies_may_be_stepped_with_one_state(name, place):
     modules = [module, copy.deepcopy(module), pickle.loads(pickle.dumps(module))]
     if not any(isinstance(child, GenerationState) for child in module.children()):
         modules.append(copy.copy(module))  # it shares its children, and so their states
-    read = [(randn(seed=seed), randn(seed=seed + 10)) for seed in range(len(modules))]
+    read = [inputs(module, seed=2 * number) for number in range(len(modules))]
     expected = [call(module, place, x, source=source) for x, source in read]
     together = {}
     steps = [call_in_steps(each, place, *of_module, together) for each, of_module in zip(modules, read, strict=True)]

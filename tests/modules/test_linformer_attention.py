@@ -4,7 +4,7 @@ import torch
 from fairseq_luna.models.mixed.attentions import ATTENTIONS
 from fairseq_luna.modules import LinformerAttention, LinformerSourceAttention
 from fairseq_luna.usage_error import CheckpointMismatch, UsageError
-from numeric import gradients, scattered_padding, sequences
+from numeric import gradients, sequences
 from support import as_prefix, build_model, sentences
 
 CLOSE = {"rtol": 1e-9, "atol": 1e-10}
@@ -54,44 +54,3 @@ def test_a_longer_sequence_is_refused(kind):
     module, [x] = build(kind), sequences((51, 1, 8))
     with pytest.raises(UsageError, match=r"^max_positions 50: .* a sentence has 51; [^\n]*$"):
         module(x) if kind is LinformerAttention else module(x[:1], x)
-
-
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        ({"num_heads": 3}, "num_heads 3: must be 1 or more and divide embed_dim 8"),
-        ({"num_slots": 0}, "num_slots 0: must be 1 or more"),
-        ({"share": "heads"}, "share heads: choose none, kv or layers"),
-    ],
-    ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
-)
-def test_bad_values_are_refused(options, said):
-    with pytest.raises(UsageError) as refused:
-        LinformerAttention(**{"embed_dim": 8, "num_heads": 2, **options})
-    assert str(refused.value) == said
-
-
-@torch.no_grad()
-def test_beams_read_the_slots_of_their_sentence():
-    module, mask = build(LinformerSourceAttention, source_dim=6), scattered_padding(3, 40)
-    x, source = sequences((6, 6, 8), (40, 3, 6))
-    rows = torch.arange(3).repeat_interleave(2)
-    expected, weights = module(x, source[:, rows], source_padding_mask=mask[rows], need_weights=True)
-    state = {}
-    for t in range(6):
-        given = source if t in (0, 3) else None
-        out, found = module(
-            *(x[t : t + 1], given),
-            source_padding_mask=mask,
-            incremental_state=state,
-            need_weights=given is not None,
-        )
-        torch.testing.assert_close(out[0], expected[t], **CLOSE)
-        if found is not None:
-            torch.testing.assert_close(found[:, :, 0], weights[:, :, t], **CLOSE)
-    assert {len(tensor) for tensor in module.load_constants(state).values() if torch.is_tensor(tensor)} == {3}
-    module.reorder_incremental_state(state, torch.tensor([4, 5, 0, 1]))
-    [y] = sequences((1, 4, 8))
-    chosen, _ = module(y, None, incremental_state=state)
-    alone, _ = module(y, source[:, [2, 2, 0, 0]], source_padding_mask=mask[[2, 2, 0, 0]])
-    torch.testing.assert_close(chosen, alone, **CLOSE)

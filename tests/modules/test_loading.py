@@ -5,11 +5,12 @@ import copy
 import pytest
 import torch
 
-from every_attention import build, call, every, randn
+from every_attention import build, call, every, inputs
 
 
 def out_of(module, place):
-    return call(module, place, randn(), source=randn(seed=1))
+    x, source = inputs(module)
+    return call(module, place, x, source=source)
 
 
 @every()

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from every_attention import SIZE, build, call, every
+from every_attention import SIZE, build, call, every, inputs
 
 # Steps, sentences, and steps of the source.
 SIZES = {
@@ -24,20 +24,21 @@ def no_padding(padded, batch, steps):
 
 @every()
 @EVERY_SIZE
-@PADDED
-def test_the_result_has_the_size_of_its_input(name, place, steps, batch, source_steps, padded):
-    module = build(name, place).train()
-    x, source = torch.randn(steps, batch, SIZE, requires_grad=True), torch.randn(source_steps, batch, SIZE)
-    mask = no_padding(padded, batch, source_steps if place == "source" else steps)
-    out = call(module, place, x, mask, source)
-    assert out.shape == x.shape and out.isfinite().all()
-    out.sum().backward()
-    assert x.grad.shape == x.shape
-    trained = {name: x.grad for name, x in module.named_parameters() if "segment_bias" not in name}  # of no scores
-    assert all(gradient is not None and gradient.isfinite().all() for gradient in trained.values())
-    if place == "source":
-        _, weights = module.eval()(x, source, source_padding_mask=mask, need_weights=True)
-        assert weights.shape[1:] == (batch, steps, source_steps)
+def test_the_result_has_the_size_of_its_input(name, place, steps, batch, source_steps):
+    module = build(name, place)
+    for padded in (False, True):
+        module.train().zero_grad()
+        x, source = (each.requires_grad_() for each in inputs(module, steps, batch, source_steps))
+        mask = no_padding(padded, batch, source_steps if place == "source" else steps)
+        out = call(module, place, x, mask, source)
+        assert out.shape == x.shape and out.isfinite().all()
+        out.sum().backward()
+        assert x.grad.shape == x.shape
+        trained = {name: x.grad for name, x in module.named_parameters() if "segment_bias" not in name}  # of no scores
+        assert all(gradient is not None and gradient.isfinite().all() for gradient in trained.values())
+        if place == "source":
+            _, weights = module.eval()(x, source, source_padding_mask=mask, need_weights=True)
+            assert weights.shape[1:] == (batch, steps, source_steps)
 
 
 @every("decoder", "source")
@@ -47,7 +48,8 @@ def test_the_result_has_the_size_of_its_input(name, place, steps, batch, source_
 @PADDED
 @torch.no_grad()
 def test_generation_goes_on_until_no_row_is_left(name, place, batch, source_steps, beams, padded):
-    module, source, state = build(name, place), torch.randn(source_steps, batch, SIZE), {}
+    module, state = build(name, place), {}
+    _, source = inputs(module, 1, batch, source_steps)
     rows = batch * beams
     for step, order in enumerate((torch.arange(rows), torch.arange(0), torch.arange(0))):
         x = torch.randn(1, rows, SIZE)

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from every_attention import build, call, every, randn
+from every_attention import build, call, every, inputs
 
 STEPS, BATCH = 40, 3
 NOT_FINITE = pytest.mark.parametrize("number", [torch.nan, torch.inf])
@@ -13,8 +13,8 @@ NOT_FINITE = pytest.mark.parametrize("number", [torch.nan, torch.inf])
 @NOT_FINITE
 @pytest.mark.parametrize("padded", [False, True], ids=["whole", "padded"])
 def test_it_stays_in_its_sentence(name, place, number, padded):
-    module, x, source = build(name, place).train(), randn(STEPS, BATCH), randn(STEPS, BATCH, seed=1)
-    mask = None
+    module, mask = build(name, place).train(), None
+    x, source = inputs(module, STEPS, BATCH)
     if padded:
         mask = torch.zeros(BATCH, STEPS, dtype=torch.bool)
         mask[:, 9:15] = True

@@ -1,4 +1,4 @@
-"""What attention to a pattern has beside what tests/models/mixed asks of every attention."""
+"""What attention to a pattern has beside the contract of every attention."""
 
 import pytest
 import torch
@@ -10,60 +10,33 @@ from fairseq_luna.modules import (
     PatternAttention,
     PatternCausalAttention,
     SoftmaxAttention,
-    TopKSourceAttention,
 )
 from fairseq_luna.modules.pattern_projections import local, sparse, topk
 from fairseq_luna.ops.pattern_attention import RandomBlocks, naive
 from numeric import mixed_padding, scattered_padding, sequences
 
-SIZE, HEADS, SOURCE_SIZE = 16, 4, 12
-PATTERNS = {
-    "local": {"pattern": local, "window": 5},
-    "topk": {"pattern": topk, "count": 3},
-    "sparse": {"pattern": sparse, "stride": 64},
-}
-NAMES = pytest.mark.parametrize("name", PATTERNS)
-KINDS = {"encoder": PatternAttention, "decoder": PatternCausalAttention, "source": TopKSourceAttention}
-PLACES = pytest.mark.parametrize(
-    ("name", "place"), [(name, place) for name in PATTERNS for place in KINDS if place != "source" or name == "topk"]
-)
+SIZE, HEADS = 16, 4
+# Patterns with which each of 20 steps sees all.
+ALL = {"local": (local, {"window": 20}), "topk": (topk, {"count": 20}), "sparse": (sparse, {"stride": 20})}
 
 
-def build(name, place, **options):
+def build(kind, **options):
     torch.manual_seed(0)
-    if place == "source":
-        options = {"source_dim": SOURCE_SIZE, **options}
-    return KINDS[place](embed_dim=SIZE, num_heads=HEADS, **PATTERNS[name], **options).double().eval()
+    return kind(embed_dim=SIZE, num_heads=HEADS, **options).double().eval()
 
 
-def call(module, x, source, **options):
-    if isinstance(module, TopKSourceAttention):
-        return module(x, source, **options)[0]
-    return module(x, **options)
-
-
-@NAMES
-def test_seeing_all_is_softmax_attention_with_the_same_parameters(name):
-    [x] = sequences((20, 2, SIZE))
-    torch.manual_seed(0)
-    softmax = SoftmaxAttention(embed_dim=SIZE, num_heads=HEADS).double().eval()
-    module = PatternAttention(
-        embed_dim=SIZE,
-        num_heads=HEADS,
-        pattern=PATTERNS[name]["pattern"],
-        **{"local": {"window": 20}, "topk": {"count": 20}, "sparse": {"stride": 20}}[name],
-    ).double()
+@pytest.mark.parametrize(("pattern", "options"), ALL.values(), ids=ALL)
+def test_seeing_all_is_softmax_attention_with_the_same_parameters(pattern, options):
+    [x], mask = sequences((20, 2, SIZE)), scattered_padding(2, 20)
+    softmax, module = build(SoftmaxAttention), build(PatternAttention, pattern=pattern, **options)
     module.load_state_dict(softmax.state_dict())
-    mask = scattered_padding(2, 20)
     torch.testing.assert_close(module(x, padding_mask=mask)[~mask.t()], softmax(x, padding_mask=mask)[~mask.t()])
 
 
 @torch.no_grad()
 def test_the_first_word_of_longformer_sees_all_with_projections_of_its_own():
-    [x] = sequences((70, 3, SIZE))
-    torch.manual_seed(0)
-    module = LongformerAttention(embed_dim=SIZE, num_heads=HEADS, window=5, dilation=2).double()
-    mask = mixed_padding(70)
+    [x], mask = sequences((70, 3, SIZE)), mixed_padding(70)
+    module = build(LongformerAttention, window=5, dilation=2)
     out = module(x, padding_mask=mask)
     for row in range(3):
         real = x[~mask[row], row : row + 1]
@@ -98,77 +71,17 @@ def test_the_random_blocks_of_bigbird_are_those_of_its_checkpoint():
 
 
 @pytest.mark.parametrize(
-    ("name", "kept"),
-    [("local", lambda t: min(t, 5)), ("sparse", lambda t: 8 * ((t - 1) // 64) + (t - 1) % 64 + 1)],
+    ("pattern", "options", "kept"),
+    [
+        (local, {"window": 5}, lambda t: min(t, 5)),
+        (sparse, {"stride": 64}, lambda t: 8 * ((t - 1) // 64) + (t - 1) % 64 + 1),
+    ],
     ids=["local", "sparse"],
 )
-def test_the_state_has_only_what_later_steps_see(name, kept):
+def test_the_state_has_only_what_later_steps_see(pattern, options, kept):
     """Of local attention it stops growing; of sparse attention it has 8 steps of a block, whatever its size."""
-    module, state, sizes = build(name, "decoder"), {}, []
+    module, state, sizes = build(PatternCausalAttention, pattern=pattern, **options), {}, []
     for x in sequences((200, 3, SIZE))[0]:
         module(x[None], incremental_state=state)
         sizes.append(sum(tensor.numel() for tensor in module.load_state(state).values()))
     assert sizes == [3 * 2 * kept(t) * SIZE for t in range(1, 201)]
-
-
-@torch.no_grad()
-def test_beams_share_the_source_and_follow_their_sentences():
-    module = build("topk", "source")
-    x, source = sequences((5, 6, SIZE), (20, 3, SOURCE_SIZE))
-    mask, rows = scattered_padding(3, 20), torch.arange(3).repeat_interleave(2)
-    expected, weights = module(x, source[:, rows], source_padding_mask=mask[rows], need_weights=True)
-    state, order = {}, torch.arange(6)
-    for t in range(5):
-        if t == 2:  # beams of a sentence are swapped; then the second sentence is finished
-            order = torch.tensor([1, 0, 2, 2, 4, 5])
-            module.reorder_incremental_state(state, order)
-        if t == 4:
-            left = torch.tensor([0, 1, 4, 5])
-            module.reorder_incremental_state(state, left)
-            order = order[left]
-        out, found = module(
-            x[t : t + 1, order],
-            source if t == 0 else None,
-            source_padding_mask=mask,
-            incremental_state=state,
-            need_weights=True,
-        )
-        torch.testing.assert_close((out[0], found), (expected[t, order], weights[:, order, t : t + 1]))
-    assert len(module.load_constants(state)["k"]) == 2
-
-
-@PLACES
-def test_dropout_and_noise_are_for_training(name, place):
-    args = sequences((12, 2, SIZE), (9, 2, SOURCE_SIZE))
-    expected = call(build(name, place), *args)
-    for options in ({"dropout": 0.5}, {"q_noise": 0.5, "qn_block_size": 4}):
-        module = build(name, place, **options)
-        torch.testing.assert_close(call(module, *args), expected)
-        module.train()
-        assert not call(module, *args).equal(call(module, *args))
-
-
-@PLACES
-def test_data_decides_no_branch(name, place):
-    """Meta tensors have no data: reading a number from one is an error. On a GPU it would wait for the device."""
-    module = build(name, place, dropout=0.1).to("meta").train()
-    x, source = (tensor.detach().to("meta") for tensor in sequences((70, 2, SIZE), (70, 2, SOURCE_SIZE)))
-    given = {("source_" if place == "source" else "") + "padding_mask": scattered_padding(2, 70).to("meta")}
-    call(module, x, source, **given).sum().backward()
-    assert {p.grad.device.type for p in module.parameters()} == {"meta"}
-
-
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        ({"pattern": local, "window": 0}, "window 0: must be 1 or more"),
-        ({"pattern": topk, "count": 0}, "count 0: must be 1 or more"),
-        ({"pattern": sparse, "stride": 0}, "stride 0: must be 1 or more"),
-        ({"pattern": topk, "num_heads": 3}, "num_heads 3: must be 1 or more and divide embed_dim 16"),
-    ],
-    ids=["window", "topk", "chunk", "heads"],
-)
-def test_bad_values_are_refused(options, said):
-    with pytest.raises(ValueError) as refused:
-        PatternAttention(**{"embed_dim": SIZE, "num_heads": HEADS, **options})
-    assert str(refused.value) == said

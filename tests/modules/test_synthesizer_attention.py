@@ -1,4 +1,4 @@
-"""What synthesizers have beside what tests/models/mixed asks of every attention."""
+"""What synthesizers have beside the contract of every attention."""
 
 import pytest
 import torch
@@ -86,31 +86,6 @@ def test_a_longer_sequence_is_refused(scores):
 
 
 @EVERY_KIND
-def test_dropout_and_noise_are_for_training(scores):
-    [x] = sequences((12, 2, SIZE))
-    expected = build(scores)(x)
-    for options in ({"dropout": 0.5}, {"q_noise": 0.5, "qn_block_size": 4}):
-        module = build(scores, **options)
-        assert module(x).equal(expected)
-        module.train()
-        assert not module(x).equal(module(x))
-
-
-@EVERY_KIND
-@pytest.mark.parametrize("kind", [SynthesizerAttention, SynthesizerCausalAttention])
-def test_data_decides_no_branch(scores, kind):
-    """Meta tensors have no data: reading a number from one is an error. On a GPU it would wait for the device."""
-    module, [x] = build(scores, kind, dropout=0.1).to("meta").train(), sequences((20, 3, SIZE))
-    x, mask = x.detach().to("meta"), mixed_padding(20).to("meta")
-    module(x, padding_mask=mask).sum().backward()
-    assert {p.grad.device.type for p in module.parameters()} == {"meta"}
-    if kind is SynthesizerCausalAttention:
-        state = {}
-        for t in range(3):
-            module(x[t : t + 1], padding_mask=mask[:, t : t + 1], incremental_state=state)
-
-
-@EVERY_KIND
 def test_the_state_is_the_values(scores):
     module, state, [x] = build(scores, SynthesizerCausalAttention), {}, sequences((5, 3, SIZE))
     for t in range(5):
@@ -128,21 +103,3 @@ def test_the_parameters_of_a_matrix_of_positions():
         FactorizedDenseScores: HEADS * (6 + 7) * (SIZE + 1),
         FactorizedRandomScores: HEADS * 2 * 8 * LONGEST,
     }
-
-
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        ({"num_heads": 3}, "num_heads 3: must be 1 or more and divide embed_dim 8"),
-        (
-            {"max_positions": 11586},
-            "max_positions 11586: synthesizer-random learns a score for each pair of positions; choose at most"
-            " 11585, or synthesizer-factorized-random",
-        ),
-    ],
-    ids=["num_heads", "max_positions"],
-)
-def test_bad_values_are_refused(options, said):
-    with pytest.raises(UsageError) as refused:
-        build(RandomScores, **options)
-    assert str(refused.value) == said
