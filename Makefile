@@ -13,7 +13,7 @@ CUDA := $(VENV)-cuda
 RUN := $(VENV)/bin/python
 PIP := $(RUN) -m pip --disable-pip-version-check
 
-.PHONY: demo test test-matrix check-cuda mutants lint docs bench audit clean
+.PHONY: demo test quick test-matrix check-cuda mutants lint docs bench audit clean
 
 demo: $(VENV)/installed
 	$(RUN) scripts/demo.py --arch $(ARCH) $(DEMO_FLAGS)
@@ -21,6 +21,10 @@ demo: $(VENV)/installed
 # Without what takes a quarter of an hour for a C++ compiler: pytest -m inductor, in make test-matrix too.
 test: $(VENV)/installed
 	$(RUN) -m pytest -q -n 2 --dist loadfile -m "not inductor"
+
+# The tests of imports, ops, modules and optimizers: under 3 minutes of one core.
+quick: $(VENV)/installed
+	$(RUN) -m pytest -q -m "not slow" tests/test_imports.py tests/test_pure_imports.py tests/ops tests/modules tests/optim
 
 # The tests with each Python and torch of noxfile.py, which downloads several gigabytes. MATRIX_FLAGS='-s suite(python-3.12)'
 # chooses one of them.
