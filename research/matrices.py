@@ -27,8 +27,8 @@ from fairseq_luna.commands.command_line import CommandError, Parser, command, po
 from fairseq_luna.models.mixed.attentions import able, build_attention
 from fairseq_luna.models.mixed.config import mixed_config
 from fairseq_luna.modules import BlockAttention, ExternalAttention, FastformerAttention, GatedAttention, LunaAttention
-from fairseq_luna.modules.convolved_attention import ConvolvedAttention
-from fairseq_luna.modules.heads import split_heads
+from fairseq_luna.modules.attention import ConvolvedAttention
+from fairseq_luna.modules.multihead import split_heads
 
 # Their output is not one weighted sum of the steps' values: Fastformer multiplies vectors, block attention joins two
 # levels, external attention reads learned values, flash has a gate for each channel, Luna has two matrices.

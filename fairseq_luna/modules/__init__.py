@@ -1,20 +1,22 @@
 """Attention modules: projections and incremental state around the functions of ``fairseq_luna.ops``."""
 
 from .attention_pooling import AttentionPooling
-from .bigbird_attention import BigBirdAttention
-from .block_attention import BlockAttention
-from .block_causal_attention import BlockCausalAttention
+from .block_attention import BlockAttention, BlockCausalAttention
 from .external_attention import ExternalAttention, ExternalCausalAttention
-from .fastformer_attention import FastformerAttention
-from .fastformer_causal_attention import FastformerCausalAttention
+from .fastformer_attention import FastformerAttention, FastformerCausalAttention
 from .gated_attention import GatedAttention, GatedCausalAttention
 from .kernel_attention import KernelAttention, KernelCausalAttention, KernelSourceAttention
 from .linformer_attention import LinformerAttention, LinformerSourceAttention
-from .longformer_attention import LongformerAttention
 from .luna_attention import LunaAttention
 from .luna_causal_attention import LunaCausalAttention
 from .nystrom_attention import NystromAttention
-from .pattern_attention import PatternAttention, PatternCausalAttention, TopKSourceAttention
+from .pattern_attention import (
+    BigBirdAttention,
+    LongformerAttention,
+    PatternAttention,
+    PatternCausalAttention,
+    TopKSourceAttention,
+)
 from .reformer_attention import ReformerAttention
 from .softmax_attention import SoftmaxAttention, SoftmaxCausalAttention, SoftmaxSourceAttention
 from .synthesizer_attention import SynthesizerAttention, SynthesizerCausalAttention

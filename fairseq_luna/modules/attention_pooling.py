@@ -5,7 +5,7 @@ from torch import Tensor, nn
 
 from ..ops.dtypes import accumulation_dtype
 from ..ops.masked_softmax import masked_softmax
-from .masks import check_mask
+from .checks import check_mask
 
 
 class AttentionPooling(nn.Module):

@@ -1,17 +1,122 @@
-"""Block attention for encoders."""
+"""Block attention, for encoders and decoders, and attention inside blocks alone, for the block pyramid."""
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, ClassVar, NamedTuple
 
+import torch
+import torch.nn.functional as F
 from torch import Tensor
 
-from ..ops.block_partition import cut_by_number
+from ..ops.block_attention import (
+    BlockState,
+    attention_within,
+    block_attention,
+    block_attention_step,
+    initial_state,
+    read_blocks,
+    unordered_block_attention,
+    unordered_block_attention_step,
+)
+from ..ops.block_partition import Blocks, cut_by_number, cut_by_size, from_blocks
+from ..ops.once_per_batch import once_per_batch
 from ..usage_error import ArgumentError
-from .block_projections import BlockProjections, same_blocks
-from .heads import mask_of
-from .masks import check_mask
+from .attention import CausalAttention, EncoderAttention
+from .checks import check_choice
+from .multihead import Multihead, QueriesKeysValues, mask_of, merge_heads, split_heads
+from .projection import affine_of
+from .short_convolution import convolution_of
+
+UNORDERED = ("none", "mean", "sum")
 
 
-class BlockAttention(BlockProjections):
+class Halves(NamedTuple):
+    """The weights of ``out_proj`` for the two levels, and its bias."""
+
+    of_y: Tensor  # (C, C)
+    of_z: Tensor  # (C, C)
+    bias: Tensor | None
+
+
+class TwoLevelAttention(Multihead):
+    """Attention inside given blocks and between them (``docs/mathematics.md``), with the projections of both levels.
+
+    Args:
+        share_levels: the second level uses the projections of the first.
+        unordered: "none"; or "mean" or "sum": the first level is the mean or sum of the values of a block.
+        kernel_size: kernel size of a convolution over the whole sequence before the projections, odd; 0 = none.
+        options: those of :class:`.Multihead`; the heads are the same in both levels.
+
+    Raises:
+        UsageError: if ``unordered`` is unknown, ``num_heads`` does not divide ``embed_dim``, or ``kernel_size`` is even
+            or negative.
+    """
+
+    causal: ClassVar[bool]
+
+    def __init__(
+        self, *, share_levels: bool = False, unordered: str = "none", kernel_size: int = 0, **options: Any
+    ) -> None:
+        super().__init__(**options)
+        check_choice("unordered", unordered, UNORDERED)
+        self.share_levels, self.unordered = share_levels, unordered
+        new = self.new
+        if self.is_ordered or share_levels:
+            self.q_proj = new.input()
+            self.k_proj = new.input()
+        self.v_proj = new.input()
+        if not share_levels:
+            self.block_q_proj = new.input()
+            self.block_k_proj = new.input()
+            self.block_v_proj = new.input()
+        self.out_proj = new.output(inputs=2)
+        self.convolution = convolution_of(kernel_size, embed_dim=new.size)
+
+    @property
+    def is_ordered(self) -> bool:
+        """The first level is an attention, not a mean or sum."""
+        return self.unordered == "none"
+
+    def attend_in(self, blocks: Blocks, x: Tensor) -> Tensor:
+        """Both levels over ``x (T, B, C)``: ``(T, B, C)``."""
+        options: dict[str, Any] = {"causal": self.causal, "dropout_p": self.dropout_p()}
+        if self.is_ordered:
+            y, z = block_attention(*self.queries_keys_values(x), self.project_summaries, blocks, **options)
+        else:
+            v = self.heads_of(self.v_proj, x)
+            y, z = unordered_block_attention(v, self.project_summaries, blocks, reduce=self.unordered, **options)
+        return self.output_of_both(y, z, blocks)
+
+    def queries_keys_values(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """The first level's projections of ``x (T, B, C)``, each ``(B, H, T, D)``."""
+        q, k, v = self.heads_of_each(x, self.q_proj, self.k_proj, self.v_proj)
+        return q, k, v
+
+    def project_summaries(self, summaries: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """The second level's projections of ``(B, H, M, D)``, each of the same shape."""
+        x = merge_heads(summaries)
+        if self.share_levels:
+            return self.queries_keys_values(x)
+        q, k, v = self.heads_of_each(x, self.block_q_proj, self.block_k_proj, self.block_v_proj)
+        return q, k, v
+
+    def output_of_both(self, y: Tensor, z: Tensor, blocks: Blocks) -> Tensor:
+        """``out_proj([Y ; Z]) (T, B, C)`` from Y ``(B, H, T, D)`` and the result of level two ``(B, H, M, D)``."""
+        y, z, causal = merge_heads(y), z.transpose(1, 2).flatten(2), self.causal
+        halves = self.output_halves()
+        if halves is None:
+            return self.out_proj(torch.cat([y, read_blocks(z, blocks, causal=causal)], dim=-1))
+        return F.linear(y, halves.of_y, halves.bias) + read_blocks(F.linear(z, halves.of_z), blocks, causal=causal)
+
+    def output_halves(self) -> Halves | None:
+        """``out_proj`` in two, so that Z's part is computed once for a block; None if it is not a plain linear map."""
+        affine = affine_of(self.out_proj)
+        if affine is None:
+            return None
+        of_y, of_z = affine.weight.chunk(2, dim=1)
+        return Halves(of_y, of_z, affine.bias)
+
+
+class BlockAttention(TwoLevelAttention, EncoderAttention):
     """Bidirectional attention in two levels: about ``n^2 / m + m^2`` scores for n tokens in m blocks.
 
     Each sentence is cut by its own length: its output does not depend on the rest of the batch, except with random
@@ -20,10 +125,10 @@ class BlockAttention(BlockProjections):
     Args:
         num_blocks: blocks per sentence; 0 = the optimum ``(n^2 / 2)^(1/3)``. A shorter sentence has a block per token.
         random_blocks: random block sizes in training, drawn in each forward pass.
-        options: those of :class:`.BlockProjections`.
+        options: those of :class:`.TwoLevelAttention`.
 
     Raises:
-        UsageError: if ``num_blocks`` is negative, or :class:`.BlockProjections` refuses an option.
+        UsageError: if ``num_blocks`` is negative, or :class:`.TwoLevelAttention` refuses an option.
     """
 
     def __init__(self, *, num_blocks: int = 0, random_blocks: bool = False, **options: Any) -> None:
@@ -33,21 +138,93 @@ class BlockAttention(BlockProjections):
         self.num_blocks = num_blocks
         self.random_blocks = random_blocks
 
-    def forward(self, x: Tensor, *, padding_mask: Tensor | None = None) -> Tensor:
-        """Attend from each token to its block, and from its block to all blocks.
-
-        Args:
-            x: ``(T, B, C)``.
-            padding_mask: ``(B, T)`` bool, True = padding, at any position: neither seen nor counted.
-
-        Returns:
-            ``(T, B, C)``; undefined, but finite, at padding.
-        """
-        check_mask(padding_mask, x)
-        if self.convolution is not None:
-            x = self.convolution.centred(x, padding_mask=padding_mask)
+    def attend(self, x: Tensor, padding_mask: Tensor | None) -> Tensor:
         if self.random_blocks and self.training:
             blocks = cut_by_number(mask_of(x, padding_mask), self.num_blocks, random=True, dtype=x.dtype)
         else:
             blocks = same_blocks(cut_by_number, self.num_blocks, x, padding_mask)
-        return self.attend(x, blocks, causal=False)
+        return self.attend_in(blocks, x)
+
+
+class BlockCausalAttention(TwoLevelAttention, CausalAttention):
+    """Causal attention in two levels (``docs/mathematics.md``).
+
+    A token attends to its own block up to itself, and its block to the summaries of the earlier blocks. The block size
+    is fixed, because generation does not know the length. Its state grows by one summary per complete block.
+
+    Args:
+        block_size: tokens per block.
+        options: those of :class:`.TwoLevelAttention`; an unordered block's mean or sum is over the tokens up to each.
+
+    Raises:
+        UsageError: if ``block_size`` is not positive, or :class:`.TwoLevelAttention` refuses an option.
+    """
+
+    State = BlockState
+
+    def __init__(self, *, block_size: int = 8, **options: Any) -> None:
+        super().__init__(**options)
+        if block_size < 1:
+            raise ArgumentError("block_size", block_size, "must be 1 or more, such as 8")
+        self.block_size = block_size
+
+    def attend(self, x: Tensor, padding_mask: Tensor | None) -> Tensor:
+        return self.attend_in(same_blocks(cut_by_size, self.block_size, x, padding_mask), x)
+
+    def step(self, x: Tensor, padding_mask: Tensor | None, state: BlockState | None) -> tuple[Tensor, BlockState]:
+        halves = self.output_halves()
+
+        def finish(z: Tensor) -> Tensor:
+            if halves is None:
+                return z
+            return split_heads(F.linear(merge_heads(z), halves.of_z, halves.bias), self.num_heads)
+
+        options: dict[str, Any] = {
+            "block_size": self.block_size,
+            "finish": finish,
+            "padding_mask": padding_mask,
+            "dropout_p": self.dropout_p(),
+        }
+        if self.is_ordered:
+            q, k, v = self.queries_keys_values(x)
+            state = state or initial_state(v, finish)
+            y, z, state = block_attention_step(q, k, v, self.project_summaries, state, **options)
+        else:
+            v = self.heads_of(self.v_proj, x)
+            state = state or initial_state(v, finish)
+            y, z, state = unordered_block_attention_step(
+                v, self.project_summaries, state, reduce=self.unordered, **options
+            )
+        y, z = merge_heads(y), merge_heads(z)
+        if halves is None:
+            return self.out_proj(torch.cat([y, z], dim=-1)), state
+        return torch.addmm(z.flatten(0, 1), y.flatten(0, 1), halves.of_y.t()).view_as(x), state
+
+
+class WithinBlockAttention(QueriesKeysValues):
+    """Multi-head attention of each token to the tokens of its own block. Arguments: :class:`.QueriesKeysValues`."""
+
+    def forward(self, x: Tensor, *, blocks: Blocks) -> Tensor:
+        """Attend within the ``blocks`` of ``x (T, B, C)``: ``(T, B, C)``; undefined, but finite, at padding."""
+        q, k, v = self.heads_of_each(x, self.q_proj, self.k_proj, self.v_proj)
+        return self.output(from_blocks(attention_within(q, k, v, blocks, dropout_p=self.dropout_p()), blocks))
+
+
+def same_blocks(cut: Callable[..., Blocks], number: int, x: Tensor, padding_mask: Tensor | None) -> Blocks:
+    """``cut(padding_mask, number)`` for ``x (T, B, C)``, the same object for all layers that get the same mask."""
+    return _blocks(cut, number, padding_mask, x.shape[:2], x.device, x.dtype)
+
+
+@once_per_batch
+def _blocks(
+    cut: Callable[..., Blocks],
+    number: int,
+    padding_mask: Tensor | None,
+    size: tuple[int, int],
+    device: torch.device,
+    dtype: torch.dtype,
+) -> Blocks:
+    steps, batch = size
+    if padding_mask is None:
+        padding_mask = torch.zeros(batch, steps, dtype=torch.bool, device=device)
+    return cut(padding_mask, number, dtype=dtype)

@@ -1,4 +1,4 @@
-"""Dropout that evaluation may keep, and its probability for functions that take a number instead of a module."""
+"""Dropout that evaluation may keep, its probability for functions that take a number, and dropout of whole words."""
 
 from collections.abc import Collection
 from typing import Any
@@ -37,3 +37,16 @@ class Dropout(nn.Module):
 def dropout_probability(module: Any) -> float:
     """``p`` of a :class:`Dropout` or of fairseq's, in training and in evaluation that keeps it; otherwise 0."""
     return module.p if module.training or module.apply_during_inference else 0.0
+
+
+class WordDropout(Dropout):
+    """Sets the embedding of a word to zero with probability ``p`` and scales the others by 1 / (1 - p)."""
+
+    def __init__(self, p: float) -> None:
+        super().__init__(p, module_name="WordDropout")
+
+    def forward(self, embedding: Tensor) -> Tensor:
+        """``(B, T, C)`` to the same."""
+        if dropout_probability(self) == 0:
+            return embedding
+        return embedding * super().forward(embedding.new_ones(*embedding.shape[:2], 1))

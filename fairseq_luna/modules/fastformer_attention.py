@@ -1,34 +1,144 @@
-"""Fastformer's bidirectional attention for encoders."""
+"""Fastformer's attention, for encoders and decoders."""
 
-from torch import Tensor
+from typing import Any
 
-from ..ops.fastformer_attention import fastformer_attention
-from .dropout import dropout_probability
-from .fastformer_projections import FastformerProjections
-from .masks import check_mask
+import torch
+from torch import Tensor, nn
+
+from ..ops.fastformer_attention import (
+    FastformerMaps,
+    FastformerState,
+    fastformer_attention,
+    fastformer_causal_attention,
+    fastformer_causal_attention_step,
+    initial_state,
+)
+from .attention import CausalAttention, EncoderAttention
+from .checks import check_choice
+from .multihead import Multihead, merge_heads, split_heads
+from .short_convolution import convolution_of
+
+COMBINE_CHOICES = ("product", "sum", "concat")
+RESIDUAL_CHOICES = ("query", "global-query")
+SHARE_CHOICES = ("none", "query-value", "query-key-value")
 
 
-class FastformerAttention(FastformerProjections):
+class FastformerProjections(Multihead):
+    """The parameters of Fastformer's attention (arXiv 2108.09084; ``docs/mathematics.md``).
+
+    The scores have no bias, because a softmax over time cancels it.
+
+    Args:
+        combine: of global query and key, and of global key and value: "product", elementwise; "sum"; or "concat", a
+            learned map of the concatenated vectors, 2C to C, one for each pair.
+        residual: added to the output: "query", that of the step, or "global-query".
+        share: which of queries, keys and values are one projection: "none", "query-value" (as in the paper), or
+            "query-key-value".
+        kernel_size: kernel size of a convolution before the projections, odd; 0 = none, as in the paper.
+        options: those of :class:`.Multihead`.
+
+    Raises:
+        UsageError: if an option is unknown, ``num_heads`` does not divide ``embed_dim``, or ``kernel_size`` is even
+            or negative.
+    """
+
+    def __init__(
+        self,
+        *,
+        combine: str = "product",
+        residual: str = "query",
+        share: str = "query-value",
+        kernel_size: int = 0,
+        **options: Any,
+    ) -> None:
+        super().__init__(**options)
+        check_choice("combine", combine, COMBINE_CHOICES)
+        check_choice("residual", residual, RESIDUAL_CHOICES)
+        check_choice("share", share, SHARE_CHOICES)
+        self.combine, self.residual, self.share = combine, residual, share
+        new = self.new
+        self.q_proj = new.input()
+        if share != "query-key-value":
+            self.k_proj = new.input()
+        if share == "none":
+            self.v_proj = new.input()
+        self.query_score = new.input(outputs=self.num_heads, bias=False)
+        self.key_score = new.input(outputs=self.num_heads, bias=False)
+        self.query_key_proj = new.input(inputs=2) if combine == "concat" else None
+        self.key_value_proj = new.input(inputs=2) if combine == "concat" else None
+        self.out_proj = new.output()
+        self.convolution = convolution_of(kernel_size, embed_dim=new.size)
+
+    def queries_keys_values(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """The projections of ``x (T, B, C)``, each ``(B, H, T, D)``; shared ones are the same tensor."""
+        q = self.heads_of(self.q_proj, x)
+        k = q if self.share == "query-key-value" else self.heads_of(self.k_proj, x)
+        v = self.heads_of(self.v_proj, x) if self.share == "none" else q
+        return q, k, v
+
+    def maps(self) -> FastformerMaps:
+        """The learned maps as functions, for the ops."""
+        return FastformerMaps(
+            query_score=lambda q: self.scores(self.query_score, q),
+            key_score=lambda p: self.scores(self.key_score, p),
+            combine_key=lambda global_query, k: self.combined(self.query_key_proj, global_query, k),
+            combine_value=lambda global_key, v: self.combined(self.key_value_proj, global_key, v),
+        )
+
+    def scores(self, score: nn.Module, x: Tensor) -> Tensor:
+        """One score per head from all channels of each step: ``(B, H, T, D)`` to ``(B, H, T)``."""
+        return score(merge_heads(x)).permute(1, 2, 0)
+
+    def combined(self, concat_proj: nn.Module | None, pooled: Tensor, x: Tensor) -> Tensor:
+        """``pooled (B, H, T or 1, D)`` and ``x (B, H, T, D)`` combined: ``(B, H, T, D)``."""
+        if concat_proj is not None:
+            both = torch.cat([merge_heads(pooled.expand_as(x)), merge_heads(x)], dim=-1)
+            return split_heads(concat_proj(both), self.num_heads)
+        # In the layout of x, in which the projections are plain products.
+        return x * pooled if self.combine == "product" else x + pooled
+
+    def with_residual(self, u: Tensor, q: Tensor, global_query: Tensor) -> Tensor:
+        """``out_proj(u)`` plus the residual: ``(T, B, C)`` from ``(B, H, T, D)``."""
+        return self.output(u) + merge_heads(q if self.residual == "query" else global_query)
+
+
+class FastformerAttention(FastformerProjections, EncoderAttention):
     """Additive self-attention, linear in the length (arXiv 2108.09084, section 3.2; ``docs/mathematics.md``).
 
     Arguments are those of :class:`.FastformerProjections`. If a sentence is all padding, its global query and global
     key are zero.
     """
 
-    def forward(self, x: Tensor, *, padding_mask: Tensor | None = None) -> Tensor:
-        """Combine each step of ``x`` with the pooled queries and keys of all steps.
-
-        Args:
-            x: ``(T, B, C)``.
-            padding_mask: ``(B, T)`` bool, True = padding: the step is not seen.
-
-        Returns:
-            ``(T, B, C)``.
-        """
-        check_mask(padding_mask, x)
-        if self.convolution is not None:
-            x = self.convolution.centred(x, padding_mask=padding_mask)
+    def attend(self, x: Tensor, padding_mask: Tensor | None) -> Tensor:
         q, k, v = self.queries_keys_values(x)
-        dropout_p = dropout_probability(self.dropout_module)
-        u, global_query = fastformer_attention(q, k, v, self.maps(), padding_mask=padding_mask, dropout_p=dropout_p)
-        return self.output(u, q, global_query)
+        u, global_query = fastformer_attention(
+            q, k, v, self.maps(), padding_mask=padding_mask, dropout_p=self.dropout_p()
+        )
+        return self.with_residual(u, q, global_query)
+
+
+class FastformerCausalAttention(FastformerProjections, CausalAttention):
+    """Causal additive self-attention with a state of constant size (derived in ``docs/mathematics.md``).
+
+    Arguments are those of :class:`.FastformerProjections`. Dropout removes a step from the pooled vectors of all later
+    steps, and leaves the softmax denominators unchanged.
+    """
+
+    State = FastformerState
+
+    def attend(self, x: Tensor, padding_mask: Tensor | None) -> Tensor:
+        q, k, v = self.queries_keys_values(x)
+        u, global_query = fastformer_causal_attention(
+            q, k, v, self.maps(), padding_mask=padding_mask, dropout_p=self.dropout_p()
+        )
+        return self.with_residual(u, q, global_query)
+
+    def step(
+        self, x: Tensor, padding_mask: Tensor | None, state: FastformerState | None
+    ) -> tuple[Tensor, FastformerState]:
+        q, k, v = self.queries_keys_values(x)
+        state = state or initial_state(q)
+        u, global_query, state = fastformer_causal_attention_step(
+            q, k, v, self.maps(), state, padding_mask=padding_mask, dropout_p=self.dropout_p()
+        )
+        return self.with_residual(u, q, global_query), state

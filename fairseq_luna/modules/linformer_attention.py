@@ -8,14 +8,13 @@ from torch import Tensor, nn
 from ..ops.linformer_attention import linformer_attention, linformer_slots, linformer_weights
 from ..ops.softmax_attention import softmax_attention
 from ..usage_error import CheckpointMismatch
-from .attention_projections import AttentionProjections, NamedArguments, check_slots
-from .choices import check_choice
-from .generation_state import GenerationState, IncrementalState
-from .heads import beams_apart, beams_of
-from .masks import check_mask
+from .attention import EncoderAttention, SourceAttention
+from .checks import NamedArguments, check_choice, check_positive
+from .generation_state import ModuleState
+from .multihead import QueriesKeysValues, mask_of
 
 
-class LinformerProjections(NamedArguments, AttentionProjections):
+class LinformerProjections(NamedArguments, QueriesKeysValues):
     """The parameters of Linformer (arXiv 2006.04768): every slot is a weighted sum of all positions, for all heads.
 
     Args:
@@ -23,7 +22,7 @@ class LinformerProjections(NamedArguments, AttentionProjections):
         max_positions: the longest sequence, which the weights of the sums limit.
         share: "none": sums of keys and of values have their own weights; "kv": they share them; "layers": so do all
             modules of a stack, after :func:`share_sums`.
-        options: further arguments of :class:`.AttentionProjections`.
+        options: further arguments of :class:`.QueriesKeysValues`.
 
     Raises:
         UsageError: if a number or a choice cannot be used.
@@ -31,7 +30,7 @@ class LinformerProjections(NamedArguments, AttentionProjections):
 
     def __init__(self, *, num_slots: int = 128, max_positions: int = 1024, share: str = "none", **options: Any) -> None:
         super().__init__(**options)
-        check_slots(num_slots)
+        check_positive(num_slots=num_slots)
         check_choice("share", share, ("none", "kv", "layers"))
         self.num_slots, self.max_positions, self.share = num_slots, max_positions, share
         self.key_sums = self._sums()
@@ -41,13 +40,13 @@ class LinformerProjections(NamedArguments, AttentionProjections):
         # The variance is that of the random projections in the paper's proof: sums keep lengths and angles.
         return nn.Parameter(torch.randn(self.num_slots, self.max_positions) * self.num_slots**-0.5)
 
-    def sums(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """The weights of the sums of keys and of values, E and F, each ``(L, N)``, for a sequence ``x (T, B, C)``.
+    def sums(self, steps: int) -> tuple[Tensor, Tensor]:
+        """The weights of the sums of keys and of values, E and F, each ``(L, N)``, for a sequence of ``steps``.
 
         Raises:
             UsageError: if the sequence is longer than they are.
         """
-        self.check_length(len(x), self.max_positions, attention="linformer")
+        self.check_length(steps, self.max_positions, attention="linformer")
         return self.key_sums, self.key_sums if self.value_sums is None else self.value_sums
 
     def upgrade_state_dict_named(self, state_dict: dict[str, Tensor], name: str) -> None:
@@ -75,75 +74,39 @@ def share_sums(stack: Stack) -> Stack:
     return stack
 
 
-class LinformerAttention(LinformerProjections):
-    """Bidirectional self-attention for encoders, linear in the length. Arguments: :class:`LinformerProjections`."""
+class LinformerAttention(LinformerProjections, EncoderAttention):
+    """Bidirectional self-attention for encoders, linear in the length. Arguments: :class:`LinformerProjections`.
 
-    def forward(self, x: Tensor, *, padding_mask: Tensor | None = None) -> Tensor:
-        """Attend from each step of ``x`` to the slots.
+    If a sentence is all padding, the result is the bias of the output projection.
+    """
 
-        Args:
-            x: ``(T, B, C)``.
-            padding_mask: ``(B, T)`` bool, True = padding: the step is not seen.
-
-        Returns:
-            ``(T, B, C)``; if a sentence is all padding, the bias of the output projection.
-        """
-        check_mask(padding_mask, x)
+    def attend(self, x: Tensor, padding_mask: Tensor | None) -> Tensor:
         q, k, v = self.queries_keys_values(x)
-        y = linformer_attention(q, k, v, *self.sums(x), padding_mask=padding_mask, dropout_p=self.dropout_p())
+        y = linformer_attention(q, k, v, *self.sums(len(x)), padding_mask=padding_mask, dropout_p=self.dropout_p())
         return self.output(y)
 
 
-class LinformerSourceAttention(GenerationState, LinformerProjections):
-    """Attention of a decoder to the encoder's output, which it reads once. Arguments: :class:`LinformerProjections`.
+class LinformerSourceAttention(LinformerProjections, SourceAttention):
+    """Attention of a decoder to the encoder's output. Arguments: :class:`LinformerProjections`.
 
-    What it keeps for generation does not depend on the length of the source, and a sentence's beams share it: 2 L D
-    numbers for each head.
+    What it keeps for generation does not depend on the length of the source: 2 L D numbers for each head. Only for the
+    weights it keeps the mask too. A weight may be negative, and they need not sum to 1.
     """
 
-    def forward(
-        self,
-        x: Tensor,
-        source: Tensor | None,
-        *,
-        source_padding_mask: Tensor | None = None,
-        incremental_state: IncrementalState | None = None,
-        need_weights: bool = False,
-    ) -> tuple[Tensor, Tensor | None]:
-        """Attend from each step of ``x`` to the slots of the source.
+    kept_for_weights = "padding_mask"
 
-        Args:
-            x: ``(T, B, C)``.
-            source: ``(S, B, C_source)``; in generation B may be a fraction of that of ``x``, and after the first step
-                it may be None unless weights are asked for.
-            source_padding_mask: ``(B, S)`` bool, True = padding: the step is not seen.
-            incremental_state: fairseq's state for generation.
-            need_weights: also return the weights, which are quadratic.
+    def read(self, source: Tensor, padding_mask: Tensor | None, *, need_weights: bool) -> ModuleState:
+        k, v = self.heads_of(self.k_proj, source), self.heads_of(self.v_proj, source)
+        k, v = linformer_slots(k, v, *self.sums(len(source)), padding_mask=padding_mask)
+        mask = {"padding_mask": mask_of(source, padding_mask)} if need_weights else {}
+        return {"key": k, "value": v, **mask}
 
-        Returns:
-            ``(T, B, C)``, and the weights of the source ``(H, B, T, S)`` before dropout, or None; a weight may be
-            negative, and they need not sum to 1.
-        """
-        check_mask(source_padding_mask, source, "source_padding_mask")
-        slots = self.load_constants(incremental_state)
-        if slots is None:
-            assert source is not None, "the first step needs the source"
-            k, v = self.heads_of(self.k_proj, source), self.heads_of(self.v_proj, source)
-            k, v = linformer_slots(k, v, *self.sums(source), padding_mask=source_padding_mask)
-            slots = {"key": k, "value": v}
-            if incremental_state is not None:
-                self.save_constants(incremental_state, slots, beams=beams_of(x.shape[1], source.shape[1]))
-        beams = beams_of(x.shape[1], slots["key"].shape[0])
-        q = self.heads_of(self.q_proj, x, beams=beams)
+    def attend_to(self, q: Tensor, kept: ModuleState, *, need_weights: bool) -> tuple[Tensor, Tensor | None]:
         y, weights = softmax_attention(
-            q, slots["key"], slots["value"], dropout_p=self.dropout_p(), need_weights=need_weights
+            q, kept["key"], kept["value"], dropout_p=self.dropout_p(), need_weights=need_weights
         )
-        if weights is not None:
-            assert source is not None, "weights need the source"
-            _, value_sums = self.sums(source)
-            mask = source_padding_mask
-            if mask is not None:
-                mask = mask.repeat_interleave(beams_of(x.shape[1], len(mask)), dim=0)
-            weights = linformer_weights(beams_apart(weights, beams), value_sums, len(source), padding_mask=mask)
-            weights = weights.transpose(0, 1)
-        return self.output(y, beams=beams), weights
+        if weights is None:
+            return y, None
+        mask = kept["padding_mask"]
+        _, value_sums = self.sums(mask.shape[1])
+        return y, linformer_weights(weights, value_sums, mask.shape[1], padding_mask=mask)

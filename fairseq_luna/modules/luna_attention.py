@@ -1,20 +1,21 @@
 """Luna's bidirectional attention: pack the context into the slots, and unpack it for each query."""
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
 from ..ops import folded_attention
 from ..ops.real_steps import in_own_segment
 from ..ops.softmax_attention import mask_of_scores, softmax_attention
-from .dropout import Dropout, dropout_probability
+from .checks import check_heads, check_mask
 from .generation_state import GenerationState, IncrementalState, ModuleState
-from .heads import beams_apart, beams_of, check_heads, merge_heads, split_heads
-from .masks import check_mask
-from .projection import Projections, affine_of
+from .multihead import Multihead, beams_apart, beams_of, merge_heads, split_heads
+from .projection import affine_of
 from .short_convolution import convolution_of
 
 
-class LunaAttention(GenerationState):
+class LunaAttention(GenerationState, Multihead):
     """Pack and unpack attention (arXiv 2106.01540, section 3.2; ``docs/mathematics.md``).
 
         Y_P = softmax over the context of (q_p(P) k_p(C)^T / sqrt(D)) v_p(C)      pack
@@ -26,15 +27,11 @@ class LunaAttention(GenerationState):
     Time and memory are linear in the lengths of X and of C.
 
     Args:
-        embed_dim: channels of X, P and C.
-        num_heads: heads of the unpack attention.
         num_packed_heads: heads of the pack attention.
-        dropout: dropout probability of the attention weights.
         tie_kv: keys and values are one projection (``k_p = v_p`` and ``k = v``), the paper's default.
         kernel_size: kernel size of a convolution over X, only for self-attention, odd; 0 = none, as in the paper.
         segment_bias: if not 0, b is a learned number for each packed head that starts with this value.
-        bias: projections have a bias.
-        q_noise, qn_block_size: fairseq's quantisation noise on the projections.
+        options: those of :class:`.Multihead`; its heads are those of the unpack attention.
 
     Raises:
         UsageError: if a number of heads does not divide ``embed_dim``, or ``kernel_size`` is even or negative.
@@ -43,25 +40,17 @@ class LunaAttention(GenerationState):
     def __init__(
         self,
         *,
-        embed_dim: int,
-        num_heads: int,
         num_packed_heads: int,
-        dropout: float = 0.0,
         tie_kv: bool = True,
         kernel_size: int = 0,
         segment_bias: float = 0.0,
-        bias: bool = True,
-        q_noise: float = 0.0,
-        qn_block_size: int = 8,
+        **options: Any,
     ) -> None:
-        super().__init__()
-        check_heads(num_heads, embed_dim)
-        check_heads(num_packed_heads, embed_dim, name="num_packed_heads")
-        self.num_heads = num_heads
+        super().__init__(**options)
+        new = self.new
+        check_heads(num_packed_heads, new.size, name="num_packed_heads")
         self.num_packed_heads = num_packed_heads
         self.tie_kv = tie_kv
-        self.dropout_module = Dropout(dropout, module_name=type(self).__name__)
-        new = Projections(size=embed_dim, bias=bias, q_noise=q_noise, qn_block_size=qn_block_size)
         self.pq_proj = new.input()
         self.q_proj = new.input()
         if tie_kv:
@@ -74,7 +63,7 @@ class LunaAttention(GenerationState):
             self.v_proj = new.input()
         self.out_proj = new.output()
         self.segment_bias = nn.Parameter(torch.full((num_packed_heads,), segment_bias)) if segment_bias else None
-        self.convolution = convolution_of(kernel_size, embed_dim=embed_dim)
+        self.convolution = convolution_of(kernel_size, embed_dim=new.size)
 
     def forward(
         self,
@@ -159,10 +148,11 @@ class LunaAttention(GenerationState):
     def project_packed(self, packed_context: Tensor) -> ModuleState:
         """Keys and values of Y_P, each ``(B, H, L, D)``; only keys if both are tied."""
         if self.tie_kv:
-            return {"key": split_heads(self.c_proj(packed_context), self.num_heads)}
-        key = split_heads(self.k_proj(packed_context), self.num_heads)
-        value = split_heads(self.v_proj(packed_context), self.num_heads)
-        return {"key": key, "value": value}
+            return {"key": self.heads_of(self.c_proj, packed_context)}
+        return {
+            "key": self.heads_of(self.k_proj, packed_context),
+            "value": self.heads_of(self.v_proj, packed_context),
+        }
 
     def unpack(self, query: Tensor, slots: ModuleState, need_weights: bool) -> tuple[Tensor, Tensor | None]:
         """``out_proj(Y_X) (T, B, C)``, and if needed the weights of the context ``(H, B, T, S)``."""
@@ -171,11 +161,11 @@ class LunaAttention(GenerationState):
             return folded, None
         key = slots["key"]
         beams = beams_of(query.shape[1], key.shape[0])
-        q = split_heads(self.q_proj(query), self.num_heads, beams=beams)
+        q = self.heads_of(self.q_proj, query, beams=beams)
         out, weights = self.attend(q, key, slots.get("value", key), slots.get("padding_mask"), need_weights)
         if weights is not None:
             weights = beams_apart(weights @ slots["pack_weights"].unsqueeze(1), beams).transpose(0, 1)
-        return self.out_proj(merge_heads(out, beams=beams)), weights
+        return self.output(out, beams=beams), weights
 
     def pack_folded(
         self, q: Tensor, context: Tensor, padding_mask: Tensor | None, bias: Tensor | None
@@ -189,9 +179,8 @@ class LunaAttention(GenerationState):
         value = key if self.tie_kv else affine_of(self.pv_proj)
         if key is None or value is None:
             return None
-        dropout_p = dropout_probability(self.dropout_module)
         return folded_attention.pack(
-            q, context.transpose(0, 1), key, value, padding_mask=padding_mask, bias=bias, dropout_p=dropout_p
+            q, context.transpose(0, 1), key, value, padding_mask=padding_mask, bias=bias, dropout_p=self.dropout_p()
         )
 
     def unpack_folded(self, query: Tensor, slots: ModuleState) -> Tensor | None:
@@ -212,7 +201,7 @@ class LunaAttention(GenerationState):
             to_query,
             out,
             padding_mask=slots.get("padding_mask"),
-            dropout_p=dropout_probability(self.dropout_module),
+            dropout_p=self.dropout_p(),
         )
         return y.transpose(0, 1)
 
@@ -226,7 +215,6 @@ class LunaAttention(GenerationState):
         bias: Tensor | None = None,
     ) -> tuple[Tensor, Tensor | None]:
         """Softmax attention ``(B, H, T, D)``, and if needed its weights ``(B, H, T, S)``."""
-        dropout_p = dropout_probability(self.dropout_module)
         return softmax_attention(
-            q, k, v, padding_mask=padding_mask, bias=bias, dropout_p=dropout_p, need_weights=need_weights
+            q, k, v, padding_mask=padding_mask, bias=bias, dropout_p=self.dropout_p(), need_weights=need_weights
         )

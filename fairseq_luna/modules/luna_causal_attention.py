@@ -1,5 +1,7 @@
 """Luna's causal attention for decoders."""
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
@@ -15,31 +17,25 @@ from ..ops.luna_causal_attention import (
 )
 from ..ops.prefix_attention import PrefixMean
 from ..ops.softmax_attention import mask_of_scores
-from .choices import check_choice
-from .dropout import Dropout, dropout_probability
+from .checks import check_choice, check_mask
 from .generation_state import GenerationState, IncrementalState, ModuleState
-from .heads import beams_apart, beams_of, check_heads, joined_padding, merge_heads, split_heads
-from .masks import check_mask
-from .projection import Projections, affine_of, project_together
+from .multihead import Multihead, beams_apart, beams_of, joined_padding
+from .projection import affine_of
 from .short_convolution import convolution_of, convolved
 
 
-class LunaCausalAttention(GenerationState):
+class LunaCausalAttention(GenerationState, Multihead):
     """Causal pack and unpack attention (arXiv 2106.01540, section 3.4; ``docs/mathematics.md``).
 
     Steps do not see later ones. Padded steps are neither seen nor counted, at any position. The incremental state has
     constant size.
 
     Args:
-        embed_dim: channels of the sequence and of the packed slots.
-        num_heads: attention heads.
         activation: the positive function of the pack scores, "softplus" or "elu".
-        dropout: dropout probability of the attention weights.
         tie_kv: keys and values of the sequence are one projection, the paper's default.
         kernel_size: kernel size of a convolution over X before the projections, odd; 0 = none, as in the paper.
         kernel: "torch", or "triton" for training on a GPU; then the unpack weights may be None.
-        bias: projections have a bias.
-        q_noise, qn_block_size: fairseq's quantisation noise on the projections.
+        options: those of :class:`.Multihead`.
 
     Raises:
         UsageError: if ``num_heads`` does not divide ``embed_dim``, ``activation`` or ``kernel`` is unknown, or
@@ -49,27 +45,19 @@ class LunaCausalAttention(GenerationState):
     def __init__(
         self,
         *,
-        embed_dim: int,
-        num_heads: int,
         activation: str = "softplus",
-        dropout: float = 0.0,
         tie_kv: bool = True,
         kernel_size: int = 0,
         kernel: str = "torch",
-        bias: bool = True,
-        q_noise: float = 0.0,
-        qn_block_size: int = 8,
+        **options: Any,
     ) -> None:
-        super().__init__()
-        check_heads(num_heads, embed_dim)
+        super().__init__(**options)
         check_choice("activation", activation, tuple(PACK_ACTIVATIONS))
         check_choice("kernel", kernel, tuple(KERNELS))
-        self.num_heads = num_heads
         self.activation = activation
         self.kernel = kernel
         self.tie_kv = tie_kv
-        self.dropout_module = Dropout(dropout, module_name=type(self).__name__)
-        new = Projections(size=embed_dim, bias=bias, q_noise=q_noise, qn_block_size=qn_block_size)
+        new = self.new
         self.pq_proj = new.input()
         self.q_proj = new.input()
         self.pc_proj = new.input()
@@ -79,7 +67,7 @@ class LunaCausalAttention(GenerationState):
             self.k_proj = new.input()
             self.v_proj = new.input()
         self.out_proj = new.output()
-        self.convolution = convolution_of(kernel_size, embed_dim=embed_dim)
+        self.convolution = convolution_of(kernel_size, embed_dim=new.size)
 
     def forward(
         self,
@@ -129,7 +117,7 @@ class LunaCausalAttention(GenerationState):
                 saved = self.first_state(constants["pq"], memory, memory_padding_mask, beams)
             y, weights, state = self.next_steps(query, padding_mask, constants, saved)
             self.save_state(incremental_state, state | last_inputs)
-        return self.out_proj(merge_heads(y)), None if weights is None else weights.transpose(0, 1)
+        return self.output(y), None if weights is None else weights.transpose(0, 1)
 
     def whole_sequence(
         self,
@@ -145,10 +133,10 @@ class LunaCausalAttention(GenerationState):
         if memory is not None:
             padding_mask = joined_padding(memory, memory_padding_mask, query, padding_mask)
             query = torch.cat([memory, query])
-        pq = self.packed_queries(packed)
+        pq = self.heads_of(self.pq_proj, packed)
         scores = self.folded_scores(pq, query)
         projections = [self.q_proj, *self.key_and_value_projections(), *([self.pc_proj] if scores is None else [])]
-        q, *others = (split_heads(x, self.num_heads) for x in project_together(query, *projections))
+        q, *others = self.heads_of_each(query, *projections)
         if scores is None:
             scores = pack_scores(pq, others.pop())
         y, weights = KERNELS[self.kernel](
@@ -159,7 +147,7 @@ class LunaCausalAttention(GenerationState):
             activation=self.activation,
             padding_mask=padding_mask,
             packed_padding_mask=packed_padding_mask,
-            dropout_p=dropout_probability(self.dropout_module),
+            dropout_p=self.dropout_p(),
         )
         if memory is not None:
             y = y[:, :, len(memory) :]
@@ -168,7 +156,7 @@ class LunaCausalAttention(GenerationState):
 
     def constants_of(self, packed: Tensor, packed_padding_mask: Tensor | None) -> ModuleState:
         """What all steps of generation read of the slots."""
-        constants = {"pq": scaled(self.packed_queries(packed))}
+        constants = {"pq": scaled(self.heads_of(self.pq_proj, packed))}
         if packed_padding_mask is not None:
             constants["padding_mask"] = mask_of_scores(packed_padding_mask, packed.dtype)
         return constants
@@ -180,7 +168,7 @@ class LunaCausalAttention(GenerationState):
         if memory is None:
             state = initial_state(pq, tied=self.tie_kv)
         else:
-            scores = self.pack_keys(memory) @ pq.mT
+            scores = self.heads_of(self.pc_proj, memory) @ pq.mT
             k, v = self.keys_and_values(memory)
             state = state_after(
                 k, v, scores, tied=self.tie_kv, activation=self.activation, padding_mask=memory_padding_mask
@@ -193,33 +181,23 @@ class LunaCausalAttention(GenerationState):
         """Further steps of generation: results as of :meth:`whole_sequence`, and the state after them."""
         pq, packed_padding_mask = constants["pq"], constants.get("padding_mask")
         beams = beams_of(query.shape[1], pq.shape[0])
-        scores = split_heads(self.pc_proj(query), self.num_heads, beams=beams) @ pq.mT
+        scores = self.heads_of(self.pc_proj, query, beams=beams) @ pq.mT
         if beams > 1:
             scores = beams_apart(scores, beams)
             packed_padding_mask = (
                 None if packed_padding_mask is None else packed_padding_mask.repeat_interleave(beams, 0)
             )
         y, weights, state = luna_causal_attention_step(
-            self.queries(query),
+            self.heads_of(self.q_proj, query),
             *self.keys_and_values(query),
             scores,
             PrefixMean(saved["mean"], saved["steps"]),
             activation=self.activation,
             padding_mask=padding_mask,
             packed_padding_mask=packed_padding_mask,
-            dropout_p=dropout_probability(self.dropout_module),
+            dropout_p=self.dropout_p(),
         )
         return y, weights, state._asdict()
-
-    def queries(self, x: Tensor) -> Tensor:
-        return split_heads(self.q_proj(x), self.num_heads)
-
-    def packed_queries(self, packed: Tensor) -> Tensor:
-        return split_heads(self.pq_proj(packed), self.num_heads)
-
-    def pack_keys(self, x: Tensor) -> Tensor:
-        """Keys of ``x (T, B, C)`` for the pack attention: ``(B, H, T, D)``."""
-        return split_heads(self.pc_proj(x), self.num_heads)
 
     def folded_scores(self, pq: Tensor, x: Tensor) -> Tensor | None:
         """Pack scores ``(B, H, T, L)`` of ``x (T, B, C)`` without its keys, or None if that would not be cheaper."""
@@ -236,5 +214,5 @@ class LunaCausalAttention(GenerationState):
 
     def keys_and_values(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Keys and values of ``x (T, B, C)``: each ``(B, H, T, D)``."""
-        projected = [split_heads(proj(x), self.num_heads) for proj in self.key_and_value_projections()]
+        projected = [self.heads_of(projection, x) for projection in self.key_and_value_projections()]
         return projected[0], projected[-1]

@@ -6,20 +6,22 @@ import torch
 from torch import Tensor, nn
 
 from ..ops.nystrom_attention import nystrom_attention
-from .attention_projections import AttentionProjections, check_slots
-from .masks import check_mask
+from .attention import EncoderAttention
+from .checks import check_positive
+from .multihead import QueriesKeysValues
 
 
-class NystromAttention(AttentionProjections):
+class NystromAttention(QueriesKeysValues, EncoderAttention):
     """Bidirectional self-attention through the means of consecutive steps (arXiv 2102.03902), linear in the length.
 
-    Keys have no bias: it would add the same number to all scores of a query.
+    Keys have no bias: it would add the same number to all scores of a query. If a sentence is all padding, the result
+    is the bias of the output projection.
 
     Args:
         num_slots: landmarks, L.
         kernel_size: steps of the convolution of the values, odd.
         iterations: of the pseudo-inverse.
-        options: further arguments of :class:`.AttentionProjections`.
+        options: further arguments of :class:`.QueriesKeysValues`.
 
     Raises:
         UsageError: as there.
@@ -27,22 +29,12 @@ class NystromAttention(AttentionProjections):
 
     def __init__(self, *, num_slots: int = 64, kernel_size: int = 33, iterations: int = 6, **options: Any) -> None:
         super().__init__(key_bias=False, **options)
-        check_slots(num_slots)
+        check_positive(num_slots=num_slots)
         self.num_slots, self.iterations = num_slots, iterations
         bound = kernel_size**-0.5  # as in torch's convolutions
         self.kernel = nn.Parameter(torch.empty(self.num_heads, kernel_size).uniform_(-bound, bound))
 
-    def forward(self, x: Tensor, *, padding_mask: Tensor | None = None) -> Tensor:
-        """Attend from each step of ``x`` to the landmarks.
-
-        Args:
-            x: ``(T, B, C)``.
-            padding_mask: ``(B, T)`` bool, True = padding: the step is not seen.
-
-        Returns:
-            ``(T, B, C)``; if a sentence is all padding, the bias of the output projection.
-        """
-        check_mask(padding_mask, x)
+    def attend(self, x: Tensor, padding_mask: Tensor | None) -> Tensor:
         q, k, v = self.queries_keys_values(x)
         y = nystrom_attention(
             *(q, k, v, self.kernel),

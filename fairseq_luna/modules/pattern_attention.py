@@ -1,88 +1,118 @@
-"""Softmax attention to the steps of a pattern: local, top-k and sparse attention; with Longformer's in decoders."""
+"""Softmax attention to the steps of a pattern: local, top-k and sparse attention, Longformer and BigBird."""
 
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from ..ops.pattern_attention import (
     Cache,
+    Pattern,
+    RandomBlocks,
+    Strided,
     TopK,
+    Window,
     initial_cache,
     pattern_attention,
     pattern_attention_step,
     topk_attention,
 )
-from .generation_state import GenerationState, IncrementalState
-from .heads import beams_apart, beams_of
-from .masks import check_mask
-from .pattern_projections import PatternProjections
+from ..ops.softmax_attention import softmax_attention
+from .attention import CausalAttention, EncoderAttention, SourceAttention
+from .checks import check_positive
+from .generation_state import ModuleState
+from .multihead import QueriesKeysValues
+
+# The numbers that patterns have.
+NUMBERS = ("window", "dilation", "stride", "block_size", "count")
 
 
-class PatternAttention(PatternProjections):
-    """Self-attention of an encoder to the steps of a pattern. Arguments: :class:`PatternProjections`."""
+def local(*, window: int = 16) -> Window:
+    """The steps up to ``window`` away."""
+    return Window(window)
 
-    def forward(self, x: Tensor, *, padding_mask: Tensor | None = None) -> Tensor:
-        """Attend from each step of ``x`` to those of its pattern.
 
-        Args:
-            x: ``(T, B, C)``.
-            padding_mask: ``(B, T)`` bool, True = padding, anywhere: neither seen nor counted.
+def topk(*, count: int = 8) -> TopK:
+    """The steps with the ``count`` largest scores."""
+    return TopK(count)
 
-        Returns:
-            ``(T, B, C)``; at padding the bias of the output projection.
-        """
-        check_mask(padding_mask, x)
-        return self.output(self.attend(x, padding_mask))
+
+def sparse(*, stride: int = 32) -> Strided:
+    """The own block of ``stride`` steps, and the last quarter of every block, 8 at most: O(N^1.5) at sqrt(N)."""
+    return Strided(stride, summary=max(1, min(8, stride // 4)))
+
+
+def longformer(*, window: int = 512, dilation: int = 1, first: bool = False) -> Window:
+    """``window`` steps on each side, of which each is ``dilation`` from the next; with ``first`` the first step too."""
+    return Window(window, dilation, first=first)
+
+
+def bigbird(*, seeds: Tensor, block_size: int = 64) -> RandomBlocks:
+    """Blocks of ``block_size`` steps: three neighbouring, the first, the last and three random ones."""
+    return RandomBlocks(block_size, random=3, seeds=seeds)
+
+
+class PatternProjections(QueriesKeysValues):
+    """The parameters of attention to a pattern: those of softmax attention.
+
+    Args:
+        pattern: one of these functions, such as :func:`local`; it decides which attention this is.
+        options: arguments of ``pattern``, and those of :class:`.QueriesKeysValues`.
+
+    Raises:
+        UsageError: if an argument of ``pattern`` is below 1, or :class:`.QueriesKeysValues` refuses an option.
+    """
+
+    def __init__(self, *, pattern: Callable[..., Pattern], **options: Any) -> None:
+        chosen = {name: options.pop(name) for name in NUMBERS if name in options}
+        super().__init__(**options)
+        check_positive(**chosen)
+        self.pattern = pattern(**chosen)
+
+    def options(self, padding_mask: Tensor | None) -> dict[str, Any]:
+        """Keyword arguments of the ops."""
+        return {"padding_mask": padding_mask, "dropout_p": self.dropout_p()}
+
+
+class PatternAttention(PatternProjections, EncoderAttention):
+    """Self-attention of an encoder to the steps of a pattern. Arguments: :class:`PatternProjections`.
+
+    At padding the result is the bias of the output projection.
+    """
 
     def attend(self, x: Tensor, padding_mask: Tensor | None) -> Tensor:
+        return self.output(self.attended(x, padding_mask))
+
+    def attended(self, x: Tensor, padding_mask: Tensor | None) -> Tensor:
         """What the output projection gets, ``(B, H, T, D)``."""
-        q, k, v = self.queries_keys_values(x)
-        return pattern_attention(q, k, v, self.pattern, padding_mask=padding_mask, dropout_p=self.dropout_p())
+        return pattern_attention(*self.queries_keys_values(x), self.pattern, **self.options(padding_mask))
 
 
-class PatternCausalAttention(GenerationState, PatternProjections):
+class PatternCausalAttention(PatternProjections, CausalAttention):
     """Self-attention of a decoder to the earlier steps of a pattern. Arguments: :class:`PatternProjections`.
 
     The state is the keys and values of the steps before that a later step can see: for top-k attention all, as for
-    sparse attention in a batch with padding or in an exported model.
+    sparse attention in a batch with padding or in an exported model. At padding the result is the bias of the output
+    projection.
     """
 
-    def forward(
-        self,
-        x: Tensor,
-        *,
-        padding_mask: Tensor | None = None,
-        incremental_state: IncrementalState | None = None,
-    ) -> Tensor:
-        """Attend from each step of ``x`` to itself and the earlier ones of its pattern.
+    State = Cache
 
-        With ``incremental_state``, ``x`` and ``padding_mask`` contain only the new steps.
-
-        Args:
-            x: ``(T, B, C)``.
-            padding_mask: ``(B, T)`` bool, True = padding, anywhere: neither seen nor counted.
-            incremental_state: fairseq's state for generation.
-
-        Returns:
-            ``(T, B, C)``; at padding the bias of the output projection.
-        """
-        check_mask(padding_mask, x)
+    def attend(self, x: Tensor, padding_mask: Tensor | None) -> Tensor:
         q, k, v = self.queries_keys_values(x)
-        options: dict[str, Any] = {"padding_mask": padding_mask, "dropout_p": self.dropout_p()}
-        if incremental_state is None:
-            y = pattern_attention(q, k, v, self.pattern, causal=True, **options)
-        else:
-            saved = self.load_state(incremental_state)
-            cache = initial_cache(k)
-            if saved is not None:
-                cache = Cache(saved["k"], saved["v"], *(saved.get(name) for name in Cache._fields[2:]))
-            y, cache = pattern_attention_step(q, k, v, self.pattern, cache, **options)
-            state = {name: tensor for name, tensor in cache._asdict().items() if tensor is not None}
-            self.save_state(incremental_state, state)
-        return self.output(y)
+        return self.output(pattern_attention(q, k, v, self.pattern, causal=True, **self.options(padding_mask)))
+
+    def step(self, x: Tensor, padding_mask: Tensor | None, state: Cache | None) -> tuple[Tensor, Cache]:
+        q, k, v = self.queries_keys_values(x)
+        state = state or initial_cache(k)
+        y, state = pattern_attention_step(q, k, v, self.pattern, state, **self.options(padding_mask))
+        return self.output(y), state
 
 
-class TopKSourceAttention(GenerationState, PatternProjections):
+class TopKSourceAttention(PatternProjections, SourceAttention):
     """Attention of a decoder to the steps of the source with the largest scores.
 
     Arguments: :class:`PatternProjections`, with the pattern :func:`topk`.
@@ -90,45 +120,63 @@ class TopKSourceAttention(GenerationState, PatternProjections):
 
     pattern: TopK
 
-    def forward(
-        self,
-        x: Tensor,
-        source: Tensor | None,
-        *,
-        source_padding_mask: Tensor | None = None,
-        incremental_state: IncrementalState | None = None,
-        need_weights: bool = False,
-    ) -> tuple[Tensor, Tensor | None]:
-        """Attend from each step of ``x`` to the source.
+    def read(self, source: Tensor, padding_mask: Tensor | None, *, need_weights: bool) -> ModuleState:
+        kept = {"k": self.heads_of(self.k_proj, source), "v": self.heads_of(self.v_proj, source)}
+        return kept if padding_mask is None else kept | {"padding_mask": padding_mask}
 
-        Args:
-            x: ``(T, B, C)``.
-            source: ``(S, B, C_source)``. In generation it is read at the first step and may be None later, and B may
-                be a fraction of that of ``x``: as many consecutive rows of ``x`` read one of it as it has beams.
-            source_padding_mask: ``(B, S)`` bool, True = padding: not seen. In generation it is read with the source.
-            incremental_state: fairseq's state for generation.
-            need_weights: also return the weights.
+    def attend_to(self, q: Tensor, kept: ModuleState, *, need_weights: bool) -> tuple[Tensor, Tensor | None]:
+        options = self.options(kept.get("padding_mask"))
+        return topk_attention(q, kept["k"], kept["v"], count=self.pattern.count, need_weights=need_weights, **options)
 
-        Returns:
-            ``(T, B, C)``, and the weights ``(H, B, T, S)`` before dropout, or None.
-        """
-        check_mask(source_padding_mask, source, "source_padding_mask")
-        kept = self.load_constants(incremental_state)
-        if kept is None:
-            assert source is not None, "the first step needs the source"
-            kept = {"k": self.heads_of(self.k_proj, source), "v": self.heads_of(self.v_proj, source)}
-            if source_padding_mask is not None:
-                kept["padding_mask"] = source_padding_mask
-            if incremental_state is not None:
-                self.save_constants(incremental_state, kept, beams=beams_of(x.shape[1], source.shape[1]))
-        beams = beams_of(x.shape[1], kept["k"].shape[0])
-        y, weights = topk_attention(
-            *(self.heads_of(self.q_proj, x, beams=beams), kept["k"], kept["v"]),
-            count=self.pattern.count,
-            padding_mask=kept.get("padding_mask"),
-            dropout_p=self.dropout_p(),
-            need_weights=need_weights,
+
+class LongformerAttention(PatternAttention):
+    """Attention to a window and to the first step, which sees all with projections of its own (arXiv 2004.05150).
+
+    Args:
+        options: those of :class:`PatternProjections` with the pattern :func:`longformer`.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(pattern=partial(longformer, first=True), **options)
+        self.first_q_proj = self.new.input()
+        self.first_k_proj = self.new.input()
+        self.first_v_proj = self.new.input()
+
+    def attended(self, x: Tensor, padding_mask: Tensor | None) -> Tensor:
+        y = super().attended(x, padding_mask)
+        is_first = None
+        first = x[:1]
+        if padding_mask is not None:
+            is_first = ~padding_mask & ((~padding_mask).cumsum(1) == 1)
+            first = (x * is_first.t()[:, :, None]).sum(0, keepdim=True)
+        of_first, _ = softmax_attention(
+            self.heads_of(self.first_q_proj, first),
+            *(self.heads_of(projection, x) for projection in (self.first_k_proj, self.first_v_proj)),
+            **self.options(padding_mask),
         )
-        if weights is not None:
-            weights = (beams_apart(weights, beams) if beams > 1 else weights).transpose(0, 1)
-        return self.output(y, beams=beams), weights
+        if is_first is None:
+            return torch.cat([of_first, y[:, :, 1:]], dim=2)
+        return torch.where(is_first[:, None, :, None], of_first, y)
+
+
+class BigBirdAttention(PatternAttention):
+    """Attention to neighbouring, to the first, the last and to random blocks (arXiv 2007.14062).
+
+    The random blocks of a head are a function of its seed, which torch's generator gives when the module is made and
+    which is in the checkpoint, and of the number of blocks of the sentence.
+
+    Args:
+        num_heads, options: those of :class:`PatternProjections` with the pattern :func:`bigbird`.
+    """
+
+    pattern: RandomBlocks
+    seeds: Tensor
+
+    def __init__(self, *, num_heads: int, **options: Any) -> None:
+        seeds = torch.randint(2**31, (num_heads,))
+        super().__init__(pattern=partial(bigbird, seeds=seeds), num_heads=num_heads, **options)
+        self.register_buffer("seeds", seeds)
+
+    def attended(self, x: Tensor, padding_mask: Tensor | None) -> Tensor:
+        pattern = replace(self.pattern, seeds=self.seeds)
+        return pattern_attention(*self.queries_keys_values(x), pattern, **self.options(padding_mask))

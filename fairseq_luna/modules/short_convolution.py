@@ -6,7 +6,6 @@ from torch import Tensor, nn
 from ..ops.real_steps import rows_real_first
 from ..ops.short_convolution import short_convolution
 from ..usage_error import ArgumentError
-from .generation_state import ModuleState
 
 ODD = "must be an odd number of words, such as 5; or 0: no convolution"
 
@@ -94,8 +93,8 @@ def convolution_of(kernel_size: int, *, embed_dim: int) -> ShortConvolution | No
 
 
 def convolved(
-    x: Tensor, convolution: ShortConvolution | None, saved: ModuleState | None, padding_mask: Tensor | None
-) -> tuple[Tensor, ModuleState]:
+    x: Tensor, convolution: ShortConvolution | None, saved: dict[str, Tensor] | None, padding_mask: Tensor | None
+) -> tuple[Tensor, dict[str, Tensor]]:
     """A decoder's ``x (T, B, C)`` after the optional convolution, and the convolution's state for the next step.
 
     ``saved`` is the attention's state, None before the first step and outside generation.

@@ -1,30 +1,30 @@
 """Softmax attention, with the parameters of fairseq's and its numbers, for encoder, decoder and source."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from ..ops.softmax_attention import additive_mask, mask_of_scores, scaled_dot_product_attention, softmax_attention
-from .attention_projections import AttentionProjections
-from .generation_state import GenerationState, IncrementalState, ModuleState
-from .heads import beams_apart, beams_of, split_heads
-from .masks import check_mask
-from .projection import INPUT_GAIN, Projections, project_together
+from .attention import CausalAttention, EncoderAttention, SourceAttention
+from .generation_state import ModuleState
+from .multihead import QueriesKeysValues
+from .projection import INPUT_GAIN
 
 
-class SoftmaxProjections(AttentionProjections):
+class SoftmaxProjections(QueriesKeysValues):
     """The parameters of softmax attention: those of fairseq's MultiheadAttention, in its order.
 
     Args:
-        options: those of :class:`.AttentionProjections`; dropout is of the attention weights.
+        options: those of :class:`.QueriesKeysValues`.
 
     Raises:
         UsageError: if ``num_heads`` does not divide ``embed_dim``.
     """
 
-    def create_projections(self, new: Projections, *, source_dim: int, key_bias: bool) -> None:
+    def create_projections(self, *, source_dim: int, key_bias: bool) -> None:
         """fairseq's numbers from the same random ones: all maps are made first, then each is filled."""
+        new = self.new
         maps = {
             "k_proj": nn.Linear(source_dim, new.size, bias=key_bias),
             "v_proj": nn.Linear(source_dim, new.size, bias=new.bias),
@@ -39,56 +39,46 @@ class SoftmaxProjections(AttentionProjections):
             nn.init.zeros_(maps["out_proj"].bias)
 
     def queries_keys_values(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        q, k, v = (split_heads(y, self.num_heads) for y in project_together(x, self.q_proj, self.k_proj, self.v_proj))
+        q, k, v = self.heads_of_each(x, self.q_proj, self.k_proj, self.v_proj)
         return q, k, v
 
 
-class SoftmaxAttention(SoftmaxProjections):
+class SoftmaxAttention(SoftmaxProjections, EncoderAttention):
     """Attention of every step to every step (arXiv 1706.03762). Arguments: :class:`SoftmaxProjections`."""
 
-    def forward(self, x: Tensor, *, padding_mask: Tensor | None = None) -> Tensor:
-        """``x (T, B, C)`` to the same; ``padding_mask (B, T)`` bool, True = padding: the step is not seen."""
-        check_mask(padding_mask, x)
+    def attend(self, x: Tensor, padding_mask: Tensor | None) -> Tensor:
         q, k, v = self.queries_keys_values(x)
         y, _ = softmax_attention(q, k, v, padding_mask=padding_mask, dropout_p=self.dropout_p())
         return self.output(y)
 
 
-class SoftmaxCausalAttention(GenerationState, SoftmaxProjections):
+class KeysAndValues(NamedTuple):
+    """Those of all steps so far."""
+
+    key: Tensor  # (B, H, N, D)
+    value: Tensor  # (B, H, N, D)
+    padding_mask: Tensor | None  # (B, N) bool, True = padding
+
+
+class SoftmaxCausalAttention(SoftmaxProjections, CausalAttention):
     """Attention of every step to itself and the earlier ones. Arguments: :class:`SoftmaxProjections`.
 
-    Its state, the keys and values, grows with each step.
+    Its state, the keys and values, grows with each step. Where no step is seen, the result is the bias of the output
+    projection.
     """
 
-    def forward(
-        self,
-        x: Tensor,
-        *,
-        padding_mask: Tensor | None = None,
-        incremental_state: IncrementalState | None = None,
-    ) -> Tensor:
-        """Attend from each step to itself and the earlier ones.
+    State = KeysAndValues
 
-        With ``incremental_state``, ``x`` and ``padding_mask`` contain only the new steps.
+    def attend(self, x: Tensor, padding_mask: Tensor | None) -> Tensor:
+        return self.step(x, padding_mask, None)[0]
 
-        Args:
-            x: ``(T, B, C)``.
-            padding_mask: ``(B, T)`` bool, True = padding: the step is not seen.
-            incremental_state: fairseq's state for generation.
-
-        Returns:
-            ``(T, B, C)``; the bias of the output projection where no step is seen.
-        """
-        check_mask(padding_mask, x)
+    def step(self, x: Tensor, padding_mask: Tensor | None, state: KeysAndValues | None) -> tuple[Tensor, KeysAndValues]:
         q, k, v = self.queries_keys_values(x)
-        saved = self.load_state(incremental_state)
-        if saved is not None:
-            padding_mask = joined_mask(saved.get("padding_mask"), padding_mask, saved["key"], k)
-            k, v = torch.cat([saved["key"], k], dim=2), torch.cat([saved["value"], v], dim=2)
-        if incremental_state is not None:
-            mask = {} if padding_mask is None else {"padding_mask": padding_mask}
-            self.save_state(incremental_state, {"key": k, "value": v} | mask)
-        return self.output(causal_softmax_attention(q, k, v, padding_mask=padding_mask, dropout_p=self.dropout_p()))
+        if state is not None:
+            padding_mask = joined_mask(state.padding_mask, padding_mask, state.key, k)
+            k, v = torch.cat([state.key, k], dim=2), torch.cat([state.value, v], dim=2)
+        y = causal_softmax_attention(q, k, v, padding_mask=padding_mask, dropout_p=self.dropout_p())
+        return self.output(y), KeysAndValues(k, v, padding_mask)
 
 
 def causal_softmax_attention(
@@ -113,7 +103,7 @@ def joined_mask(before: Tensor | None, now: Tensor | None, past_keys: Tensor, ke
     return torch.cat([k.new_zeros(len(k), k.shape[2], dtype=torch.bool) if m is None else m for m, k in masks], dim=1)
 
 
-class SoftmaxSourceAttention(GenerationState, SoftmaxProjections):
+class SoftmaxSourceAttention(SoftmaxProjections, SourceAttention):
     """Attention of the target's steps to those of the source, the encoder's output.
 
     Args:
@@ -124,55 +114,15 @@ class SoftmaxSourceAttention(GenerationState, SoftmaxProjections):
     def __init__(self, *, source_dim: int, **options: Any) -> None:
         super().__init__(source_dim=source_dim, **options)
 
-    def forward(
-        self,
-        x: Tensor,
-        source: Tensor | None,
-        *,
-        source_padding_mask: Tensor | None = None,
-        incremental_state: IncrementalState | None = None,
-        need_weights: bool = False,
-    ) -> tuple[Tensor, Tensor | None]:
-        """Attend from each step of ``x`` to the source.
-
-        In generation the keys and values of the source are computed at the first step and kept; the source and its
-        mask are not read later. There the source may have fewer rows than ``x``: one for each sentence, which as many
-        consecutive rows of ``x`` read as it has beams.
-
-        Args:
-            x: ``(T, B, C)``.
-            source: ``(S, B, source_dim)``; in generation B may be a fraction of that of ``x``.
-            source_padding_mask: ``(B, S)`` bool, True = padding: not seen.
-            incremental_state: fairseq's state for generation.
-            need_weights: also return the weights.
-
-        Returns:
-            ``(T, B, C)``, and the weights ``(H, B, T, S)`` or None.
-        """
-        check_mask(source_padding_mask, source, "source_padding_mask")
-        read = self.load_constants(incremental_state)
-        if read is None:
-            assert source is not None, "the first step needs the source"
-            read = self.keys_and_values(source, source_padding_mask)
-            if incremental_state is not None:
-                self.save_constants(incremental_state, read, beams=beams_of(x.shape[1], source.shape[1]))
-        beams = beams_of(x.shape[1], read["key"].shape[0])
-        out, weights = softmax_attention(
-            self.heads_of(self.q_proj, x, beams=beams),
-            read["key"],
-            read["value"],
-            padding_mask=read.get("padding_mask"),
-            dropout_p=self.dropout_p(),
-            need_weights=need_weights,
-        )
-        if weights is not None:
-            weights = (beams_apart(weights, beams) if beams > 1 else weights).transpose(0, 1)
-        return self.output(out, beams=beams), weights
-
-    def keys_and_values(self, source: Tensor, padding_mask: Tensor | None) -> ModuleState:
+    def read(self, source: Tensor, padding_mask: Tensor | None, *, need_weights: bool) -> ModuleState:
         """Keys and values ``(B, H, S, D)`` of the source ``(S, B, C)``, and the mask ``(B, S)`` to add to scores."""
-        projected = project_together(source, self.k_proj, self.v_proj)
-        key, value = (split_heads(x, self.num_heads) for x in projected)
+        key, value = self.heads_of_each(source, self.k_proj, self.v_proj)
         if padding_mask is None:
             return {"key": key, "value": value}
         return {"key": key, "value": value, "padding_mask": mask_of_scores(padding_mask, key.dtype)}
+
+    def attend_to(self, q: Tensor, kept: ModuleState, *, need_weights: bool) -> tuple[Tensor, Tensor | None]:
+        mask, p = kept.get("padding_mask"), self.dropout_p()
+        return softmax_attention(
+            q, kept["key"], kept["value"], padding_mask=mask, dropout_p=p, need_weights=need_weights
+        )

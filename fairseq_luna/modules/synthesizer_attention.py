@@ -1,141 +1,228 @@
 """Synthesizer, chosen by its scores: dense, random and their factorized forms."""
 
-from typing import Any
+import math
+from typing import Any, ClassVar
 
+import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ..ops.dtypes import accumulation_dtype, full_precision
+from ..ops.real_steps import pack_left
 from ..ops.synthesizer_attention import (
     Values,
     initial_values,
     next_positions,
+    position_attention,
+    synthesizer_attention,
     synthesizer_attention_step,
 )
-from .attention_projections import NamedArguments
-from .dropout import Dropout, dropout_probability
-from .generation_state import GenerationState, IncrementalState
-from .heads import check_heads, merge_heads, split_heads
-from .masks import check_mask
+from ..usage_error import ArgumentError
+from .attention import CausalAttention, EncoderAttention
+from .checks import NamedArguments
+from .multihead import Multihead, split_heads
 from .projection import Projections
-from .synthesizer_scores import ScoreMap
 
 
-class SynthesizerProjections(NamedArguments, nn.Module):
-    """The parameters of Synthesizer (arXiv 2005.00743): no word is compared with another one.
+class Synthesizer(NamedArguments, Multihead):
+    """Synthesizer (arXiv 2005.00743): no word is compared with another one.
+
+    At padding the result is the bias of the output projection.
 
     Args:
-        scores: a class of :mod:`.synthesizer_scores`; it decides which attention this is.
-        embed_dim: channels of the sequence, C.
-        num_heads: attention heads.
+        scores: a subclass of :class:`ScoreMap`; it decides which attention this is.
         max_positions: the longest sequence, which the scores limit.
-        dropout: dropout probability of the weights.
-        bias: projections have a bias.
-        q_noise, qn_block_size: fairseq's quantisation noise on the projections.
+        options: those of :class:`.Multihead`.
 
     Raises:
-        UsageError: if ``num_heads`` does not divide ``embed_dim``.
+        UsageError: if ``num_heads`` does not divide ``embed_dim``; in a call, if a sequence is longer.
     """
 
-    def __init__(
-        self,
-        *,
-        scores: type[ScoreMap],
-        embed_dim: int,
-        num_heads: int,
-        max_positions: int = 1024,
-        dropout: float = 0.0,
-        bias: bool = True,
-        q_noise: float = 0.0,
-        qn_block_size: int = 8,
-    ) -> None:
-        super().__init__()
-        check_heads(num_heads, embed_dim)
-        self.num_heads, self.max_positions = num_heads, max_positions
-        self.dropout_module = Dropout(dropout, module_name=type(self).__name__)
-        new = Projections(size=embed_dim, bias=bias, q_noise=q_noise, qn_block_size=qn_block_size)
-        self.scores = scores(new=new, num_heads=num_heads, max_positions=max_positions)
-        self.v_proj = new.input()
-        self.out_proj = new.output()
+    causal: ClassVar[bool]
 
-    def values(self, x: Tensor) -> Tensor:
-        """``x (T, B, C)`` to ``(B, H, T, D)``."""
-        return split_heads(self.v_proj(x), self.num_heads)
+    def __init__(self, *, scores: "type[ScoreMap]", max_positions: int = 1024, **options: Any) -> None:
+        super().__init__(**options)
+        self.max_positions = max_positions
+        self.scores = scores(new=self.new, num_heads=self.num_heads, max_positions=max_positions)
+        self.v_proj = self.new.input()
+        self.out_proj = self.new.output()
 
-    def dropout_p(self) -> float:
-        """The dropout probability that applies now."""
-        return dropout_probability(self.dropout_module)
+    def options(self, padding_mask: Tensor | None) -> dict[str, Any]:
+        """Keyword arguments of the ops."""
+        return {"padding_mask": padding_mask, "dropout_p": self.dropout_p()}
 
-    def attend(self, x: Tensor, padding_mask: Tensor | None, *, causal: bool) -> Tensor:
-        """The whole pass over ``x (T, B, C)``: ``(T, B, C)``."""
+    def attend(self, x: Tensor, padding_mask: Tensor | None) -> Tensor:
         self.check_length(len(x), self.max_positions, attention="a synthesizer")
-        y = self.scores.attention(
-            x, self.values(x), padding_mask=padding_mask, causal=causal, dropout_p=self.dropout_p()
-        )
-        return self.output(y)
-
-    def output(self, y: Tensor) -> Tensor:
-        """``(B, H, T, D)`` to ``(T, B, C)``."""
-        return self.out_proj(merge_heads(y))
+        v = self.heads_of(self.v_proj, x)
+        return self.output(self.scores.attention(x, v, causal=self.causal, **self.options(padding_mask)))
 
 
-class SynthesizerAttention(SynthesizerProjections):
-    """Bidirectional self-attention for encoders. Arguments: :class:`SynthesizerProjections`."""
-
-    def forward(self, x: Tensor, *, padding_mask: Tensor | None = None) -> Tensor:
-        """Attend from each step of ``x`` to all of them.
-
-        Args:
-            x: ``(T, B, C)``.
-            padding_mask: ``(B, T)`` bool, True = padding, anywhere: neither seen nor counted.
-
-        Returns:
-            ``(T, B, C)``; at padding the bias of the output projection.
-
-        Raises:
-            UsageError: if the sequence is longer than ``max_positions``.
-        """
-        check_mask(padding_mask, x)
-        return self.attend(x, padding_mask, causal=False)
+class SynthesizerAttention(Synthesizer, EncoderAttention):
+    """Bidirectional self-attention for encoders. Arguments: :class:`Synthesizer`."""
 
 
-class SynthesizerCausalAttention(GenerationState, SynthesizerProjections):
-    """Causal self-attention for decoders. Arguments: :class:`SynthesizerProjections`.
+class SynthesizerCausalAttention(Synthesizer, CausalAttention):
+    """Causal self-attention for decoders. Arguments: :class:`Synthesizer`.
 
     The state is the values of the steps before, half of what softmax attention keeps.
     """
 
-    def forward(
-        self,
-        x: Tensor,
-        *,
-        padding_mask: Tensor | None = None,
-        incremental_state: IncrementalState | None = None,
-    ) -> Tensor:
-        """Attend from each step of ``x`` to itself and the earlier ones.
+    State = Values
 
-        With ``incremental_state``, ``x`` and ``padding_mask`` contain only the new steps.
-
-        Args:
-            x: ``(T, B, C)``.
-            padding_mask: ``(B, T)`` bool, True = padding, anywhere: neither seen nor counted.
-            incremental_state: fairseq's state for generation.
-
-        Returns:
-            ``(T, B, C)``; at padding the bias of the output projection.
-
-        Raises:
-            UsageError: if the steps are more than ``max_positions``.
-        """
-        check_mask(padding_mask, x)
-        if incremental_state is None:
-            return self.attend(x, padding_mask, causal=True)
-        v, saved = self.values(x), self.load_state(incremental_state)
-        state = initial_values(v) if saved is None else Values(saved["v"], saved.get("steps"))
+    def step(self, x: Tensor, padding_mask: Tensor | None, state: Values | None) -> tuple[Tensor, Values]:
+        v = self.heads_of(self.v_proj, x)
+        state = state or initial_values(v)
         steps = state.v.shape[2] + len(x)
         self.check_length(steps, self.max_positions, attention="a synthesizer")
         scores = self.scores.rows(x, next_positions(state, len(x), padding_mask), steps)
-        options: dict[str, Any] = {"padding_mask": padding_mask, "dropout_p": self.dropout_p()}
-        y, state = synthesizer_attention_step(scores, v, state, **options)
-        self.save_state(
-            incremental_state, {name: tensor for name, tensor in state._asdict().items() if tensor is not None}
-        )
-        return self.output(y)
+        y, state = synthesizer_attention_step(scores, v, state, **self.options(padding_mask))
+        return self.output(y), state
+
+
+class ScoreMap(nn.Module):
+    """Gives the scores of positions, for each head.
+
+    Args:
+        new: creates linear maps.
+        num_heads: H.
+        max_positions: N, the number of positions.
+    """
+
+    def __init__(self, *, new: Projections, num_heads: int, max_positions: int) -> None:
+        super().__init__()
+        self.num_heads, self.max_positions = num_heads, max_positions
+
+    def forward(self, x: Tensor, *, padding_mask: Tensor | None = None) -> Tensor:
+        """All scores of ``x (T, B, C)``, by position among its real steps: ``(B or 1, H, T, T)``.
+
+        ``padding_mask (B, T)`` bool, True = padding, anywhere.
+        """
+        raise NotImplementedError
+
+    def attention(self, x: Tensor, v: Tensor, *, padding_mask: Tensor | None, **options: Any) -> Tensor:
+        """Softmax attention with the scores of ``x (T, B, C)`` to ``v (B, H, T, D)``, in the shape of ``v``.
+
+        ``options`` are those of :func:`.synthesizer_attention`.
+        """
+        scores = self(x, padding_mask=padding_mask)
+        return synthesizer_attention(scores, v, padding_mask=padding_mask, **options)
+
+    def rows(self, x: Tensor, positions: Tensor, columns: int) -> Tensor:
+        """The scores of the first ``columns`` positions for the steps ``x (T, B, C)``: ``(B or 1, H, T, columns)``.
+
+        ``positions (B or 1, T)`` int64 are those of the steps.
+        """
+        raise NotImplementedError
+
+
+class ContentScores(ScoreMap):
+    """Scores that are made of the word that reads, without the word that it reads."""
+
+    def features(self, x: Tensor) -> Tensor:
+        """What they are made of, for ``x (T, B, C)``: ``(B, H, T, any number)``."""
+        raise NotImplementedError
+
+    def scores(self, features: Tensor, columns: int) -> Tensor:
+        """``(B, H, T, columns)``."""
+        raise NotImplementedError
+
+    def forward(self, x: Tensor, *, padding_mask: Tensor | None = None) -> Tensor:
+        return self.scores(pack_left(self.features(x), padding_mask), len(x))
+
+    def rows(self, x: Tensor, positions: Tensor, columns: int) -> Tensor:
+        return self.scores(self.features(x), columns)
+
+
+class DenseScores(ContentScores):
+    """``W_2 relu(W_1 x)``; ``W_1`` has a bias, ``W_2`` is of one head and has N rows, the keys of positions."""
+
+    def __init__(self, *, new: Projections, num_heads: int, max_positions: int) -> None:
+        super().__init__(new=new, num_heads=num_heads, max_positions=max_positions)
+        self.hidden = new.input()
+        size = new.size // num_heads
+        self.positions = nn.Parameter(torch.randn(num_heads, max_positions, size) * size**-0.5)
+
+    def features(self, x: Tensor) -> Tensor:
+        return split_heads(F.relu(self.hidden(x)), self.num_heads)
+
+    def scores(self, features: Tensor, columns: int) -> Tensor:
+        dtype = accumulation_dtype(features)
+        with full_precision(features):
+            return features.to(dtype) @ self.positions[:, :columns].to(dtype).mT
+
+    def attention(self, x: Tensor, v: Tensor, *, padding_mask: Tensor | None, **options: Any) -> Tensor:
+        keys = self.positions[:, : len(x)]
+        return position_attention(self.features(x), keys, v, padding_mask=padding_mask, **options)
+
+
+class FactorizedDenseScores(ContentScores):
+    """``(A x)[p // b] (B x)[p % b]`` for position p: about 2 sqrt(N) numbers of a word make its N scores.
+
+    The paper (arXiv 2005.00743) tiles a and b numbers, a b = N, to N each and multiplies them so that
+    scores within a block differ; its authors published no code of it. Tiling both as ``[p % a] [p % b]`` would not
+    do that: positions would repeat after the least common multiple, which for a = b = 32 is 32 of 1,024. Here each
+    position has a pair of its own for every a and b.
+    """
+
+    def __init__(self, *, new: Projections, num_heads: int, max_positions: int) -> None:
+        super().__init__(new=new, num_heads=num_heads, max_positions=max_positions)
+        self.block_size = round(max_positions**0.5)
+        self.blocks = -(-max_positions // self.block_size)
+        self.of_block = new.input(outputs=num_heads * self.blocks)
+        self.of_place = new.input(outputs=num_heads * self.block_size)
+
+    def features(self, x: Tensor) -> Tensor:
+        parts = (split_heads(projection(x), self.num_heads) for projection in (self.of_block, self.of_place))
+        return torch.cat([*parts], dim=-1)
+
+    def scores(self, features: Tensor, columns: int) -> Tensor:
+        features = features.to(accumulation_dtype(features))  # fp16 has no product of 300 and 300
+        blocks = features[..., : -(-columns // self.block_size), None]
+        return (blocks * features[..., None, self.blocks :]).flatten(-2)[..., :columns]
+
+
+class RandomScores(ScoreMap):
+    """A learned matrix ``(H, N, N)``, random at first: the words have no part in it.
+
+    Raises:
+        UsageError: if it has more than ``LARGEST`` numbers.
+    """
+
+    LARGEST = 2**28
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        longest = math.isqrt(self.LARGEST // self.num_heads)
+        if self.max_positions > longest:
+            raise ArgumentError(
+                "max_positions",
+                self.max_positions,
+                f"synthesizer-random learns a score for each pair of positions; choose at most {longest}, or"
+                " synthesizer-factorized-random",
+            )
+        self.matrix = nn.Parameter(torch.randn(self.num_heads, self.max_positions, self.max_positions))
+
+    def forward(self, x: Tensor, *, padding_mask: Tensor | None = None) -> Tensor:
+        return self.matrix[None, :, : len(x), : len(x)]
+
+    def rows(self, x: Tensor, positions: Tensor, columns: int) -> Tensor:
+        return self.matrix[:, positions, :columns].transpose(0, 1)
+
+
+class FactorizedRandomScores(ScoreMap):
+    """A learned matrix of rank 8, as a product of ``(H, N, 8)`` and ``(H, 8, N)``."""
+
+    RANK = 8
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        # Elements of the product have variance 1.
+        shape, scale = (self.num_heads, self.max_positions, self.RANK), self.RANK**-0.25
+        self.left = nn.Parameter(torch.randn(shape) * scale)
+        self.right = nn.Parameter(torch.randn(shape).mT.contiguous() * scale)
+
+    def forward(self, x: Tensor, *, padding_mask: Tensor | None = None) -> Tensor:
+        return (self.left[:, : len(x)] @ self.right[:, :, : len(x)])[None]
+
+    def rows(self, x: Tensor, positions: Tensor, columns: int) -> Tensor:
+        return (self.left[:, positions] @ self.right[:, None, :, :columns]).transpose(0, 1)

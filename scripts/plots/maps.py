@@ -16,7 +16,7 @@ from fairseq_luna.modules import (
     LunaCausalAttention,
     SoftmaxSourceAttention,
 )
-from fairseq_luna.modules.convolved_attention import ConvolvedAttention
+from fairseq_luna.modules.attention import ConvolvedAttention
 from plots import recorders
 
 SIDES = ("encoder", "cross", "decoder")

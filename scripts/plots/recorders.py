@@ -95,8 +95,8 @@ def luna_causal(module: LunaCausalAttention) -> Any:
             parts.insert(0, (given["memory"], given.get("memory_padding_mask")))
         words = torch.cat([x[:, :1] for x, _ in parts])
         real = torch.cat([x.new_ones(len(x)) if mask is None else (~mask[0]).to(x) for x, mask in parts])
-        packed = module.packed_queries(given["packed"][:, :1])
-        pack = pack_weights(packed, module.pack_keys(words), module.activation)[0] * real[:, None]
+        packed = module.heads_of(module.pq_proj, given["packed"][:, :1])
+        pack = pack_weights(packed, module.heads_of(module.pc_proj, words), module.activation)[0] * real[:, None]
         count = real.cumsum(0).clamp(min=1)[-unpack.shape[1] :, None]
         through = (unpack @ pack.mT).tril(len(words) - unpack.shape[1]) / count
         return {"pack": pack.mT, "unpack": unpack, "through": through}

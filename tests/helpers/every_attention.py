@@ -17,7 +17,7 @@ from fairseq_luna.modules import (
     LunaAttention,
     LunaCausalAttention,
 )
-from fairseq_luna.modules.block_pyramid import WithinBlockAttention
+from fairseq_luna.modules.block_attention import WithinBlockAttention
 from fairseq_luna.ops.block_partition import cut_by_number
 from support import TINY
 

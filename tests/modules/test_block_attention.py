@@ -5,7 +5,7 @@ import torch
 from torch.utils.checkpoint import checkpoint
 
 from fairseq_luna.modules import BlockAttention, BlockCausalAttention
-from fairseq_luna.modules.heads import merge_heads
+from fairseq_luna.modules.multihead import merge_heads
 from fairseq_luna.ops import block_partition
 from fairseq_luna.ops.block_attention import naive
 from fairseq_luna.ops.block_partition import blocks_of, cut_by_number, cut_by_size
@@ -45,7 +45,9 @@ def by_the_equations(module, x, mask):
         y, z = naive.block_attention(*qkv, module.project_summaries, blocks, causal=causal)
     else:
         options = {"reduce": module.unordered, "causal": causal}
-        y, z = naive.unordered_block_attention(module.block_values(x), module.project_summaries, blocks, **options)
+        y, z = naive.unordered_block_attention(
+            module.heads_of(module.v_proj, x), module.project_summaries, blocks, **options
+        )
     return module.out_proj(torch.cat([merge_heads(y), merge_heads(z)], dim=-1))
 
 

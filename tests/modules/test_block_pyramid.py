@@ -4,7 +4,7 @@ from itertools import pairwise
 import pytest
 import torch
 
-from fairseq_luna.modules.block_pyramid import WithinBlockAttention
+from fairseq_luna.modules.block_attention import WithinBlockAttention
 from fairseq_luna.ops.block_partition import block_means, cut_to_shrink
 from numeric import PADDED, assert_same_function, mixed_padding, sequences
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from fairseq_luna.modules import BlockAttention, BlockCausalAttention, FastformerAttention, FastformerCausalAttention
-from fairseq_luna.modules.convolved_attention import ConvolvedAttention
+from fairseq_luna.modules.attention import ConvolvedAttention
 from numeric import assert_same_function, scattered_padding, sequences
 
 STEPS = 12

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from fairseq_luna.modules import FastformerAttention, FastformerCausalAttention
-from fairseq_luna.modules.fastformer_projections import COMBINE_CHOICES, RESIDUAL_CHOICES, SHARE_CHOICES
-from fairseq_luna.modules.heads import merge_heads
+from fairseq_luna.modules.fastformer_attention import COMBINE_CHOICES, RESIDUAL_CHOICES, SHARE_CHOICES
+from fairseq_luna.modules.multihead import merge_heads
 from fairseq_luna.ops.fastformer_attention import naive
 from numeric import PADDED, assert_same_function, scattered_padding, sequences
 from support import golden

@@ -19,7 +19,7 @@ def published(module, x):
     y = mixed_chunk_attention(
         *(q, k, far_q * earlier[:, None], far_k, v, module.distance_bias), chunk_size=module.chunk_size, causal=True
     )
-    return module.output(y, gate)
+    return module.gated(y, gate)
 
 
 @pytest.mark.parametrize("name", KINDS)

@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairseq_luna.modules import LunaAttention
-from fairseq_luna.modules.heads import merge_heads, split_heads
+from fairseq_luna.modules.multihead import merge_heads, split_heads
 from fairseq_luna.ops.softmax_attention.naive import softmax_attention
 from numeric import PADDED, assert_same_function, sequences
 

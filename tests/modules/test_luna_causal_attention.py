@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from fairseq_luna.modules import LunaCausalAttention
-from fairseq_luna.modules.heads import merge_heads
+from fairseq_luna.modules.multihead import merge_heads
 from fairseq_luna.ops.luna_causal_attention import naive
 from numeric import PADDED, assert_same_function, scattered_padding, sequences
 from support import golden
@@ -50,7 +50,10 @@ def test_equals_the_naive_form(tie_kv, activation, kernel_size, padded):
     x = module.convolution.causal(query, padding_mask=masks.get("padding_mask"))[0] if kernel_size else query
     k, v = module.keys_and_values(x)
     y, expected_weights = naive.luna_causal_attention(
-        module.queries(x), k, v, module.packed_queries(packed), module.pack_keys(x), activation=activation, **masks
+        *(module.heads_of(module.q_proj, x), k, v),
+        *(module.heads_of(module.pq_proj, packed), module.heads_of(module.pc_proj, x)),
+        activation=activation,
+        **masks,
     )
     expected = module.out_proj(merge_heads(y))
     torch.testing.assert_close(weights, expected_weights.transpose(0, 1))
@@ -64,7 +67,9 @@ def test_a_long_sequence_equals_the_naive_form_without_pack_keys(padded, monkeyp
     mask = scattered_padding(2, 40) if padded else None
     k, v = module.keys_and_values(query)
     y, _ = naive.luna_causal_attention(
-        module.queries(query), k, v, module.packed_queries(packed), module.pack_keys(query), padding_mask=mask
+        *(module.heads_of(module.q_proj, query), k, v),
+        *(module.heads_of(module.pq_proj, packed), module.heads_of(module.pc_proj, query)),
+        padding_mask=mask,
     )
     expected = module.out_proj(merge_heads(y))
     called, forward = [], torch.nn.Linear.forward

@@ -11,7 +11,7 @@ from fairseq_luna.modules import (
     PatternCausalAttention,
     SoftmaxAttention,
 )
-from fairseq_luna.modules.pattern_projections import local, sparse, topk
+from fairseq_luna.modules.pattern_attention import local, sparse, topk
 from fairseq_luna.ops.pattern_attention import RandomBlocks, naive
 from numeric import mixed_padding, scattered_padding, sequences
 

@@ -4,8 +4,8 @@ import pytest
 
 from fairseq_luna import modules
 from fairseq_luna.modules import feature_maps, short_convolution
-from fairseq_luna.modules.pattern_projections import local, sparse, topk
-from fairseq_luna.modules.synthesizer_scores import RandomScores
+from fairseq_luna.modules.pattern_attention import local, sparse, topk
+from fairseq_luna.modules.synthesizer_attention import RandomScores
 from fairseq_luna.usage_error import UsageError
 
 ODD = "must be an odd number of words, such as 5"

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from fairseq_luna.modules import SynthesizerAttention, SynthesizerCausalAttention
-from fairseq_luna.modules.synthesizer_scores import (
+from fairseq_luna.modules.synthesizer_attention import (
     DenseScores,
     FactorizedDenseScores,
     FactorizedRandomScores,

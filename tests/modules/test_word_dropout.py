@@ -1,6 +1,6 @@
 import torch
 
-from fairseq_luna.modules.word_dropout import WordDropout
+from fairseq_luna.modules.dropout import WordDropout
 
 
 def test_drops_whole_words():

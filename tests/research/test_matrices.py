@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from fairseq_luna.modules.heads import merge_heads, split_heads
+from fairseq_luna.modules.multihead import merge_heads, split_heads
 from research import matrices
 from support import build_model, sentences
 

@@ -135,7 +135,7 @@ def test_fastformer_maps_reproduce_the_output(side, flags, pair):
     learned = attention.maps()
     q, k, v = attention.queries_keys_values(convolved(attention, x, None, causal=side == "decoder"))
     u = learned.combine_value(key @ learned.combine_key(query @ q, k), v)
-    assert_close(attention.output(u, q, query @ q), output, **CLOSE)
+    assert_close(attention.with_residual(u, q, query @ q), output, **CLOSE)
 
 
 @pytest.mark.parametrize("family", ["block", "transformer"])

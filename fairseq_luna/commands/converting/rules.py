@@ -10,12 +10,12 @@ from torch import Tensor, nn
 from ...models.luna.encoder import LunaEncoder
 from ...models.luna.layers import LunaDecoderLayer, LunaEncoderLayer
 from ...modules import LunaAttention, LunaCausalAttention
-from ...modules.block_projections import BlockProjections
+from ...modules.block_attention import TwoLevelAttention
 from ...modules.external_attention import ExternalProjections
-from ...modules.fastformer_projections import FastformerProjections
+from ...modules.fastformer_attention import FastformerProjections
 from ...modules.linformer_attention import LinformerProjections
-from ...modules.longformer_attention import LongformerAttention
 from ...modules.nystrom_attention import NystromAttention
+from ...modules.pattern_attention import LongformerAttention
 from ...modules.reformer_attention import ReformerAttention
 from ...modules.short_convolution import ShortConvolution
 
@@ -96,7 +96,7 @@ RULES: dict[type[nn.Module], Mapping[str, Rule]] = {
     LunaEncoderLayer: {"self_attn_packed_layer_norm": Rule(("self_attn_layer_norm",))},
     LunaDecoderLayer: {"encoder_attn_packed_layer_norm": Rule(("encoder_attn_layer_norm",))},
     FastformerProjections: {"k_proj": Rule(("q_proj",)), "v_proj": Rule(("q_proj",))},
-    BlockProjections: {
+    TwoLevelAttention: {
         "block_q_proj": Rule(("q_proj",)),
         "block_k_proj": Rule(("k_proj",)),
         "block_v_proj": Rule(("v_proj",)),
@@ -114,7 +114,7 @@ RULES: dict[type[nn.Module], Mapping[str, Rule]] = {
 }
 # For any module in the place of one of these in the old model, unless RULES has one.
 RULES_FROM: dict[type[nn.Module], Mapping[str, Rule]] = {
-    BlockProjections: {"out_proj": Rule(fit=first_part)},  # what it makes of the first level
+    TwoLevelAttention: {"out_proj": Rule(fit=first_part)},  # what it makes of the first level
     FastformerProjections: {"k_proj": Rule(("q_proj",)), "v_proj": Rule(("q_proj",))},
     LunaAttention: {"k_proj": Rule(("pc_proj",)), "v_proj": Rule(("c_proj",))},
     LunaCausalAttention: {"k_proj": Rule(("pc_proj",)), "v_proj": Rule(("c_proj",))},

@@ -8,7 +8,7 @@ from fairseq.models import FairseqEncoder
 from fairseq.modules import FairseqDropout, LayerNorm, PositionalEmbedding
 from torch import Tensor, nn
 
-from ...modules.block_pyramid import WithinBlockAttention
+from ...modules.block_attention import WithinBlockAttention
 from ...ops.block_partition import block_means, cut_to_shrink
 from ...ops.masked_mean import masked_mean
 from ..transformer.layers import ResidualLayer

@@ -4,8 +4,8 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from ...modules.dropout import WordDropout
 from ...modules.generation_state import IncrementalState
-from ...modules.word_dropout import WordDropout
 from ...ops.once_per_batch import one_pass
 from ...usage_error import UsageError
 from ..transformer.decoder import CausalDecoder

@@ -7,7 +7,7 @@ from fairseq.models.transformer import TransformerEncoderBase
 from fairseq.modules import LayerNorm, SinusoidalPositionalEmbedding
 from torch import Tensor, nn
 
-from ...modules.word_dropout import WordDropout
+from ...modules.dropout import WordDropout
 from ...ops.once_per_batch import one_pass
 from ..transformer.layers import wrap_layer
 from ..transformer.source_rows import EncoderOut, reordered

@@ -33,7 +33,7 @@ from ...modules import (
     SynthesizerCausalAttention,
     TopKSourceAttention,
 )
-from ...modules.convolved_attention import ConvolvedAttention
+from ...modules.attention import ConvolvedAttention
 from ...modules.feature_maps import (
     EluFeatures,
     FeatureMapModule,
@@ -41,8 +41,8 @@ from ...modules.feature_maps import (
     PositiveFeatures,
     SoftmaxFeatures,
 )
-from ...modules.pattern_projections import local, longformer, sparse, topk
-from ...modules.synthesizer_scores import (
+from ...modules.pattern_attention import local, longformer, sparse, topk
+from ...modules.synthesizer_attention import (
     DenseScores,
     FactorizedDenseScores,
     FactorizedRandomScores,

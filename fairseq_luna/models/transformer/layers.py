@@ -11,7 +11,7 @@ from fairseq.modules.quant_noise import quant_noise
 from torch import Tensor, nn
 
 from ...modules import SoftmaxSourceAttention
-from ...modules.attention_projections import NamedArguments
+from ...modules.checks import NamedArguments
 from ...modules.dropout import dropout_probability
 from ...modules.generation_state import IncrementalState
 from ...ops.dropout import add_dropped

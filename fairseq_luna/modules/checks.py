@@ -1,0 +1,66 @@
+"""Checks of arguments: an error is one line that names the argument and says what to do."""
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from ..usage_error import ArgumentError, UsageError
+
+
+def check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
+    """Raise UsageError if ``value``, of the argument called ``name``, is not one of ``choices``."""
+    if value not in choices:
+        raise ArgumentError(name, value, f"choose {', '.join(choices[:-1])} or {choices[-1]}")
+
+
+def check_heads(num_heads: int, embed_dim: int, *, name: str = "num_heads") -> None:
+    """Raise UsageError if ``num_heads``, an argument called ``name``, does not divide ``embed_dim``."""
+    if num_heads < 1 or embed_dim % num_heads:
+        raise ArgumentError(name, num_heads, f"must be 1 or more and divide embed_dim {embed_dim}")
+
+
+def check_positive(**numbers: int) -> None:
+    """Raise UsageError if one of the arguments is below 1."""
+    for name, value in numbers.items():
+        if value < 1:
+            raise ArgumentError(name, value, "must be 1 or more")
+
+
+def check_mask(mask: Tensor | None, x: Tensor | None, name: str = "padding_mask") -> None:
+    """Raise UsageError if ``mask``, the argument ``name``, is not the padding mask of ``x (T, B, C)``.
+
+    That is ``(B, T)`` bool. Other dtypes would be read as something else, and other shapes broadcast. None is no
+    padding; without ``x`` the mask is not read.
+    """
+    if mask is None or x is None:
+        return
+    steps, batch = x.shape[:2]
+    if not isinstance(mask, Tensor):
+        given = type(mask).__name__
+    elif mask.dtype is torch.bool and mask.shape == (batch, steps):
+        return
+    else:
+        given = f"{mask.dtype} {tuple(mask.shape)}"
+    raise UsageError(
+        f"{name} {given}: must be torch.bool {(batch, steps)}, (batch, steps), True where a step is padding"
+    )
+
+
+class NamedArguments:
+    """Errors of a forward pass name an argument as ``argument_names`` does: models give the flags."""
+
+    argument_names: Mapping[str, str] = {}
+
+    def name_of(self, argument: str) -> str:
+        return self.argument_names.get(argument, argument)
+
+    def check_length(self, steps: int, max_positions: int, *, attention: str) -> None:
+        """Raise UsageError if ``attention``, which has ``max_positions``, cannot read ``steps``."""
+        if steps > max_positions:
+            raise ArgumentError(
+                self.name_of("max_positions"),
+                max_positions,
+                f"{attention} reads at most so many words, and a sentence has {steps}; leave it out, or train with a"
+                " larger number",
+            )
