@@ -1,6 +1,6 @@
 """Linformer, for the encoder and for the attention to the source."""
 
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -21,7 +21,7 @@ class LinformerProjections(NamedArguments, QueriesKeysValues):
         num_slots: L.
         max_positions: the longest sequence, which the weights of the sums limit.
         share: "none": sums of keys and of values have their own weights; "kv": they share them; "layers": so do all
-            modules of a stack, after :func:`share_sums`.
+            layers of a stack, to which a model gives ``key_sums`` of the first.
         options: further arguments of :class:`.QueriesKeysValues`.
 
     Raises:
@@ -61,17 +61,6 @@ class LinformerProjections(NamedArguments, QueriesKeysValues):
             raise CheckpointMismatch(
                 f"does not fit the model: its layers do not share their sums. Check {self.name_of('share')}"
             )
-
-
-Stack = TypeVar("Stack", bound=nn.Module)
-
-
-def share_sums(stack: Stack) -> Stack:
-    """Give all Linformer attentions in ``stack`` that share between layers the weights of the first; returns it."""
-    found = [m for m in stack.modules() if isinstance(m, LinformerProjections) and m.share == "layers"]
-    for module in found[1:]:
-        module.key_sums = found[0].key_sums
-    return stack
 
 
 class LinformerAttention(LinformerProjections, EncoderAttention):

@@ -41,6 +41,7 @@ from ...modules.feature_maps import (
     PositiveFeatures,
     SoftmaxFeatures,
 )
+from ...modules.linformer_attention import LinformerProjections
 from ...modules.pattern_attention import local, longformer, sparse, topk
 from ...modules.synthesizer_attention import (
     DenseScores,
@@ -52,7 +53,8 @@ from ...modules.synthesizer_attention import (
 from ...usage_error import UsageError
 from .. import block, fastformer
 from ..transformer.checks import flag
-from ..transformer.layers import attention_options, with_flags
+from ..transformer.layers import BuildAttention, attention_options, with_flags
+from ..transformer.sharing import Sharing
 
 # The places of a model that have an attention, and the field of the config that names it.
 PLACES = {
@@ -235,3 +237,17 @@ def build_attention(cfg: Any, place: str) -> nn.Module:
         return attention
     convolved = partial(ConvolvedAttention, attention, causal=place == "decoder")
     return with_flags(convolved, cfg, {"attention_kernel_size": "kernel_size"}, embed_dim=options["embed_dim"])
+
+
+def build_for_stack(place: str) -> BuildAttention:
+    """:func:`build_attention` for the layers of a stack, which may share Linformer's sums."""
+    return Sharing(partial(build_attention, place=place), shared_sums)
+
+
+def shared_sums(attention: nn.Module) -> list[str]:
+    """The names of the sums that all layers share."""
+    return [
+        f"{name}.key_sums".lstrip(".")
+        for name, module in attention.named_modules()
+        if isinstance(module, LinformerProjections) and module.share == "layers"
+    ]

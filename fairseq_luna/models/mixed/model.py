@@ -1,18 +1,16 @@
 """The encoder-decoder whose attentions are chosen by name, registered with fairseq as ``mixed``."""
 
-from functools import partial
 from typing import Any, ClassVar
 
 from fairseq.models import register_model
 from torch import nn
 
-from ...modules.linformer_attention import share_sums
 from ..transformer.architectures import SIZES, register_architectures
 from ..transformer.checkpoint import WIDTH
 from ..transformer.decoder import SelfAttentionDecoder
 from ..transformer.encoder import SelfAttentionEncoder
 from ..transformer.model import FlatConfigModel
-from .attentions import build_attention, factory_of
+from .attentions import build_for_stack, factory_of
 from .config import MixedConfig, mixed_config
 
 SELF = "--{side}-self-attention and its flags"
@@ -47,17 +45,15 @@ class MixedModel(FlatConfigModel):
 
     @classmethod
     def build_encoder(cls, cfg: Any, src_dict: Any, embed_tokens: nn.Embedding) -> SelfAttentionEncoder:
-        build = partial(build_attention, place="encoder")
-        return share_sums(SelfAttentionEncoder(cfg, src_dict, embed_tokens, build_self_attention=build))
+        return SelfAttentionEncoder(cfg, src_dict, embed_tokens, build_self_attention=build_for_stack("encoder"))
 
     @classmethod
     def build_decoder(cls, cfg: Any, tgt_dict: Any, embed_tokens: nn.Embedding) -> SelfAttentionDecoder:
-        decoder = SelfAttentionDecoder(
+        return SelfAttentionDecoder(
             *(cfg, tgt_dict, embed_tokens, cfg.no_cross_attention),
-            build_self_attention=partial(build_attention, place="decoder"),
-            build_source_attention=partial(build_attention, place="source"),
+            build_self_attention=build_for_stack("decoder"),
+            build_source_attention=build_for_stack("source"),
         )
-        return share_sums(decoder)
 
 
 register_architectures("mixed", {f"mixed_{name}": settings for name, settings in SIZES.items()})

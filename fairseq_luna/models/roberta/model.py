@@ -12,10 +12,9 @@ from fairseq.models.transformer import TransformerEncoderBase
 from fairseq.tasks import TASK_REGISTRY
 from torch import Tensor, nn
 
-from ...modules.linformer_attention import share_sums
 from ..luna.encoder import LunaEncoder
 from ..luna.model import LunaModel
-from ..mixed.attentions import build_attention
+from ..mixed.attentions import build_for_stack
 from ..mixed.model import MixedModel
 from ..transformer.architectures import SIZES, Settings, register_architectures
 from ..transformer.checkpoint import WIDTH, KeepsLayers, Origin
@@ -168,8 +167,7 @@ class MixedRobertaModel(FlatRobertaModel):
 
     @staticmethod
     def build_sentence_encoder(cfg: Any, dictionary: Any, embed_tokens: nn.Embedding) -> SelfAttentionEncoder:
-        build = partial(build_attention, place="encoder")
-        return share_sums(SelfAttentionEncoder(cfg, dictionary, embed_tokens, build_self_attention=build))
+        return SelfAttentionEncoder(cfg, dictionary, embed_tokens, build_self_attention=build_for_stack("encoder"))
 
 
 TINY: Settings = {name: value for name, value in SIZES["tiny"].items() if name.startswith("encoder_")}

@@ -14,6 +14,7 @@ from .checks import check_trained_alignment, flag
 from .decoder import SelfAttentionDecoder
 from .encoder import SelfAttentionEncoder
 from .layers import BuildAttention
+from .sharing import Sharing, all_children
 from .translator import Translator
 
 
@@ -61,25 +62,6 @@ class FlatConfigModel(KeepsLayers, TransformerModelBase):
             state_dict.pop(f"{name}.decoder.output_projection.weight".lstrip("."), None)
 
 
-class SharedChildren:
-    """Builds the self-attentions of a stack with ``build``; all get the child modules of the first.
-
-    The modules themselves differ, because each keeps its own generation state.
-    """
-
-    def __init__(self, build: BuildAttention) -> None:
-        self.build = build
-        self.first: nn.Module | None = None
-
-    def __call__(self, cfg: Any) -> nn.Module:
-        module = self.build(cfg)
-        if self.first is None:
-            self.first = module
-        for name, child in self.first.named_children():
-            setattr(module, name, child)
-        return module
-
-
 class SelfAttentionModel(FlatConfigModel):
     """An encoder-decoder with other self-attentions than fairseq's transformer and fairseq's attention to the source.
 
@@ -110,7 +92,7 @@ class SelfAttentionModel(FlatConfigModel):
             return build
         if cfg.quant_noise.scalar:
             raise UsageError(f"--quant-noise-scalar {cfg.quant_noise.scalar}: cannot go with {flag(cls.share_layers)}")
-        return SharedChildren(build)
+        return Sharing(build, all_children)
 
     @classmethod
     def build_encoder(cls, cfg: Any, src_dict: Any, embed_tokens: nn.Embedding) -> SelfAttentionEncoder:
