@@ -10,7 +10,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from fairseq_luna.models.transformer.translator import Translator
+    from fairseq_luna.models.shared.translator import TorchTranslator
 
 __version__ = "0.1.0"
 
@@ -32,7 +32,7 @@ class _UserDir(list[str]):
 __path__ = _UserDir(__path__)
 
 
-def load(path: str | os.PathLike[str], **options: Any) -> "Translator":
+def load(path: str | os.PathLike[str], **options: Any) -> "TorchTranslator":
     """Load a trained model to translate with: see :func:`fairseq_luna.loading.load`.
 
         translator = fairseq_luna.load("checkpoints")

@@ -15,9 +15,9 @@ from fairseq.modules import LearnedPositionalEmbedding
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from fairseq_luna.models.transformer.source_rows import READ
-from fairseq_luna.modules.generation_state import GenerationState
-from fairseq_luna.usage_error import UsageError
+from .models.shared.source_rows import READ_BY_DECODERS
+from .modules.generation_state import GenerationState
+from .usage_error import UsageError
 
 Tensors = dict[str, Tensor]
 
@@ -42,7 +42,7 @@ class EncoderForExport(nn.Module):
         """
         with _IndependentOfData():
             out = self.encoder(src_tokens, src_tokens.ne(self.encoder.padding_idx).sum(1))
-        return {name: out[name][0] for name in READ if out.get(name)}
+        return {name: out[name][0] for name in READ_BY_DECODERS if out.get(name)}
 
 
 class DecoderStepForExport(nn.Module):
@@ -76,7 +76,9 @@ class DecoderStepForExport(nn.Module):
         """
         modules = _stateful(self.model.decoder)
         incremental_state = _nested(state, modules)
-        encoder_out: dict[str, list[Tensor]] = {name: [] for name in READ} | {k: [v] for k, v in source.items()}
+        encoder_out: dict[str, list[Tensor]] = {name: [] for name in READ_BY_DECODERS} | {
+            k: [v] for k, v in source.items()
+        }
         if state and not source:
             encoder_out["encoder_out"] = [torch.empty(0)]
         decoder = self.model.decoder

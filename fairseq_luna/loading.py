@@ -10,11 +10,11 @@ from fairseq import checkpoint_utils
 from fairseq.data.encoders.sentencepiece_bpe import SentencepieceBPE, SentencepieceConfig
 from fairseq.data.encoders.subword_nmt_bpe import SubwordNMTBPE, SubwordNMTBPEConfig
 
-from fairseq_luna import models as activated  # noqa: F401 (registers the models, applies the patches)
-from fairseq_luna import quiet
-from fairseq_luna.models.transformer.translator import Translator
-from fairseq_luna.subwords import mark_of
-from fairseq_luna.usage_error import UsageError
+from . import models as activated  # noqa: F401 (registers the models, applies the patches)
+from . import quiet
+from .models.shared.translator import TorchTranslator
+from .subwords import mark_of
+from .usage_error import UsageError
 
 CHECKPOINTS = ("checkpoint_best.pt", "checkpoint_last.pt", "model.pt")
 CODES = ("codes", "bpecodes")
@@ -32,7 +32,7 @@ def load(
     data: str | os.PathLike[str] | None = None,
     pieces: str | os.PathLike[str] | None = None,
     **overrides: Any,
-) -> Translator:
+) -> TorchTranslator:
     """Load a trained translation model of this package or of fairseq, on the CPU.
 
     Args:
@@ -61,7 +61,7 @@ def load(
     if pieces is not None:
         cfg.bpe = None
     try:
-        translator = Translator(cfg, task, loaded)
+        translator = TorchTranslator(cfg, task, loaded)
     except OSError as error:
         raise UsageError(f"{error}; pieces= (--pieces) names the subword model") from error
     if translator.bpe is None and (pieces is None or os.fspath(pieces) != NONE):
@@ -130,7 +130,7 @@ def _pieces(folders: Iterable[Path]) -> Path | None:
     return None
 
 
-def _check_pieces(translator: Translator) -> None:
+def _check_pieces(translator: TorchTranslator) -> None:
     """Raises UsageError if the SentencePiece model is of another text: its pieces would be unknown words."""
     if not isinstance(translator.bpe, SentencepieceBPE):
         return

@@ -7,12 +7,12 @@ from fairseq.models import register_model
 from torch import nn
 
 from ..modules import FastformerAttention, FastformerCausalAttention
-from .transformer.architectures import SIZES, register_architectures
-from .transformer.checkpoint import WIDTH
-from .transformer.checks import REFUSED_OUTSIDE_LUNA
-from .transformer.config import checked_config, flat_config, option
-from .transformer.layers import attention_options, with_flags
-from .transformer.model import SelfAttentionModel
+from .shared.architectures import SIZES, register_architectures
+from .shared.checkpoint import WIDTH
+from .shared.checks import REFUSED_OUTSIDE_LUNA
+from .shared.config import checked_config, flat_config, option
+from .shared.layers import attention_options, with_flags
+from .shared.model import SelfAttentionModel
 
 OPTIONS = {
     "fastformer_combine": option(

@@ -9,7 +9,7 @@ from fairseq.tasks.multilingual_translation import MultilingualTranslationTask
 from fairseq.tasks.semisupervised_translation import SemisupervisedTranslationTask
 
 from ..usage_error import UsageError
-from .transformer.checkpoint import ExplainsMismatch
+from .shared.checkpoint import ExplainsMismatch
 
 
 def refuse() -> None:

@@ -7,7 +7,7 @@ from torch import nn
 
 from fairseq_luna.models.mixed.attentions import ATTENTIONS, PLACES, build_attention
 from fairseq_luna.models.mixed.config import mixed_config
-from fairseq_luna.models.transformer.checks import flag
+from fairseq_luna.models.shared.checks import flag
 
 
 def flags_for(name: str) -> list[str]:

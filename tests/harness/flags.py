@@ -13,7 +13,7 @@ from fairseq.optim.lr_scheduler import LR_SCHEDULER_REGISTRY
 
 import fairseq_luna.models  # noqa: F401 (registers the models)
 from fairseq_luna.models.mixed.attentions import ATTENTIONS, PLACES, able
-from fairseq_luna.models.transformer.checks import flag
+from fairseq_luna.models.shared.checks import flag
 
 
 class Values(NamedTuple):

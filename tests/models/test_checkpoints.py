@@ -5,7 +5,7 @@ from argparse import Namespace
 import pytest
 import torch
 
-from fairseq_luna.models.transformer.checkpoint import keep_layers
+from fairseq_luna.models.shared.checkpoint import keep_layers
 from fairseq_luna.usage_error import CheckpointMismatch
 from readers import HEAD, build, classify
 from support import as_prefix, build_model, sentences

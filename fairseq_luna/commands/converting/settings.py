@@ -9,9 +9,9 @@ from typing import Any
 from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY, MODEL_REGISTRY
 from fairseq.models.transformer import TransformerModelBase
 
-from ...models.transformer.checks import flag
-from ...models.transformer.config import FOLLOWS, OptionalInt, flat_config
-from ...models.transformer.model import FlatConfigModel
+from ...models.shared.checks import flag
+from ...models.shared.config import FOLLOWS, OptionalInt, flat_config
+from ...models.shared.model import FlatConfigModel
 from ...usage_error import UsageError
 from ..checkpoints import TRAINING_ONLY
 

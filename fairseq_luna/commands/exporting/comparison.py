@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from ... import deployed
 from ...deployed.graphs import EOS, PAD, Array, Graphs
-from ...models.transformer.translator import Translator
+from ...models.shared.translator import TorchTranslator
 
 # Of the sources in three batches with the end mark, and the words that follow. The last are more than a window, a block
 # or a chunk holds by default: a graph that has another form from there on is found.
@@ -19,7 +19,7 @@ BEAM = 2
 
 
 @torch.no_grad()
-def difference(translator: Translator, folder: Path) -> float:
+def difference(translator: TorchTranslator, folder: Path) -> float:
     """The largest difference of a log-probability of the graphs in ``folder`` and the model, as fairseq generates."""
     [model] = translator.models
     graphs = deployed.Translator(folder).graphs

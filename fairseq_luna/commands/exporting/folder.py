@@ -13,8 +13,8 @@ from onnx.external_data_helper import set_external_data
 from onnxruntime.quantization import QuantType, quantize_dynamic
 
 from ...deployed.folder import FORMAT, PIECES, SETTINGS, SOURCE_WORDS, TARGET_WORDS, Settings, marks_of
-from ...models.transformer.decoder import CausalDecoder
-from ...models.transformer.translator import Translator
+from ...models.shared.decoder import CausalDecoder
+from ...models.shared.translator import TorchTranslator
 from ...subwords import mark_of
 from ...usage_error import UsageError
 from .graphs import graphs_of
@@ -25,7 +25,7 @@ SMALL = 1024  # bytes of a tensor that stays in its graph
 PAGE = 4096  # onnxruntime maps weights into memory that begin at a page
 
 
-def write_folder(translator: Translator, folder: Path, *, int8: bool) -> None:
+def write_folder(translator: TorchTranslator, folder: Path, *, int8: bool) -> None:
     """Write the model of ``translator``; ``int8``: the weights of matrix products as bytes.
 
     Raises:

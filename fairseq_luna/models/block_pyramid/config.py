@@ -7,8 +7,8 @@ from fairseq import utils
 from fairseq.dataclass import ChoiceEnum
 
 from ...usage_error import UsageError
-from ..transformer.checks import check_heads, check_positions, check_positive, check_rates, longest_text
-from ..transformer.config import OptionalInt, config_of, nested_config, option
+from ..shared.checks import check_heads, check_positions, check_positive, check_rates, longest_text
+from ..shared.config import OptionalInt, config_of, nested_config, option
 
 ACTIVATIONS = ChoiceEnum(utils.get_available_activation_fns())
 

@@ -7,7 +7,7 @@ from fairseq.models import FairseqEncoderModel, register_model
 from fairseq.models.roberta.model import RobertaClassificationHead
 from torch import Tensor, nn
 
-from ..transformer.checkpoint import ExplainsMismatch
+from ..shared.checkpoint import ExplainsMismatch
 from .config import PyramidConfig, pyramid_config
 from .encoder import PyramidEncoder
 

@@ -47,7 +47,7 @@ def convert(state_dict: StateDict, *, norms_less_one: bool | None = None) -> Non
         if _less_one(state_dict, norms) if norms_less_one is None else norms_less_one:
             logger.info("1 is added to the weights of %d layer norms, which fairseq-apollo saves less 1", len(norms))
             state_dict.update({name: state_dict[name] + 1 for name in norms})
-    translate(state_dict)
+    rename(state_dict)
 
 
 def is_of_the_authors(state_dict: StateDict) -> bool:
@@ -68,7 +68,7 @@ def _less_one(state_dict: StateDict, norms: list[str]) -> bool:
     return any(near_zero.values())
 
 
-def translate(state_dict: StateDict) -> None:
+def rename(state_dict: StateDict) -> None:
     """Rename the authors' parameters in place and drop those that their model does not use."""
     for old in list(state_dict):
         new = old

@@ -7,8 +7,8 @@ from fairseq.dataclass import ChoiceEnum
 
 from ...ops.luna_causal_attention import KERNELS, PACK_ACTIVATIONS
 from ...usage_error import UsageError
-from ..transformer.checks import check_heads, check_positive
-from ..transformer.config import FOLLOWS, checked_config, flat_config, option
+from ..shared.checks import check_heads, check_positive
+from ..shared.config import FOLLOWS, checked_config, flat_config, option
 
 LUNA_FOLLOWS = {
     **FOLLOWS,

@@ -8,9 +8,9 @@ from ...modules.dropout import WordDropout
 from ...modules.generation_state import IncrementalState
 from ...ops.once_per_batch import one_pass
 from ...usage_error import UsageError
-from ..transformer.decoder import CausalDecoder
-from ..transformer.layers import wrap_layer
-from ..transformer.source_rows import EncoderOut, selected_rows
+from ..shared.decoder import CausalDecoder
+from ..shared.layers import wrap_layer
+from ..shared.source_rows import EncoderOut, selected_rows
 from .layers import LunaDecoderLayer
 
 
@@ -38,8 +38,8 @@ class LunaDecoder(CausalDecoder):
 
     def build_decoder_layer(self, cfg: Any, no_encoder_attn: bool = False) -> nn.Module:
         self.layers_built += 1
-        last = self.layers_built == cfg.decoder.layers
-        return wrap_layer(LunaDecoderLayer(cfg, last=last, no_encoder_attn=no_encoder_attn), cfg)
+        is_last = self.layers_built == cfg.decoder.layers
+        return wrap_layer(LunaDecoderLayer(cfg, packed_is_read=not is_last, no_encoder_attn=no_encoder_attn), cfg)
 
     @one_pass
     def extract_features_scriptable(

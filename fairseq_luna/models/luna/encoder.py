@@ -9,8 +9,8 @@ from torch import Tensor, nn
 
 from ...modules.dropout import WordDropout
 from ...ops.once_per_batch import one_pass
-from ..transformer.layers import wrap_layer
-from ..transformer.source_rows import EncoderOut, reordered
+from ..shared.layers import wrap_layer
+from ..shared.source_rows import EncoderOut, reordered
 from .layers import LunaEncoderLayer
 
 
@@ -44,8 +44,8 @@ class LunaEncoder(TransformerEncoderBase):
 
     def build_encoder_layer(self, cfg: Any) -> nn.Module:
         self.layers_built += 1
-        last = self.layers_built == cfg.encoder.layers
-        return wrap_layer(LunaEncoderLayer(cfg, packed_is_read=self.packed_is_read or not last), cfg)
+        is_last = self.layers_built == cfg.encoder.layers
+        return wrap_layer(LunaEncoderLayer(cfg, packed_is_read=self.packed_is_read or not is_last), cfg)
 
     def forward_embedding(self, src_tokens: Tensor, token_embedding: Tensor | None = None) -> tuple[Tensor, Tensor]:
         if token_embedding is None:

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from ...modules import LunaAttention, LunaCausalAttention
 from ...modules.generation_state import IncrementalState
-from ..transformer.layers import DecoderLayer, ResidualLayer, attention_options, source_attention, with_flags
+from ..shared.layers import DecoderLayer, ResidualLayer, attention_options, source_attention, with_flags
 
 # Flags of the attentions, and the constructor arguments that they become.
 KERNEL = {"luna_kernel_size": "kernel_size"}
@@ -30,7 +30,7 @@ class LunaEncoderLayer(ResidualLayer):
         packed_is_read: whether the updated p is read; if not, a post-norm layer has no norm for it.
     """
 
-    def __init__(self, cfg: Any, *, packed_is_read: bool = True) -> None:
+    def __init__(self, cfg: Any, *, packed_is_read: bool) -> None:
         super().__init__(cfg, cfg.encoder)
         self.self_attn = luna_attention(cfg, cfg.encoder, KERNEL)
         self.self_attn_layer_norm = LayerNorm(self.embed_dim, export=cfg.export)
@@ -68,13 +68,13 @@ class LunaDecoderLayer(DecoderLayer):
 
     Args:
         cfg: the nested config.
-        last: the last layer, whose packed sequence is not read.
+        packed_is_read: whether the updated p is read; if not, a post-norm layer has no norm for it.
         no_encoder_attn: leave out the attention to the source; the causal attention still reads its packed sequence.
     """
 
-    def __init__(self, cfg: Any, *, last: bool, no_encoder_attn: bool) -> None:
+    def __init__(self, cfg: Any, *, packed_is_read: bool, no_encoder_attn: bool) -> None:
         super().__init__(cfg)
-        self.last = last
+        self.packed_is_read = packed_is_read
         self.cross_self_attention: bool = cfg.cross_self_attention
         self.self_attn = with_flags(
             LunaCausalAttention, cfg, CAUSAL, tie_kv=not cfg.untie_luna_kv, **attention_options(cfg, cfg.decoder)
@@ -86,7 +86,7 @@ class LunaDecoderLayer(DecoderLayer):
             packs = cfg.luna_source_attention == "packed"
             self.encoder_attn = luna_attention(cfg, cfg.decoder, SEGMENTS) if packs else source_attention(cfg)
             self.encoder_attn_layer_norm = LayerNorm(self.embed_dim, export=cfg.export)
-            if packs and (self.normalize_before or not last):
+            if packs and (self.normalize_before or packed_is_read):
                 self.encoder_attn_packed_layer_norm = LayerNorm(self.embed_dim, export=cfg.export)
 
     def needs_packed(self, incremental_state: IncrementalState | None, *, need_weights: bool) -> bool:
@@ -180,6 +180,6 @@ class LunaDecoderLayer(DecoderLayer):
             need_weights=need_weights,
         )
         x = self.add_and_norm(x, residual, self.encoder_attn_layer_norm)
-        if packed is not None and packed_residual is not None and not self.last:
+        if packed is not None and packed_residual is not None and self.packed_is_read:
             packed = self.add_and_norm(packed, packed_residual, self.encoder_attn_packed_layer_norm)
         return x, packed, weights

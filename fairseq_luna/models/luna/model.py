@@ -5,9 +5,9 @@ from typing import Any, ClassVar
 from fairseq.models import register_model
 from torch import Tensor, nn
 
-from ..transformer.architectures import SIZES, Settings, register_architectures
-from ..transformer.checkpoint import WIDTH
-from ..transformer.model import FlatConfigModel
+from ..shared.architectures import SIZES, Settings, register_architectures
+from ..shared.checkpoint import WIDTH
+from ..shared.model import FlatConfigModel
 from .checkpoint_names import convert, drop_last_packed_norm, match_position_buffers
 from .config import LunaConfig, luna_config
 from .decoder import LunaDecoder

@@ -52,9 +52,9 @@ from ...modules.synthesizer_attention import (
 )
 from ...usage_error import UsageError
 from .. import block, fastformer
-from ..transformer.checks import flag
-from ..transformer.layers import BuildAttention, attention_options, with_flags
-from ..transformer.sharing import Sharing
+from ..shared.checks import flag
+from ..shared.layers import BuildAttention, attention_options, with_flags
+from ..shared.sharing import Sharing
 
 # The places of a model that have an attention, and the field of the config that names it.
 PLACES = {

@@ -7,9 +7,9 @@ from fairseq.dataclass import ChoiceEnum
 
 from ...usage_error import UsageError
 from .. import block, fastformer
-from ..transformer.checks import REFUSED_OUTSIDE_LUNA, flag
-from ..transformer.config import OptionalInt, checked_config, flat_config, option
-from .attentions import ATTENTIONS, PLACES, factory_of
+from ..shared.checks import REFUSED_OUTSIDE_LUNA, flag
+from ..shared.config import OptionalInt, checked_config, flat_config, option
+from .attentions import ATTENTIONS, PLACES, able, factory_of
 
 NAMES = ChoiceEnum(list(ATTENTIONS))
 CHOICES = {
@@ -44,12 +44,15 @@ SHARED = {
         "kv: linformer's sums of keys and of values share their weights; layers: all layers of a side do",
     ),
 }
-READ = {
-    field for attention in ATTENTIONS.values() for factory in attention.factories().values() for field in factory.flags
-}
-# The flags that some attention reads.
-OPTIONS = {name: spec for name, spec in {**fastformer.OPTIONS, **block.OPTIONS, **SHARED}.items() if name in READ}
 
+
+def options_read(places: Iterable[str]) -> dict[str, tuple[Any, Any]]:
+    """The options that some attention reads which can stand in one of ``places``."""
+    read = {field for place in places for factory in able(place).values() for field in factory.flags}
+    return {name: spec for name, spec in {**fastformer.OPTIONS, **block.OPTIONS, **SHARED}.items() if name in read}
+
+
+OPTIONS = options_read(PLACES)
 MixedConfig = flat_config(__name__, "MixedConfig", {**CHOICES, **OPTIONS})
 
 

@@ -5,11 +5,11 @@ from typing import Any, ClassVar
 from fairseq.models import register_model
 from torch import nn
 
-from ..transformer.architectures import SIZES, register_architectures
-from ..transformer.checkpoint import WIDTH
-from ..transformer.decoder import SelfAttentionDecoder
-from ..transformer.encoder import SelfAttentionEncoder
-from ..transformer.model import FlatConfigModel
+from ..shared.architectures import SIZES, register_architectures
+from ..shared.checkpoint import WIDTH
+from ..shared.decoder import SelfAttentionDecoder
+from ..shared.encoder import SelfAttentionEncoder
+from ..shared.model import FlatConfigModel
 from .attentions import build_for_stack, factory_of
 from .config import MixedConfig, mixed_config
 

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ...usage_error import CheckpointMismatch
 from ..luna.checkpoint_names import convert, is_of_the_authors
-from ..transformer.architectures import Settings
+from ..shared.architectures import Settings
 
 logger = logging.getLogger(__name__)
 

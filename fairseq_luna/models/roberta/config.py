@@ -11,10 +11,9 @@ from fairseq import utils
 from fairseq.dataclass import ChoiceEnum
 
 from ..luna.config import LUNA_OPTIONS
-from ..mixed.attentions import able
-from ..mixed.config import CHOICES, OPTIONS, check_read
-from ..transformer.checks import check_heads, check_layers_to_keep, check_positive, check_rates, longest_text
-from ..transformer.config import OptionalInt, config_of, nested_config, option, transformer_options
+from ..mixed.config import CHOICES, check_read, options_read
+from ..shared.checks import check_heads, check_layers_to_keep, check_positive, check_rates, longest_text
+from ..shared.config import OptionalInt, config_of, nested_config, option, transformer_options
 from .head import POOLINGS
 
 ACTIVATIONS = ChoiceEnum(utils.get_available_activation_fns())
@@ -69,8 +68,7 @@ LunaRobertaConfig = config_of(
     },
 )
 
-READ = {field for factory in able("encoder").values() for field in factory.flags}
-MIXED_OPTIONS = {name: spec for name, spec in OPTIONS.items() if name in READ}
+MIXED_OPTIONS = options_read(["encoder"])
 OF_MIXED_ENCODERS = ("encoder_self_attention", "attention_kernel_size")
 MixedRobertaConfig = config_of(
     __name__,

@@ -16,9 +16,9 @@ from ..luna.encoder import LunaEncoder
 from ..luna.model import LunaModel
 from ..mixed.attentions import build_for_stack
 from ..mixed.model import MixedModel
-from ..transformer.architectures import SIZES, Settings, register_architectures
-from ..transformer.checkpoint import WIDTH, KeepsLayers, Origin
-from ..transformer.encoder import SelfAttentionEncoder
+from ..shared.architectures import SIZES, Settings, register_architectures
+from ..shared.checkpoint import WIDTH, KeepsLayers, Origin
+from ..shared.encoder import SelfAttentionEncoder
 from .authors_checkpoint import ARCHITECTURES, convert_reader
 from .config import LunaRobertaConfig, MixedRobertaConfig, luna_roberta_config, mixed_roberta_config
 from .encoder import CLASSIFYING, ReadingEncoder

@@ -5,7 +5,7 @@ import torch
 import torch.nn.functional as F
 
 from fairseq_luna.models.luna import LunaModel
-from fairseq_luna.models.luna.checkpoint_names import translate
+from fairseq_luna.models.luna.checkpoint_names import rename
 from support import PAD, golden, step_by_step, translation_task
 
 CLOSE = {"rtol": 1e-4, "atol": 1e-5}
@@ -50,7 +50,7 @@ def test_logits_loss_and_gradients(recorded, model, encoder_out):
     torch.testing.assert_close(loss, recorded["loss"], **CLOSE)
     loss.backward()
     expected = dict(recorded["grads"])
-    translate(expected)
+    rename(expected)
     ours = {name: parameter.grad for name, parameter in model.named_parameters()}
     assert set(expected) <= set(ours)
     for name, gradient in expected.items():

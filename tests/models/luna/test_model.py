@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from fairseq_luna.models.luna.decoder import LunaDecoder
-from fairseq_luna.models.transformer.source_rows import selected_rows
+from fairseq_luna.models.shared.source_rows import selected_rows
 from support import as_prefix, build_luna, sentences
 
 CLOSE = {"rtol": 1e-4, "atol": 1e-5}

@@ -6,7 +6,7 @@ import pytest
 
 from fairseq_luna.models.mixed.attentions import ATTENTIONS, PLACES, Attention, Factory, able
 from fairseq_luna.models.mixed.config import OPTIONS
-from fairseq_luna.models.transformer.checks import flag
+from fairseq_luna.models.shared.checks import flag
 from fairseq_luna.modules import SoftmaxCausalAttention
 from fairseq_luna.usage_error import UsageError
 from support import build_model, sentences

@@ -15,7 +15,7 @@ from .decoder import SelfAttentionDecoder
 from .encoder import SelfAttentionEncoder
 from .layers import BuildAttention
 from .sharing import Sharing, all_children
-from .translator import Translator
+from .translator import TorchTranslator
 
 
 class FlatConfigModel(KeepsLayers, TransformerModelBase):
@@ -42,10 +42,10 @@ class FlatConfigModel(KeepsLayers, TransformerModelBase):
         return model
 
     @classmethod
-    def from_pretrained(cls, *args: Any, **kwargs: Any) -> Translator:
+    def from_pretrained(cls, *args: Any, **kwargs: Any) -> TorchTranslator:
         """As in fairseq; alignments can be asked for later. :func:`fairseq_luna.load` finds more by itself."""
         hub = super().from_pretrained(*args, **kwargs)
-        return Translator(hub.cfg, hub.task, list(hub.models))
+        return TorchTranslator(hub.cfg, hub.task, list(hub.models))
 
     @staticmethod
     def unfit_for_alignment(cfg: Any) -> str | None:

@@ -9,7 +9,7 @@ from torch import Tensor
 
 EncoderOut = dict[str, list[Tensor]]
 # What decoders read, and the dimension of the batch.
-READ = {"encoder_out": 1, "encoder_padding_mask": 0, "packed_out": 1, "packed_padding_mask": 0}
+READ_BY_DECODERS = {"encoder_out": 1, "encoder_padding_mask": 0, "packed_out": 1, "packed_padding_mask": 0}
 
 
 def reordered(encoder_out: EncoderOut, new_order: Tensor) -> EncoderOut:
@@ -23,7 +23,7 @@ def selected_rows(encoder_out: EncoderOut) -> EncoderOut:
 
     If every sentence was selected the same number of times, one after the other, each has a single row.
     """
-    read = {name: encoder_out.get(name, []) for name in READ}
+    read = {name: encoder_out.get(name, []) for name in READ_BY_DECODERS}
     if "rows" not in encoder_out:
         return read
     [rows] = encoder_out["rows"]
@@ -31,4 +31,4 @@ def selected_rows(encoder_out: EncoderOut) -> EncoderOut:
     beams, others = divmod(rows.shape[0], sentences or 1)
     if others == 0 and not rows.ne(torch.arange(beams * sentences, device=rows.device) // beams).any():
         return read
-    return {name: [x.index_select(dim, rows) for x in read[name]] for name, dim in READ.items()}
+    return {name: [x.index_select(dim, rows) for x in read[name]] for name, dim in READ_BY_DECODERS.items()}

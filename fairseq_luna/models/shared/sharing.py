@@ -26,7 +26,8 @@ class Sharing:
 
     def __call__(self, cfg: Any) -> nn.Module:
         module = self.build(cfg)
-        self.first = self.first or module
+        if self.first is None:
+            self.first = module
         share(self.first, module, self.names)
         return module
 

@@ -17,7 +17,7 @@ from .decoder import alignment_is
 PREFIXES = "prefix_allowed_tokens_fn"
 
 
-class Translator(GeneratorHubInterface):
+class TorchTranslator(GeneratorHubInterface):
     """A trained model, or an ensemble, that translates text. Threads can share one.
 
     It is fairseq's hub interface, of which these are of most use:
