@@ -2,13 +2,13 @@
 
 ``Trainer.load_checkpoint`` replaces every error of ``load_state_dict`` by "please ensure that the architectures match";
 ``load_model_ensemble_and_task`` leaves out the file's name (fairseq 0.12.2 and fairseq-fixed 0.12.3.1). With this patch
-a CheckpointMismatch, which names tensors and flags, reaches the user with the file's name and both values of the flags.
-A start made by ``fairseq-luna convert`` is refused by a model with other flags, and the state of another
-schedule, or of an optimizer of other parameters, by the flag that leaves it out. Other errors are unchanged.
+a CheckpointMismatch, which names tensors, reaches the user with the file's name and the flags that differ there. A
+start made by ``fairseq-luna convert`` is refused by a model with other flags, and the state of another schedule, or of
+an optimizer of other parameters, by the flag that leaves it out. Other errors are unchanged.
 """
 
 import functools
-import re
+import os
 from argparse import Namespace
 from collections.abc import Mapping
 from types import SimpleNamespace
@@ -20,8 +20,6 @@ from fairseq.trainer import Trainer
 
 from fairseq_luna.compat.patch import Patch
 from fairseq_luna.usage_error import CheckpointMismatch, UsageError
-
-SIZES = tuple(f"{side}_{size}" for size in ("layers", "embed_dim", "ffn_embed_dim") for side in ("encoder", "decoder"))
 
 # In the extra_state of a converted checkpoint: the settings of its model.
 MADE_FOR = "made_for"
@@ -73,18 +71,20 @@ def apply() -> None:
         except Exception as error:
             if not isinstance(error.__context__, CheckpointMismatch):
                 raise
-            theirs = checkpoint_utils.load_checkpoint_to_cpu(filename).get("cfg") or {}
-            said = f"{error.__context__}{both_values(str(error.__context__), theirs.get('model'), self.cfg.model)}"
-            raise CheckpointMismatch(f"{filename} {said}") from error
+            different = both_values(model_config(filename), self.cfg.model)
+            raise CheckpointMismatch(f"{filename} {error.__context__}{different}") from error
         check_made_for((extra_state or {}).get(MADE_FOR) or {}, self.cfg.model, filename)
         return extra_state
 
     @functools.wraps(original_load)
-    def load_model_ensemble_and_task(filenames: list[str], *args: Any, **kwargs: Any) -> Any:
+    def load_model_ensemble_and_task(
+        filenames: list[str], arg_overrides: Mapping[str, Any] | None = None, *args: Any, **kwargs: Any
+    ) -> Any:
         try:
-            return original_load(filenames, *args, **kwargs)
+            return original_load(filenames, arg_overrides, *args, **kwargs)
         except CheckpointMismatch as error:
-            raise CheckpointMismatch(f"{':'.join(filenames)} {error}") from error
+            different = both_values(model_config(filenames[0]), arg_overrides)
+            raise CheckpointMismatch(f"{':'.join(filenames)} {error}{different}") from error
 
     Trainer.load_checkpoint = load_checkpoint
     checkpoint_utils.load_model_ensemble_and_task = load_model_ensemble_and_task
@@ -103,23 +103,24 @@ def _flag_that_resets(error: Exception, trainer: Trainer) -> str | None:
     return None
 
 
-def both_values(message: str, theirs: Any, ours: Any) -> str:
-    """What to add to ``message``: where the flags that it names have other values in the checkpoint, both.
+def model_config(filename: str) -> Any:
+    """The model's config in a checkpoint, flat; None if it is not known, as of one in several files."""
+    if not os.path.exists(filename):
+        return None
+    return getattr(checkpoint_utils.load_checkpoint_to_cpu(filename).get("cfg"), "model", None)
 
-    Args:
-        message: of a CheckpointMismatch; of ``--arch`` alone, the model's sizes are compared too.
-        theirs, ours: models' configs, flat; None: not known.
+
+def both_values(theirs: Any, ours: Any) -> str:
+    """The flags that have other values in the checkpoint, each with both; without rates of dropout, which need not fit.
+
+    ``theirs`` and ``ours`` are models' configs, flat, or a part of one; None: not known.
     """
     theirs, ours = _plain(theirs), _plain(ours)
-    fields = [name.replace("-", "_") for name in re.findall(r"--([\w-]+)", message.rpartition("Check ")[2])]
-    if fields == ["arch"]:
-        fields = ["_name", *(name for name in SIZES if theirs.get(name) and ours.get(name))]
-    different = [
-        f"--{'arch' if name == '_name' else name.replace('_', '-')} is {theirs[name]} there and {ours[name]} here"
-        for name in fields
-        if name in theirs and name in ours and theirs[name] != ours[name]
-    ]
-    return "".join(f"; {text}" for text in different)
+    return "".join(
+        f"; --{'arch' if name == '_name' else name.replace('_', '-')} is {theirs[name]} there and {value} here"
+        for name, value in ours.items()
+        if name in theirs and str(theirs[name]) != str(value) and "drop" not in name
+    )
 
 
 def check_made_for(made_for: Mapping[str, Any], ours: Any, filename: str) -> None:
@@ -144,5 +145,5 @@ PATCH = Patch(
     "mismatch",
     is_needed,
     apply,
-    "fairseq hides why a checkpoint does not fit the model; tensors, flags and the file are named",
+    "fairseq hides why a checkpoint does not fit the model; tensors, the flags that differ and the file are named",
 )

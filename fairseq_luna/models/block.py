@@ -1,6 +1,6 @@
 """Block attention: attention inside blocks of a sentence, and between the blocks."""
 
-from typing import Any, ClassVar
+from typing import Any
 
 from fairseq.dataclass import ChoiceEnum
 from fairseq.models import register_model
@@ -8,7 +8,6 @@ from torch import nn
 
 from ..modules import BlockAttention, BlockCausalAttention
 from .shared.architectures import SIZES, register_architectures
-from .shared.checkpoint import WIDTH
 from .shared.checks import REFUSED_OUTSIDE_LUNA
 from .shared.config import checked_config, flat_config, option
 from .shared.layers import attention_options, with_flags
@@ -44,11 +43,6 @@ class BlockModel(SelfAttentionModel):
     """Block attention in encoder and decoder."""
 
     share_layers = "share_block_layers"
-    origins: ClassVar = (
-        (r"\.convolution\.", "--block-kernel-size", WIDTH, "--block-kernel-size"),
-        (r"\.block_[qkv]_proj", "--share-block-levels", WIDTH, WIDTH),
-        (r"\.self_attn\.[qk]_proj", "--unordered-blocks", WIDTH, WIDTH),
-    )
 
     @classmethod
     def nested_config(cls, cfg: Any) -> Any:

@@ -1,6 +1,6 @@
 """Fastformer: additive attention through one global query and one global key (arXiv 2108.09084)."""
 
-from typing import Any, ClassVar
+from typing import Any
 
 from fairseq.dataclass import ChoiceEnum
 from fairseq.models import register_model
@@ -8,7 +8,6 @@ from torch import nn
 
 from ..modules import FastformerAttention, FastformerCausalAttention
 from .shared.architectures import SIZES, register_architectures
-from .shared.checkpoint import WIDTH
 from .shared.checks import REFUSED_OUTSIDE_LUNA
 from .shared.config import checked_config, flat_config, option
 from .shared.layers import attention_options, with_flags
@@ -42,12 +41,6 @@ class FastformerModel(SelfAttentionModel):
     """Fastformer in encoder and decoder."""
 
     share_layers = "fastformer_share_layers"
-    origins: ClassVar = (
-        (r"\.convolution\.", "--fastformer-kernel-size", WIDTH, "--fastformer-kernel-size"),
-        (r"_score\.", "--arch", "--{side}-attention-heads", WIDTH),
-        (r"\.(query_key|key_value)_proj", "--fastformer-combine", WIDTH, WIDTH),
-        (r"\.self_attn\.[kv]_proj", "--fastformer-share", WIDTH, WIDTH),
-    )
 
     @classmethod
     def nested_config(cls, cfg: Any) -> Any:

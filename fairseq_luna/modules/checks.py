@@ -52,14 +52,11 @@ class NamedArguments:
 
     argument_names: Mapping[str, str] = {}
 
-    def name_of(self, argument: str) -> str:
-        return self.argument_names.get(argument, argument)
-
     def check_length(self, steps: int, max_positions: int, *, attention: str) -> None:
         """Raise UsageError if ``attention``, which has ``max_positions``, cannot read ``steps``."""
         if steps > max_positions:
             raise ArgumentError(
-                self.name_of("max_positions"),
+                self.argument_names.get("max_positions", "max_positions"),
                 max_positions,
                 f"{attention} reads at most so many words, and a sentence has {steps}; leave it out, or train with a"
                 " larger number",

@@ -7,7 +7,6 @@ from torch import Tensor, nn
 
 from ..ops.linformer_attention import linformer_attention, linformer_slots, linformer_weights
 from ..ops.softmax_attention import softmax_attention
-from ..usage_error import CheckpointMismatch
 from .attention import EncoderAttention, SourceAttention
 from .checks import NamedArguments, check_choice, check_positive
 from .generation_state import ModuleState
@@ -48,19 +47,6 @@ class LinformerProjections(NamedArguments, QueriesKeysValues):
         """
         self.check_length(steps, self.max_positions, attention="linformer")
         return self.key_sums, self.key_sums if self.value_sums is None else self.value_sums
-
-    def upgrade_state_dict_named(self, state_dict: dict[str, Tensor], name: str) -> None:
-        """Called by fairseq before it loads ``state_dict``, where this module is ``name``.
-
-        Raises:
-            CheckpointMismatch: the layers share their sums here, but not in the checkpoint.
-        """
-        side = name.split(".")[0]
-        given = [x for key, x in state_dict.items() if key.startswith(side) and key.endswith(".key_sums")]
-        if self.share == "layers" and not all(x.equal(given[0]) for x in given):
-            raise CheckpointMismatch(
-                f"does not fit the model: its layers do not share their sums. Check {self.name_of('share')}"
-            )
 
 
 class LinformerAttention(LinformerProjections, EncoderAttention):

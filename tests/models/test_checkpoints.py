@@ -63,71 +63,26 @@ def test_kept_layers_are_renumbered():
     assert pruned["encoder.other"] == 1
 
 
-# Flags of the checkpoint and of the model, the text about the first tensor, the flags to check.
-MIXED, BY_POSITION = {"family": "mixed"}, {"family": "mixed", "decoder_self_attention": "synthesizer-random"}
-FIRST = "encoder.layers.0.self_attn"
+# Flags of the checkpoint and of the model, and the text about the first tensor.
 MISFITS = {
     "dictionary": (
         *({"words": 50}, {}),
-        *("encoder.embed_tokens.weight is (54, 32), the model's is (44, 32); ", "the dictionary"),
+        "encoder.embed_tokens.weight is (54, 32) and the model's (44, 32), because their dictionaries differ; ",
     ),
-    "width": (
-        *({"encoder_embed_dim": 48}, {}, "encoder.packed_embeddings is (6, 48), the model's is (6, 32); "),
-        "--encoder-embed-dim, --decoder-embed-dim, --decoder-output-dim",
-    ),
-    "layers": ({}, {"encoder_layers": 3}, "encoder.layers.2.fc1.weight (64, 32) is missing; ", "--encoder-layers"),
-    "fewer-layers": (
-        *({"decoder_layers": 3}, {}, "decoder.layers.2.fc1.weight (64, 32) is unexpected; ", "--decoder-layers"),
-    ),
-    "feed-forward": (
-        *({"decoder_ffn_embed_dim": 80}, {}),
-        *("decoder.layers.0.fc1.weight is (80, 32), the model's is (64, 32); ", "--decoder-ffn-embed-dim"),
-    ),
-    "packed-slots": (
-        *({}, {"projection_length": 8}),
-        *("encoder.packed_embeddings is (6, 32), the model's is (8, 32)", "--projection-length"),
-    ),
-    "kernel": (
-        *({"luna_kernel_size": 5}, {"luna_kernel_size": 3}),
-        *(f"{FIRST}.convolution.weight is (32, 5), the model's is (32, 3); ", "--luna-kernel-size"),
-    ),
-    "segment-bias": (
-        *({}, {"luna_segment_bias": 4.0}),
-        *("decoder.layers.0.encoder_attn.segment_bias (4,) is missing; ", "--luna-segment-bias"),
-    ),
-    "untied": (
-        *({}, {"untie_luna_kv": True}, f"{FIRST}.pk_proj.weight (32, 32) is missing; "),
-        "--untie-luna-kv, --luna-source-attention",
-    ),
-    "shared": (
-        *({"family": "fastformer"}, {"family": "fastformer", "fastformer_share": "none"}),
-        *(f"{FIRST}.v_proj.weight (32, 32) is missing; ", "--fastformer-share"),
-    ),
-    "unordered": (
-        *({"family": "block"}, {"family": "block", "unordered_blocks": "mean"}),
-        *(f"{FIRST}.q_proj.weight (32, 32) is unexpected; ", "--unordered-blocks"),
-    ),
-    "attention-by-name": (
-        *({**MIXED, "encoder_self_attention": "fastformer"}, MIXED),
-        *(f"{FIRST}.v_proj.weight (32, 32) is missing; ", "--encoder-self-attention and its flags"),
-    ),
-    "positions": (
-        *({**BY_POSITION, "max_target_positions": 30}, {**BY_POSITION, "max_target_positions": 20}),
-        "decoder.layers.0.self_attn.scores.matrix is (4, 30, 30), the model's is (4, 20, 20); ",
-        "--max-target-positions",
-    ),
-    "family": ({"family": "fastformer"}, {}, "encoder.packed_embeddings (6, 32) is missing; ", "--arch"),
+    "layers": ({}, {"encoder_layers": 3}, "encoder.layers.2.fc1.weight (64, 32) is missing; "),
+    "fewer-layers": ({"decoder_layers": 3}, {}, "decoder.layers.2.fc1.weight (64, 32) is unexpected; "),
+    "packed-slots": ({}, {"projection_length": 8}, "encoder.packed_embeddings is (6, 32), the model's is (8, 32)"),
+    "family": ({"family": "fastformer"}, {}, "encoder.packed_embeddings (6, 32) is missing; "),
 }
 
 
-@pytest.mark.parametrize(("there", "here", "first", "check"), MISFITS.values(), ids=MISFITS)
-def test_a_misfit_names_three_tensors_and_the_flags_that_explain_it(there, here, first, check):
+@pytest.mark.parametrize(("there", "here", "first"), MISFITS.values(), ids=MISFITS)
+def test_a_misfit_names_three_tensors(there, here, first):
     other = build_model(**{"family": "luna", **there})
     with pytest.raises(CheckpointMismatch) as refusal:
         build_model(**{"family": "luna", **here}).load_state_dict(other.state_dict())
     message = str(refusal.value)
     assert message.startswith(f"does not fit the model: {first}")
-    assert message.endswith(f". Check {check}")
     assert message.count(";") <= 3
     assert "\n" not in message
     assert isinstance(refusal.value.__cause__, RuntimeError)
@@ -136,7 +91,7 @@ def test_a_misfit_names_three_tensors_and_the_flags_that_explain_it(there, here,
 def test_without_strict_tensors_may_be_missing_but_shapes_must_fit():
     without, other = build_model("luna"), build_model("luna", projection_length=8)
     build_model("luna", layernorm_embedding=True).load_state_dict(without.state_dict(), strict=False)
-    with pytest.raises(CheckpointMismatch, match=r"\(8, 32\), the model's is \(6, 32\)\. Check --projection-length$"):
+    with pytest.raises(CheckpointMismatch, match=r"\(8, 32\), the model's is \(6, 32\)$"):
         build_model("luna", layernorm_embedding=True).load_state_dict(other.state_dict(), strict=False)
 
 
@@ -147,7 +102,7 @@ def test_tensors_that_the_model_shares_are_not_lost(family):
         shared.load_state_dict(apart.state_dict())
     assert str(raised.value) == (
         "does not fit the model: encoder.embed_tokens.weight and decoder.embed_tokens.weight are one tensor in the"
-        " model and differ there. Check --share-all-embeddings"
+        " model and differ there"
     )
     copied = {name: value.clone() for name, value in shared.state_dict().items()}
     build_model(family, seed=1).load_state_dict(copied)
@@ -196,13 +151,13 @@ def test_layers_of_a_reader_are_pruned(variant, trained_with, shared):
 @pytest.mark.parametrize(
     ("variant", "flags", "message"),
     [
-        ("pyramid", {"encoder_embed_dim": 8}, r"encoder.embed_tokens.weight is \(.*Check .*--encoder-embed-dim"),
-        ("luna", {"max_positions": 32}, r"embed_positions.weight is \(34, 16\).*Check --max-positions$"),
-        ("luna", {"projection_length": 8}, r"packed_embeddings is \(8, 16\).*Check --projection-length$"),
-        ("luna", {"encoder_embed_dim": 8}, r"embed_tokens.weight is \(44, 8\).*Check .*--encoder-embed-dim"),
-        ("luna", {"encoder_layers": 3}, r"layers.2.* is unexpected.*Check .*--encoder-layers"),
-        ("luna", {"pooling": "attention"}, r"pooling.hidden.weight \(16, 16\) is unexpected.*Check --pooling$"),
-        ("mixed-linformer", {"max_positions": 32, "num_slots": 8}, "Check --max-positions, --num-slots$"),
+        ("pyramid", {"encoder_embed_dim": 8}, r"encoder.embed_tokens.weight is \("),
+        ("luna", {"max_positions": 32}, r"embed_positions.weight is \(34, 16\)"),
+        ("luna", {"projection_length": 8}, r"packed_embeddings is \(8, 16\)"),
+        ("luna", {"encoder_embed_dim": 8}, r"embed_tokens.weight is \(44, 8\)"),
+        ("luna", {"encoder_layers": 3}, r"layers.2.* is unexpected"),
+        ("luna", {"pooling": "attention"}, r"pooling.hidden.weight \(16, 16\) is unexpected"),
+        ("mixed-linformer", {"max_positions": 32, "num_slots": 8}, r"key_sums is \(8, 32\), the model's is \(4, 64\)"),
     ],
 )
 def test_a_reader_that_does_not_fit_is_explained(variant, flags, message):

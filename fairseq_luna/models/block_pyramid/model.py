@@ -1,6 +1,6 @@
 """The pyramid as a text classifier, registered with fairseq as ``block_pyramid_classifier``."""
 
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from fairseq.models import FairseqEncoderModel, register_model
@@ -20,11 +20,6 @@ class PyramidClassifier(ExplainsMismatch, FairseqEncoderModel):
         cfg: the nested config.
         encoder: returns one vector per text.
     """
-
-    origins: ClassVar = (
-        (r"\.branches\.\d+\.layers", "--pyramid-block-sizes", "--encoder-embed-dim", "--encoder-embed-dim"),
-        (r"^classification_heads\.", "--classification-head-name", "--num-classes", "--pyramid-block-sizes"),
-    )
 
     def __init__(self, cfg: Any, encoder: PyramidEncoder) -> None:
         super().__init__(encoder)

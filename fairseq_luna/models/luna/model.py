@@ -1,12 +1,11 @@
 """The Luna encoder-decoder, registered with fairseq as ``luna``, and its named architectures."""
 
-from typing import Any, ClassVar
+from typing import Any
 
 from fairseq.models import register_model
 from torch import Tensor, nn
 
 from ..shared.architectures import SIZES, Settings, register_architectures
-from ..shared.checkpoint import WIDTH
 from ..shared.model import FlatConfigModel
 from .checkpoint_names import convert, drop_last_packed_norm, match_position_buffers
 from .config import LunaConfig, luna_config
@@ -36,14 +35,6 @@ class LunaModel(FlatConfigModel):
 
     Flags of fairseq's transformer keep their meaning or are refused; :mod:`.config` adds Luna's own.
     """
-
-    origins: ClassVar = (
-        (r"\.packed_embeddings", "--arch", "--projection-length", WIDTH),
-        (r"\.convolution\.", "--luna-kernel-size", WIDTH, "--luna-kernel-size"),
-        (r"\.segment_bias", "--luna-segment-bias", WIDTH, "--luna-segment-bias"),
-        (r"\.encoder_attn(\.|_packed)", "--luna-source-attention", WIDTH, WIDTH),
-        (r"\.self_attn\.\w+_proj", "--untie-luna-kv", WIDTH, WIDTH),
-    )
 
     nested_config = staticmethod(luna_config)
 

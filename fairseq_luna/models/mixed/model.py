@@ -1,20 +1,16 @@
 """The encoder-decoder whose attentions are chosen by name, registered with fairseq as ``mixed``."""
 
-from typing import Any, ClassVar
+from typing import Any
 
 from fairseq.models import register_model
 from torch import nn
 
 from ..shared.architectures import SIZES, register_architectures
-from ..shared.checkpoint import WIDTH
 from ..shared.decoder import SelfAttentionDecoder
 from ..shared.encoder import SelfAttentionEncoder
 from ..shared.model import FlatConfigModel
 from .attentions import build_for_stack, factory_of
 from .config import MixedConfig, mixed_config
-
-SELF = "--{side}-self-attention and its flags"
-HEADS = "--{side}-attention-heads"
 
 
 @register_model("mixed", dataclass=MixedConfig)
@@ -23,18 +19,6 @@ class MixedModel(FlatConfigModel):
 
     With softmax attention in all three places it is fairseq's transformer, with the same parameters.
     """
-
-    origins: ClassVar = (
-        (r"\.convolution\.", "--attention-kernel-size", WIDTH, "--attention-kernel-size"),
-        (r"\.(key|value)_sums$", "--linformer-share", "--num-slots", "--max-source-positions"),
-        (r"\.self_attn\..*\.of_(block|place)\.", SELF, "--max-{text}-positions", WIDTH),
-        (r"\.self_attn\..*scores\.(matrix|left|right|positions)$", SELF, HEADS, *["--max-{text}-positions"] * 2),
-        (r"\.self_attn\..*feature_map\.directions$", SELF, "--num-features", WIDTH),
-        (r"\.self_attn\..*directions$", SELF, "--num-hashes", WIDTH),
-        (r"\.self_attn\..*distance_bias$", SELF, "--attention-chunk"),
-        (r"\.self_attn\.", SELF, WIDTH, WIDTH),
-        (r"\.encoder_attn\.", "--source-attention and its flags", "--decoder-embed-dim", "--encoder-embed-dim"),
-    )
 
     nested_config = staticmethod(mixed_config)
 

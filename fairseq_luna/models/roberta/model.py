@@ -1,10 +1,9 @@
 """RoBERTa with Luna's or with chosen attentions, registered with fairseq as ``luna_roberta`` and ``mixed_roberta``."""
 
-import re
 from abc import abstractmethod
 from argparse import ArgumentParser
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any
 
 from fairseq.models import BaseFairseqModel, register_model
 from fairseq.models.roberta.model import RobertaModel
@@ -13,32 +12,15 @@ from fairseq.tasks import TASK_REGISTRY
 from torch import Tensor, nn
 
 from ..luna.encoder import LunaEncoder
-from ..luna.model import LunaModel
 from ..mixed.attentions import build_for_stack
-from ..mixed.model import MixedModel
 from ..shared.architectures import SIZES, Settings, register_architectures
-from ..shared.checkpoint import WIDTH, KeepsLayers, Origin
+from ..shared.checkpoint import KeepsLayers
 from ..shared.encoder import SelfAttentionEncoder
 from .authors_checkpoint import ARCHITECTURES, convert_reader
 from .config import LunaRobertaConfig, MixedRobertaConfig, luna_roberta_config, mixed_roberta_config
 from .encoder import CLASSIFYING, ReadingEncoder
 from .head import ClassificationHead
 from .hub_interface import HubInterface
-
-POSITIONS = "--max-positions"
-ORIGINS: tuple[Origin, ...] = (
-    (r"\.embed_positions\.", "--no-token-positional-embeddings", POSITIONS, WIDTH),
-    (r"\.lm_head\.(weight|bias)", "--task", "the dictionary", WIDTH),
-    (r"\.lm_head\.", "--task", WIDTH, WIDTH),
-    (r"^classification_heads\.", "--pooling", "--num-classes", "--encoder-embed-dim"),
-)
-
-
-def origins_of(family: type[KeepsLayers]) -> tuple[Origin, ...]:
-    """The flags of a family's parameters, with RoBERTa's."""
-    positions = re.compile(r"--max-({text}|source)-positions")
-    own = (tuple(positions.sub(POSITIONS, part) for part in origin) for origin in family.origins)
-    return (*own, *ORIGINS)
 
 
 class FlatRobertaModel(KeepsLayers, RobertaModel):
@@ -139,7 +121,6 @@ class FlatRobertaModel(KeepsLayers, RobertaModel):
 class LunaRobertaModel(FlatRobertaModel):
     """RoBERTa with Luna's attention, as in the Luna paper's experiments with masked language models."""
 
-    origins: ClassVar = origins_of(LunaModel)
     nested_config = staticmethod(luna_roberta_config)
     build_sentence_encoder = staticmethod(partial(LunaEncoder, packed_is_read=False))
 
@@ -162,7 +143,6 @@ class LunaRobertaModel(FlatRobertaModel):
 class MixedRobertaModel(FlatRobertaModel):
     """RoBERTa with an attention chosen by name. With softmax attention it is fairseq's, with the same parameters."""
 
-    origins: ClassVar = origins_of(MixedModel)
     nested_config = staticmethod(mixed_roberta_config)
 
     @staticmethod

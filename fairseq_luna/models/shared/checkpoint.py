@@ -1,8 +1,8 @@
-"""State dicts of checkpoints: selecting layers, and explaining why one does not fit the model."""
+"""State dicts of checkpoints: selecting layers, and naming the tensors that do not fit the model."""
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from fairseq.models import BaseFairseqModel
@@ -11,39 +11,11 @@ from torch import Tensor, nn
 from ...usage_error import CheckpointMismatch
 
 StateDict = Mapping[str, Tensor]
-# A pattern of parameter names, the flag that decides whether the parameter exists, and the flag of each axis.
-Origin = tuple[str, ...]
-
-WIDTH = "--{side}-embed-dim"
-FFN = "--{side}-ffn-embed-dim"
-# The first pattern that matches is used. fairseq's names, and those of this package's layers.
-ORIGINS: tuple[Origin, ...] = (
-    (r"\.embed_tokens\.", "--arch", "the dictionary", WIDTH),
-    (r"\.embed_positions\.", "--{side}-learned-pos", "--max-{text}-positions", WIDTH),
-    (r"\.adaptive_softmax\.", "--adaptive-softmax-cutoff", "--adaptive-softmax-cutoff", "--adaptive-softmax-cutoff"),
-    (r"\.output_projection\.", "--adaptive-softmax-cutoff", "the dictionary", "--decoder-output-dim"),
-    (r"\.project_out_dim\.", "--decoder-output-dim", "--decoder-output-dim", WIDTH),
-    (r"\.layernorm_\w*embedding\.", "--layernorm-embedding", WIDTH),
-    (r"coder\.\w*layer_norm\.", "--{side}-normalize-before", WIDTH),
-    (r"\.fc1\.", "--arch", FFN, WIDTH),
-    (r"\.fc2\.weight", "--arch", WIDTH, FFN),
-    (r"\.encoder_attn", "--no-cross-attention", "--decoder-embed-dim", "--encoder-embed-dim"),
-    (r"", "--arch", WIDTH, WIDTH),
-)
-NAMED = 3
-# The flags by which names are those of one tensor.
-SHARED = (
-    (r"\.lm_head\.", "--untie-weights-roberta"),
-    (r"\.(embed_tokens|output_projection|adaptive_softmax)\.", "--share-all-embeddings"),
-    (r"", "--arch"),
-)
+NAMED = 3  # of the tensors that do not fit
 
 
 class ExplainsMismatch(BaseFairseqModel):
-    """A model that names tensors and flags if it cannot load a state dict."""
-
-    # The flags of the subclass's own parameters.
-    origins: ClassVar[tuple[Origin, ...]] = ()
+    """A model that names tensors if it cannot load a state dict; ``compat.mismatch`` adds the flags that differ."""
 
     def load_state_dict(
         self, state_dict: dict[str, Tensor], strict: bool = True, model_cfg: Any = None, args: Any = None
@@ -51,14 +23,14 @@ class ExplainsMismatch(BaseFairseqModel):
         """See :meth:`fairseq.models.BaseFairseqModel.load_state_dict`.
 
         Raises:
-            CheckpointMismatch: names tensors that do not fit and the flags that explain them.
+            CheckpointMismatch: names tensors that do not fit.
         """
         try:
             loaded = super().load_state_dict(state_dict, strict, model_cfg, args)
         except CheckpointMismatch:
             raise
         except RuntimeError as error:
-            difference = mismatch(self.state_dict(), state_dict, self.origins, strict=strict)
+            difference = mismatch(self.state_dict(), state_dict, strict=strict)
             if difference is None:
                 raise
             raise CheckpointMismatch(difference) from error
@@ -121,23 +93,19 @@ def check_shared(model: nn.Module, given: StateDict) -> None:
         other = first.setdefault(id(parameter), name)
         a, b = given.get(other), given.get(name)
         if a is not None and b is not None and a.data_ptr() != b.data_ptr() and not torch.equal(a, b):
-            flag = next(flag for pattern, flag in SHARED if re.search(pattern, name))
             raise CheckpointMismatch(
-                f"does not fit the model: {other} and {name} are one tensor in the model and differ there. Check {flag}"
+                f"does not fit the model: {other} and {name} are one tensor in the model and differ there"
             )
 
 
-def mismatch(own: StateDict, given: StateDict, origins: Sequence[Origin], *, strict: bool) -> str | None:
-    """Describe in one line how ``given`` differs from the model's ``own`` state dict; None if it fits.
-
-    The line names the first three tensors with both shapes, and the flags that decide about all that differ.
+def mismatch(own: StateDict, given: StateDict, *, strict: bool) -> str | None:
+    """Name in one line the first three tensors in which ``given`` differs from the model's ``own``; None if it fits.
 
     Args:
         own, given: state dicts with the same naming.
-        origins: the flags of parameters, in addition to :data:`ORIGINS`.
         strict: whether missing and unexpected tensors count.
     """
-    described, flags = [], []
+    described = []
     for name in [*own, *(name for name in given if name not in own)]:
         ours, theirs = (tuple(state[name].shape) if name in state else None for state in (own, given))
         if ours == theirs or (not strict and None in (ours, theirs)):
@@ -146,28 +114,11 @@ def mismatch(own: StateDict, given: StateDict, origins: Sequence[Origin], *, str
             described.append(f"{name} {ours} is missing")
         elif ours is None:
             described.append(f"{name} {theirs} is unexpected")
+        elif name.endswith("embed_tokens.weight") and ours[0] != theirs[0]:
+            described.append(f"{name} is {theirs} and the model's {ours}, because their dictionaries differ")
         else:
             described.append(f"{name} is {theirs}, the model's is {ours}")
-        flags += _flags(name, ours, theirs, own, given, (*origins, *ORIGINS))
     if not described:
         return None
     more = f"; and {len(described) - NAMED} more" if len(described) > NAMED else ""
-    check = "--arch" if "--arch" in flags else ", ".join(dict.fromkeys(flags))
-    return f"does not fit the model: {'; '.join(described[:NAMED])}{more}. Check {check}"
-
-
-def _flags(
-    name: str, ours: tuple | None, theirs: tuple | None, own: StateDict, given: StateDict, origins: Sequence[Origin]
-) -> list[str]:
-    """The flags that decide whether the tensor exists, or about the axes in which its shapes differ."""
-    side = name.split(".")[0]
-    _, exists, *axes = next(origin for origin in origins if re.search(origin[0], name))
-    if ours is None or theirs is None:
-        layer = re.match(r"\w+(?:\.\w+)?\.layers\.\d+\.", name)
-        whole = layer and not any(other.startswith(layer[0]) for other in (given if theirs is None else own))
-        flags = ["--{side}-layers" if whole else exists]
-    elif len(ours) != len(theirs):
-        flags = [exists]
-    else:
-        flags = [flag for flag, a, b in zip(axes, ours, theirs, strict=False) if a != b]
-    return [flag.format(side=side, text="source" if side == "encoder" else "target") for flag in flags]
+    return f"does not fit the model: {'; '.join(described[:NAMED])}{more}"

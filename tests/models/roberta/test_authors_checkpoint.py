@@ -69,7 +69,7 @@ def test_a_head_that_reads_other_vectors_is_no_counterpart(recorded, caplog):
 def test_an_output_of_its_own_is_not_lost():
     recorded = golden("luna_roberta.pt")["long_slots_untied_head"]
     tied = {**recorded, "config": {**recorded["config"], "untie_weights_luna": False}}
-    with pytest.raises(CheckpointMismatch, match=r"lm_head.weight are one tensor .* Check --untie-weights-roberta$"):
+    with pytest.raises(CheckpointMismatch, match="weight are one tensor in the model and differ there"):
         loaded(tied)
 
 
