@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch.export import Dim, ExportedProgram, export
 
-from fairseq_luna.export import DecoderStepForExport, EncoderForExport
+from fairseq_luna.commands.exporting.tensors import DecoderStepForExport, EncoderForExport
 from fairseq_luna.models.mixed.attentions import ATTENTIONS
 from support import PAD, TINY, as_prefix, build_model, sentences, step_by_step
 

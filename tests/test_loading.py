@@ -22,8 +22,8 @@ import fairseq_luna
 from commands import FAMILIES, run, train
 from fairseq_luna import __main__ as command
 from fairseq_luna.commands import translate
+from fairseq_luna.commands.exporting.tensors import EncoderForExport
 from fairseq_luna.commands.translate import as_text, end_at_signals, translated
-from fairseq_luna.export import EncoderForExport
 from fairseq_luna.loading import load
 from fairseq_luna.usage_error import UsageError
 

@@ -5,8 +5,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ...deployed.graphs import CONSTANT, EOS, PAD
-from ...export import DecoderStepForExport, EncoderForExport, Tensors
 from ...modules import BlockCausalAttention
+from .tensors import DecoderStepForExport, EncoderForExport, Tensors
 
 
 def decoder_step(model: nn.Module) -> DecoderStepForExport:

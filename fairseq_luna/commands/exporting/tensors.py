@@ -15,9 +15,9 @@ from fairseq.modules import LearnedPositionalEmbedding
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from .models.shared.source_rows import READ_BY_DECODERS
-from .modules.generation_state import GenerationState
-from .usage_error import UsageError
+from ...models.shared.source_rows import READ_BY_DECODERS
+from ...modules.generation_state import GenerationState
+from ...usage_error import UsageError
 
 Tensors = dict[str, Tensor]
 
