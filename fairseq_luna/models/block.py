@@ -1,16 +1,12 @@
 """Block attention: attention inside blocks of a sentence, and between the blocks."""
 
-from typing import Any
-
 from fairseq.dataclass import ChoiceEnum
 from fairseq.models import register_model
-from torch import nn
 
 from ..modules import BlockAttention, BlockCausalAttention
 from .shared.architectures import SIZES, register_architectures
-from .shared.checks import REFUSED_OUTSIDE_LUNA
-from .shared.config import checked_config, flat_config, option
-from .shared.layers import attention_options, with_flags
+from .shared.attentions import Factory
+from .shared.config import flat_config, option
 from .shared.model import SelfAttentionModel
 
 OPTIONS = {
@@ -42,19 +38,10 @@ BlockConfig = flat_config(__name__, "BlockConfig", OPTIONS)
 class BlockModel(SelfAttentionModel):
     """Block attention in encoder and decoder."""
 
+    config = BlockConfig
+    encoder_attention = Factory(BlockAttention, ENCODER_FLAGS | KERNEL)
+    decoder_attention = Factory(BlockCausalAttention, DECODER_FLAGS | KERNEL)
     share_layers = "share_block_layers"
-
-    @classmethod
-    def nested_config(cls, cfg: Any) -> Any:
-        return checked_config(BlockConfig, cfg, refused=REFUSED_OUTSIDE_LUNA)
-
-    @staticmethod
-    def encoder_self_attention(cfg: Any) -> nn.Module:
-        return with_flags(BlockAttention, cfg, ENCODER_FLAGS | KERNEL, **attention_options(cfg, cfg.encoder))
-
-    @staticmethod
-    def decoder_self_attention(cfg: Any) -> nn.Module:
-        return with_flags(BlockCausalAttention, cfg, DECODER_FLAGS | KERNEL, **attention_options(cfg, cfg.decoder))
 
 
 register_architectures("block", {f"block_{name}": settings for name, settings in SIZES.items()})

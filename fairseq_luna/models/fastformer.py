@@ -1,16 +1,12 @@
 """Fastformer: additive attention through one global query and one global key (arXiv 2108.09084)."""
 
-from typing import Any
-
 from fairseq.dataclass import ChoiceEnum
 from fairseq.models import register_model
-from torch import nn
 
 from ..modules import FastformerAttention, FastformerCausalAttention
 from .shared.architectures import SIZES, register_architectures
-from .shared.checks import REFUSED_OUTSIDE_LUNA
-from .shared.config import checked_config, flat_config, option
-from .shared.layers import attention_options, with_flags
+from .shared.attentions import Factory
+from .shared.config import flat_config, option
 from .shared.model import SelfAttentionModel
 
 OPTIONS = {
@@ -40,19 +36,10 @@ FastformerConfig = flat_config(__name__, "FastformerConfig", OPTIONS)
 class FastformerModel(SelfAttentionModel):
     """Fastformer in encoder and decoder."""
 
+    config = FastformerConfig
+    encoder_attention = Factory(FastformerAttention, FLAGS | KERNEL)
+    decoder_attention = Factory(FastformerCausalAttention, FLAGS | KERNEL)
     share_layers = "fastformer_share_layers"
-
-    @classmethod
-    def nested_config(cls, cfg: Any) -> Any:
-        return checked_config(FastformerConfig, cfg, refused=REFUSED_OUTSIDE_LUNA)
-
-    @staticmethod
-    def encoder_self_attention(cfg: Any) -> nn.Module:
-        return with_flags(FastformerAttention, cfg, FLAGS | KERNEL, **attention_options(cfg, cfg.encoder))
-
-    @staticmethod
-    def decoder_self_attention(cfg: Any) -> nn.Module:
-        return with_flags(FastformerCausalAttention, cfg, FLAGS | KERNEL, **attention_options(cfg, cfg.decoder))
 
 
 register_architectures("fastformer", {f"fastformer_{name}": settings for name, settings in SIZES.items()})

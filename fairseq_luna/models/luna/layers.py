@@ -8,7 +8,8 @@ from torch import Tensor
 
 from ...modules import LunaAttention, LunaCausalAttention
 from ...modules.generation_state import IncrementalState
-from ..shared.layers import DecoderLayer, ResidualLayer, attention_options, source_attention, with_flags
+from ..shared.attentions import attention_options, source_attention, with_flags
+from ..shared.layers import DecoderLayer, ResidualLayer
 
 # Flags of the attentions, and the constructor arguments that they become.
 KERNEL = {"luna_kernel_size": "kernel_size"}

@@ -1,6 +1,6 @@
 """The table of attentions: parser, models, refusals, scripts and tests read it."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -52,9 +52,8 @@ from ...modules.synthesizer_attention import (
 )
 from ...usage_error import UsageError
 from .. import block, fastformer
+from ..shared.attentions import BuildAttention, Factory, Sharing, with_flags
 from ..shared.checks import flag
-from ..shared.layers import BuildAttention, attention_options, with_flags
-from ..shared.sharing import Sharing
 
 # The places of a model that have an attention, and the field of the config that names it.
 PLACES = {
@@ -62,22 +61,6 @@ PLACES = {
     "decoder": "decoder_self_attention",
     "source": "source_attention",
 }
-
-
-class Factory(NamedTuple):
-    """Builds an attention for one place.
-
-    Args:
-        module: called with the options of all attentions, in the place "source" with ``source_dim`` too, and with
-            those of ``flags``. docs/design.md says how its result is called.
-        flags: fields of the config that it reads, and the constructor arguments that they become; a field that is None
-            leaves the module's own default.
-        unaligned: for the place "source", why its weights are no probabilities that --load-alignments can train.
-    """
-
-    module: Callable[..., nn.Module]
-    flags: Mapping[str, str] = {}
-    unaligned: str | None = None
 
 
 class Attention(NamedTuple):
@@ -228,15 +211,12 @@ def factory_of(cfg: Any, place: str) -> Factory:
 
 def build_attention(cfg: Any, place: str) -> nn.Module:
     """The attention of one layer; self-attentions after the convolution that ``cfg``, the nested config, asks for."""
-    factory = factory_of(cfg, place)
-    options = attention_options(cfg, cfg.encoder if place == "encoder" else cfg.decoder)
-    if place == "source":
-        options["source_dim"] = cfg.encoder.embed_dim
-    attention = with_flags(factory.module, cfg, factory.flags, **options)
+    attention = factory_of(cfg, place).build(cfg, place)
     if place == "source" or not cfg.attention_kernel_size:
         return attention
+    size = (cfg.encoder if place == "encoder" else cfg.decoder).embed_dim
     convolved = partial(ConvolvedAttention, attention, causal=place == "decoder")
-    return with_flags(convolved, cfg, {"attention_kernel_size": "kernel_size"}, embed_dim=options["embed_dim"])
+    return with_flags(convolved, cfg, {"attention_kernel_size": "kernel_size"}, embed_dim=size)
 
 
 def build_for_stack(place: str) -> BuildAttention:

@@ -11,7 +11,8 @@ from torch import Tensor, nn
 from ...modules.generation_state import IncrementalState
 from ...ops.once_per_batch import one_pass
 from ...usage_error import UsageError
-from .layers import BuildAttention, SelfAttentionDecoderLayer, source_attention, wrap_layer
+from .attentions import BuildAttention, source_attention
+from .layers import SelfAttentionDecoderLayer, wrap_layer
 from .source_rows import EncoderOut, selected_rows
 
 NO_LAYER = -1

@@ -6,7 +6,8 @@ from fairseq.models.transformer import TransformerEncoderBase
 from torch import Tensor, nn
 
 from ...ops.once_per_batch import one_pass
-from .layers import BuildAttention, SelfAttentionEncoderLayer, wrap_layer
+from .attentions import BuildAttention
+from .layers import SelfAttentionEncoderLayer, wrap_layer
 from .source_rows import EncoderOut, reordered
 
 

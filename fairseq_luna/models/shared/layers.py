@@ -1,7 +1,6 @@
 """Layers: the sub-layers that all have, and an encoder and a decoder layer around a given self-attention."""
 
-from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import Any
 
 from fairseq import utils
 from fairseq.distributed import fsdp_wrap
@@ -10,16 +9,10 @@ from fairseq.modules.checkpoint_activations import checkpoint_wrapper
 from fairseq.modules.quant_noise import quant_noise
 from torch import Tensor, nn
 
-from ...modules import SoftmaxSourceAttention
-from ...modules.checks import NamedArguments
 from ...modules.dropout import dropout_probability
 from ...modules.generation_state import IncrementalState
 from ...ops.dropout import add_dropped
-from ...usage_error import ArgumentError
-from .checks import flag
-
-BuildAttention = Callable[[Any], nn.Module]
-Made = TypeVar("Made", bound=nn.Module)
+from .attentions import BuildAttention
 
 
 class ResidualLayer(nn.Module):
@@ -191,41 +184,6 @@ class SelfAttentionDecoderLayer(DecoderLayer):
                 need_weights=need_attn or need_head_weights,
             )
         return self.feed_forward(x), weights, None
-
-
-def attention_options(cfg: Any, side: Any) -> dict[str, Any]:
-    """The constructor arguments of all attentions of this package, from the nested ``cfg`` and one of its sides."""
-    return {
-        "embed_dim": side.embed_dim,
-        "num_heads": side.attention_heads,
-        "dropout": cfg.attention_dropout,
-        "q_noise": cfg.quant_noise.pq,
-        "qn_block_size": cfg.quant_noise.pq_block_size,
-    }
-
-
-def with_flags(module: Callable[..., Made], cfg: Any, flags: Mapping[str, str], **options: Any) -> Made:
-    """``module`` made with ``options`` and the ``flags`` of :func:`flag_options`; its errors name the flags."""
-    names = {argument: flag(field) for field, argument in flags.items()}
-    try:
-        made = module(**options, **flag_options(cfg, flags))
-    except ArgumentError as error:
-        name, *said = error.args
-        raise ArgumentError(names.get(name, name), *said) from error
-    if isinstance(made, NamedArguments):
-        made.argument_names = names
-    return made
-
-
-def flag_options(cfg: Any, flags: Mapping[str, str]) -> dict[str, Any]:
-    """Constructor arguments from ``flags``, fields of the nested ``cfg`` and their arguments; without None."""
-    values = {argument: getattr(cfg, field) for field, argument in flags.items()}
-    return {argument: value for argument, value in values.items() if value is not None}
-
-
-def source_attention(cfg: Any) -> SoftmaxSourceAttention:
-    """fairseq's softmax attention to the encoder's output, with the flags of the nested ``cfg``."""
-    return SoftmaxSourceAttention(source_dim=cfg.encoder.embed_dim, **attention_options(cfg, cfg.decoder))
 
 
 def wrap_layer(layer: nn.Module, cfg: Any) -> nn.Module:

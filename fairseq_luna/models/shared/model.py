@@ -1,7 +1,7 @@
 """An encoder-decoder that fairseq builds from a flat config."""
 
-from abc import abstractmethod
 from argparse import ArgumentParser
+from functools import partial
 from typing import Any, ClassVar
 
 from fairseq.models import BaseFairseqModel
@@ -9,12 +9,12 @@ from fairseq.models.transformer import TransformerModelBase
 from torch import Tensor, nn
 
 from ...usage_error import UsageError
+from .attentions import BuildAttention, Factory, Sharing, all_children
 from .checkpoint import KeepsLayers
-from .checks import check_trained_alignment, flag
+from .checks import REFUSED_OUTSIDE_LUNA, check_trained_alignment, flag
+from .config import checked_config
 from .decoder import SelfAttentionDecoder
 from .encoder import SelfAttentionEncoder
-from .layers import BuildAttention
-from .sharing import Sharing, all_children
 from .translator import TorchTranslator
 
 
@@ -65,29 +65,27 @@ class FlatConfigModel(KeepsLayers, TransformerModelBase):
 class SelfAttentionModel(FlatConfigModel):
     """An encoder-decoder with other self-attentions than fairseq's transformer and fairseq's attention to the source.
 
-    A subclass builds the self-attention of one layer of each side from the nested config, and names the flag
-    ``share_layers``, with which all layers of a side have the same projections.
+    A subclass names its flat config, what builds the self-attentions of each side, and the flag with which all layers
+    of a side have the same projections.
     """
 
+    config: ClassVar[type]
+    encoder_attention: ClassVar[Factory]
+    decoder_attention: ClassVar[Factory]
     share_layers: ClassVar[str]
 
-    @staticmethod
-    @abstractmethod
-    def encoder_self_attention(cfg: Any) -> nn.Module:
-        """The self-attention of an encoder layer."""
-
-    @staticmethod
-    @abstractmethod
-    def decoder_self_attention(cfg: Any) -> nn.Module:
-        """The self-attention of a decoder layer."""
+    @classmethod
+    def nested_config(cls, cfg: Any) -> Any:
+        return checked_config(cls.config, cfg, refused=REFUSED_OUTSIDE_LUNA)
 
     @classmethod
-    def for_layers(cls, cfg: Any, build: BuildAttention) -> BuildAttention:
-        """``build``, or with the flag ``share_layers`` one that shares projections.
+    def building(cls, cfg: Any, place: str) -> BuildAttention:
+        """What builds the self-attention of each layer of a side.
 
         Raises:
-            UsageError: with scalar quantisation, for which fairseq would replace the projections of one layer alone.
+            UsageError: with scalar quantisation, for which fairseq would replace shared projections of one layer alone.
         """
+        build = partial((cls.encoder_attention if place == "encoder" else cls.decoder_attention).build, place=place)
         if not getattr(cfg, cls.share_layers):
             return build
         if cfg.quant_noise.scalar:
@@ -96,10 +94,10 @@ class SelfAttentionModel(FlatConfigModel):
 
     @classmethod
     def build_encoder(cls, cfg: Any, src_dict: Any, embed_tokens: nn.Embedding) -> SelfAttentionEncoder:
-        build = cls.for_layers(cfg, cls.encoder_self_attention)
+        build = cls.building(cfg, "encoder")
         return SelfAttentionEncoder(cfg, src_dict, embed_tokens, build_self_attention=build)
 
     @classmethod
     def build_decoder(cls, cfg: Any, tgt_dict: Any, embed_tokens: nn.Embedding) -> SelfAttentionDecoder:
-        build = cls.for_layers(cfg, cls.decoder_self_attention)
+        build = cls.building(cfg, "decoder")
         return SelfAttentionDecoder(cfg, tgt_dict, embed_tokens, cfg.no_cross_attention, build_self_attention=build)
