@@ -1,7 +1,9 @@
-"""The classification head: fairseq's, with a choice of what it reads of a text."""
+"""The classification head: fairseq's, with a choice of what it reads of a text, and the interface that calls it."""
 
 from typing import Any
 
+import torch
+from fairseq.models.roberta import RobertaHubInterface
 from fairseq.models.roberta.model import RobertaClassificationHead
 from torch import Tensor
 
@@ -57,3 +59,31 @@ class ClassificationHead(RobertaClassificationHead):
             padding_mask = features.new_zeros(features.shape[:2]).bool()
         x = features.transpose(0, 1)
         return masked_mean(x, padding_mask) if self.pooling is None else self.pooling(x, padding_mask=padding_mask)
+
+
+class HubInterface(RobertaHubInterface):
+    """What :meth:`FlatRobertaModel.from_pretrained` returns: ``encode``, ``fill_mask``, ``extract_features`` and so on.
+
+    fairseq's own ``predict`` does not tell a head which steps are padding.
+    """
+
+    def predict(self, head: str, tokens: Tensor, return_logits: bool = False) -> Tensor:
+        """Classify texts.
+
+        Args:
+            head: name of a classification head.
+            tokens: ``(T,)`` or ``(B, T)`` int64, padded on the right.
+            return_logits: instead of log-probabilities.
+
+        Returns:
+            ``(B, num_classes)``.
+
+        Raises:
+            UsageError: the tokens are more than the model has positions for.
+        """
+        tokens = torch.atleast_2d(tokens).to(self.device)
+        longest = self.model.max_positions()
+        if tokens.shape[1] > longest:
+            raise UsageError(f"a text of {tokens.shape[1]} tokens is longer than --max-positions {longest}: shorten it")
+        logits, _ = self.model(tokens, classification_head_name=head)
+        return logits if return_logits else torch.log_softmax(logits, dim=-1)

@@ -19,8 +19,7 @@ from ..shared.encoder import SelfAttentionEncoder
 from .authors_checkpoint import ARCHITECTURES, convert_reader
 from .config import LunaRobertaConfig, MixedRobertaConfig, luna_roberta_config, mixed_roberta_config
 from .encoder import CLASSIFYING, ReadingEncoder
-from .head import ClassificationHead
-from .hub_interface import HubInterface
+from .head import ClassificationHead, HubInterface
 
 
 class FlatRobertaModel(KeepsLayers, RobertaModel):
