@@ -4,13 +4,19 @@ import pytest
 import torch
 from fairseq.criterions.label_smoothed_cross_entropy import LabelSmoothedCrossEntropyCriterion
 
+from commands import FAMILIES, TRANSFORMER, train
 from fairseq_luna.criterions import NAME
-from tiny_training import train_here, trained_weights
+from tiny_training import trained_weights
+
+SMOOTHED = "--criterion=label_smoothed_cross_entropy"
+MODELS = {
+    "transformer": TRANSFORMER,
+    "luna": (*FAMILIES["luna"], f"--criterion={NAME}"),
+    "fastformer": (*FAMILIES["fastformer"], SMOOTHED),
+}
 
 
-@pytest.mark.parametrize(
-    "flags", [("--arch=transformer",), ("--arch=luna", f"--criterion={NAME}"), ("--arch=fastformer",)], ids=" ".join
-)
+@pytest.mark.parametrize("flags", MODELS.values(), ids=MODELS)
 def test_trains_near_fp32(flags, tiny_data, tmp_path, monkeypatch):
     seen = []
     original = LabelSmoothedCrossEntropyCriterion.forward
@@ -22,10 +28,10 @@ def test_trains_near_fp32(flags, tiny_data, tmp_path, monkeypatch):
 
     monkeypatch.setattr(LabelSmoothedCrossEntropyCriterion, "forward", forward)
     flags = (*flags, "--max-update=6", "--dropout=0", "--optimizer=sgd", "--lr=0.1", "--clip-norm=1")
-    exact = trained_weights(train_here(tiny_data, tmp_path / "fp32", *flags))
+    exact = trained_weights(train(tiny_data, tmp_path / "fp32", *flags))
     assert {dtype for _, dtype in seen} == {torch.float32}
     seen.clear()
-    found = trained_weights(train_here(tiny_data, tmp_path / "amp", *flags, "--amp"))
+    found = trained_weights(train(tiny_data, tmp_path / "amp", *flags, "--amp"))
     assert set(seen) == {(True, torch.bfloat16), (False, torch.float32)}
     assert {weight.dtype for weight in found.values()} == {torch.float32}
     largest = max((found[name] - exact[name]).abs().max() for name in exact)
