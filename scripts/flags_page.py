@@ -24,8 +24,8 @@ Every flag of fairseq's transformer keeps its meaning or is refused in one line.
 `--full-context-alignment`, `--cross-self-attention` for other models than Luna, and `--no-cross-attention` without it.
 `--print-alignment` of fairseq-generate gives the weights of the attention to the source.
 
-Under `fairseq-hydra-train` a flag is a key with underscores, such as `projection_length` in `model`. It can be
-overridden on the command line only if it stands in the YAML, because fairseq loads the plugin after the overrides.
+Under `fairseq-hydra-train` a flag is a key with underscores: `model.projection_length=32` overrides one that stands in
+the YAML, `+model.projection_length=32` adds it, because fairseq loads the plugin after the overrides.
 """
 FAMILIES = {
     "luna": "Luna: `--arch luna_base`",

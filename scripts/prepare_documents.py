@@ -19,8 +19,7 @@ from pathlib import Path
 
 from fairseq.data.indexed_dataset import MMapIndexedDataset
 
-from corpora.documents import LABELS, Source, find_sources, gather, read_documents
-from corpora.examples import PIECES, TEXT, Limit, join
+from corpora.documents import LABELS, PIECES, TEXT, Limit, Source, find_sources, gather, join, read_documents
 from fairseq_luna.commands.command_line import CommandError, Parser, command, positive
 from fairseq_luna.commands.prepare import check_languages
 from fairseq_luna.commands.preparing import settings, sides
@@ -81,8 +80,8 @@ def training(data: Path) -> str:
     # A list, because sizes are memory of a file that is closed with its data set.
     datasets = [MMapIndexedDataset(str(path.with_suffix(""))) for path in data.glob("*.idx")]
     longest = max((int(dataset.sizes.max()) for dataset in datasets), default=0)
-    lengths = {name: longest for name, least in (("POSITIONS", 2048), ("MAX_TOKENS", 4096)) if longest > least}
-    return recipe("documents", data, "luna_untied", **lengths)
+    limits = {"task.max_source_positions": 2048, "task.max_target_positions": 2048, "dataset.max_tokens": 4096}
+    return recipe("documents", data, *(f"{name}={longest}" for name, least in limits.items() if longest > least))
 
 
 def check(sources: Sequence[Source]) -> None:
@@ -106,15 +105,12 @@ def prepare(args: Namespace, sources: Sequence[Source], languages: tuple[str, st
     for limit in limits:
         folder, joined = args.out / str(limit), work / str(limit)
         once(f"{limit}", joined, partial(join, raw, pieces, languages, limit))
-        once(f"{limit}, references", folder / "reference", partial(keep_references, joined / TEXT))
+        kept = partial(shutil.copytree, joined / TEXT, ignore=shutil.ignore_patterns("train.*"))
+        once(f"{limit}, references", folder / "reference", kept)
         data = partial(binarise, joined / PIECES, joined / PIECES, languages=languages, dictionary=dictionary)
         once(f"{limit}, data", folder / "bin", partial(data, workers=args.workers, log=work / f"{limit}.output"))
         print(f"{limit}: {count_lines(joined / TEXT / f'train.{LABELS}'):,} training examples", flush=True)
     print(f"{work} can be deleted")
-
-
-def keep_references(text: Path, target: Path) -> None:
-    shutil.copytree(text, target, ignore=shutil.ignore_patterns("train.*"))
 
 
 if __name__ == "__main__":

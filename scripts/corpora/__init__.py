@@ -1,1 +1,1 @@
-"""From published archives to a fairseq data-bin: the steps of the prepare_* commands."""
+"""From published texts to data for fairseq: what the prepare_* commands share."""

@@ -1,106 +1,66 @@
-"""Downloads that resume, and are used only if their checksum is right."""
+"""Downloads that resume, and are used only if their checksum is the published one."""
 
 import hashlib
 import http.client
 import urllib.error
 import urllib.request
-from collections.abc import Callable
 from pathlib import Path
 
-from tqdm import tqdm
-
-from corpora.catalogue import Remote
 from fairseq_luna.commands.command_line import CommandError
+from fairseq_luna.commands.progress import shown
 
 _BLOCK = 1 << 20
 _SECONDS_OF_SILENCE = 60
 
 
-class _Failed(Exception):
-    """This address failed; another may work."""
+def download(url: str, checksum: str, folder: Path) -> Path:
+    """The file in ``folder``, downloaded unless it is there; ``<name>.part`` until it is complete.
 
-
-def download(remote: Remote, folder: Path) -> Path:
-    """The file in ``folder``, downloaded unless it exists.
-
-    It is called ``<name>.part`` until it is complete and its checksum right; the next call resumes that one.
+    Args:
+        checksum: ``<algorithm of hashlib>:<hex digest>``.
 
     Raises:
-        CommandError: the download failed from all addresses.
+        CommandError: the connection failed, and the next call resumes; or the file is not the published one.
     """
-    target = folder / remote.name
-    if target.exists():
-        return target
-    folder.mkdir(parents=True, exist_ok=True)
+    target = folder / url.rsplit("/", 1)[-1]
     part = target.with_name(target.name + ".part")
-    failures = []
-    for url in remote.urls:
+    if not target.exists():
+        folder.mkdir(parents=True, exist_ok=True)
         try:
-            _fetch(url, part, remote.size)
-            _verify(part, remote)
-        except _Failed as failure:
-            failures.append(f"{url}: {failure}")
-            continue
-        part.rename(target)
-        return target
-    raise CommandError(
-        f"cannot download {'; '.join(failures)}. If you have the files, give their folder with --from-dir"
-    )
+            _fetch(url, part)
+        except (urllib.error.URLError, http.client.HTTPException, ConnectionError, TimeoutError) as error:
+            hint = f"run the same command again to resume, or put the file into {folder}"
+            raise CommandError(f"cannot download {url}: {error}; {hint}", status=1) from error
+    found = part if part.exists() else target
+    algorithm, expected = checksum.split(":")
+    digest = hashlib.new(algorithm, usedforsecurity=False)
+    with found.open("rb") as file:
+        while block := file.read(_BLOCK):
+            digest.update(block)
+    if digest.hexdigest() != expected:
+        part.unlink(missing_ok=True)
+        raise CommandError(f"{target}: its {algorithm} is not that of {url}; delete it, and run again")
+    return found.replace(target)
 
 
-def _fetch(url: str, part: Path, size: int | None) -> None:
-    """Append the missing bytes to ``part``."""
+def _fetch(url: str, part: Path) -> None:
+    """Append what ``part`` lacks, or replace it if the server sends the file from its start."""
     have = part.stat().st_size if part.exists() else 0
-    if size is not None and have == size:
-        return
-    if size is not None and have > size:
-        part.unlink()
-        have = 0
-    request = urllib.request.Request(url, headers={"User-Agent": "fairseq_luna", "Accept-Encoding": "identity"})
-    if have:
-        request.add_header("Range", f"bytes={have}-")
+    headers = {"User-Agent": "fairseq_luna", "Accept-Encoding": "identity", "Range": f"bytes={have}-"}
+    request = urllib.request.Request(url, headers=headers)
     try:
-        with urllib.request.urlopen(request, timeout=_SECONDS_OF_SILENCE) as response:
-            _store(response, part, have, size)
+        response = urllib.request.urlopen(request, timeout=_SECONDS_OF_SILENCE)
     except urllib.error.HTTPError as error:
         if error.code == http.HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
             return  # nothing is missing; the checksum decides
-        raise _Failed(f"HTTP {error.code} {error.reason}") from error
-    except urllib.error.URLError as error:
-        raise _Failed(f"no connection ({error.reason})") from error
-    except (http.client.HTTPException, ConnectionError, TimeoutError) as error:
-        raise _Failed(f"cut off ({error or type(error).__name__})") from error
-
-
-def _store(response: http.client.HTTPResponse, part: Path, have: int, size: int | None) -> None:
-    """Append the response to ``part``, or replace it if the server sends the file from its start."""
-    resumed = response.status == http.HTTPStatus.PARTIAL_CONTENT
-    start = have if resumed else 0
-    if resumed and not (response.headers["Content-Range"] or "").startswith(f"bytes {have}-"):
-        raise _Failed(f"asked from byte {have}, it sent {response.headers['Content-Range']}")
-    announced = response.headers["Content-Length"]
-    total = size if announced is None else start + int(announced)
-    bar = tqdm(desc=part.stem, total=total, initial=start, unit="B", unit_scale=True, disable=None)
-    with part.open("ab" if resumed else "wb") as file, bar:
-        for block in _blocks(response.read):
-            file.write(block)
-            bar.update(len(block))
-    stored = part.stat().st_size
-    if total is not None and stored < total:
-        raise _Failed(f"cut off after {stored:,} of {total:,} bytes")
-
-
-def _verify(part: Path, remote: Remote) -> None:
-    """Delete ``part`` unless it is the published file."""
-    algorithm, expected = remote.checksum.split(":")
-    found = hashlib.new(algorithm, usedforsecurity=False)
-    with part.open("rb") as file:
-        for block in _blocks(file.read):
-            found.update(block)
-    if found.hexdigest() != expected:
-        part.unlink()
-        raise _Failed(f"its {algorithm} is not the published one ({found.hexdigest()}, not {expected})")
-
-
-def _blocks(read: Callable[[int], bytes]):
-    return iter(lambda: read(_BLOCK), b"")
+        raise
+    with response:
+        resumed = response.status == http.HTTPStatus.PARTIAL_CONTENT
+        start = have if resumed else 0
+        total = start + int(response.headers["Content-Length"])
+        blocks = iter(lambda: response.read(_BLOCK), b"")
+        with part.open("ab" if resumed else "wb") as file:
+            for block in shown(blocks, part.stem, (total - start) // _BLOCK + 1, unit=" MiB"):
+                file.write(block)
+    if (stored := part.stat().st_size) < total:
+        raise ConnectionError(f"cut off after {stored:,} of {total:,} bytes")

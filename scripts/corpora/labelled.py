@@ -1,200 +1,173 @@
-"""Texts with a label each, to data for fairseq's task sentence_prediction.
+"""Texts and pictures with labels, from published files, which are checked before anything is written.
 
-They are read from files of ``LABEL<TAB>TEXT``, or from the folders of the Large Movie Review Dataset.
+A row is a label, and a text or a line of numbers for each input.
 """
 
 import random
-import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import numpy as np
-from fairseq.data import Dictionary, data_utils, indexed_dataset
 
 from fairseq_luna.commands.command_line import CommandError
-from fairseq_luna.commands.preparing import settings
-from fairseq_luna.commands.preparing.pipeline import SPLITS
-from fairseq_luna.commands.progress import shown
-from fairseq_luna.commands.steps import run_fairseq
 from fairseq_luna.commands.text_files import read_lines
 
-TEXT, LABEL = "text", "label"
-HOLD_OUT = 2500
-# Labels by folder.
-_FOLDERS = {"0": "neg", "1": "pos"}
+Row = tuple[str, ...]
+Splits = dict[str, Callable[[], Iterable[Row]]]
+
+NUMBERS = [str(number) for number in range(256)]
+PAPERS = {"train": "new_aan_pairs.train.tsv", "valid": "new_aan_pairs.eval.tsv", "test": "new_aan_pairs.test.tsv"}
+BATCHES = [*(f"data_batch_{number}.bin" for number in range(1, 6)), "test_batch.bin"]
+HARD = "curv_contour_length_14"  # of Pathfinder, as in the Long Range Arena
+PIXELS = 32 * 32
+# A label and the red, green and blue values of a picture.
+RECORD = 1 + 3 * PIXELS
+# ITU-R BT.601, as in the Long Range Arena.
+GREY = np.array([0.299, 0.587, 0.114])
 
 
-class Column(NamedTuple):
-    """A column of the examples: ``folder/{train,valid,test}.name``, words between spaces, and their dictionary."""
-
-    folder: Path
-    name: str
-    dictionary: Path
+def line(data: Iterable[int]) -> str:
+    """Bytes as words."""
+    return " ".join([NUMBERS[number] for number in data])
 
 
-def find(folder: Path, split: str) -> Path | None:
-    """``split.tsv`` or ``split.tsv.gz`` in ``folder``, or None."""
-    return next((path for end in ("tsv", "tsv.gz") if (path := folder / f"{split}.{end}").is_file()), None)
+def needed(folder: Path, *names: str) -> Path:
+    """The first of these files or folders that there is."""
+    for path in (folder / name for name in names):
+        if path.exists():
+            return path
+    raise CommandError(f"--from-dir {folder} lacks {' or '.join(names)}")
 
 
-def find_all(folder: Path, hold_out: int | None) -> dict[str, Path]:
-    """The files of ``folder`` by split, or the folders of a split; valid may be missing.
+def reviews(folder: Path, hold_out: int, first: Sequence[int] = ()) -> dict[str, list[Row]]:
+    """Rows of ``{train,valid,test}.tsv``, plain or .gz, LABEL<TAB>TEXT; or of the Large Movie Review Dataset's folders.
 
-    Args:
-        hold_out: the value of the flag, which is for folders without a valid.
-
-    Raises:
-        CommandError: a file is missing, or the flag is given although there is a valid.
-    """
-    if not folder.is_dir():
-        raise CommandError(f"--from-dir {folder}: no such folder")
-    files = {split: path for split in SPLITS if (path := find(folder, split) or _find_folders(folder, split))}
-    for split in ("train", "test"):
-        if split not in files:
-            raise CommandError(
-                f"--from-dir {folder} lacks {split}.tsv or {split}.tsv.gz, or {split}/pos and {split}/neg"
-            )
-    if hold_out and "valid" in files:
-        raise CommandError(f"--hold-out {hold_out}: {folder} has its own valid; leave the flag out")
-    return files
-
-
-def _find_folders(folder: Path, split: str) -> Path | None:
-    return folder / split if all((folder / split / name).is_dir() for name in _FOLDERS.values()) else None
-
-
-def fingerprint(path: Path) -> dict[str, Any]:
-    """:func:`~corpora.settings.fingerprint` of a file, or of the texts of a split's folders."""
-    return settings.fingerprint(path, None if path.is_file() else [text for _, text in _texts(path)])
-
-
-def read(path: Path) -> Iterator[tuple[str, str]]:
-    """Labels and texts.
-
-    Raises:
-        CommandError: a line without a tab, with nothing before or after it, or with a space in the label; a text that
-            is empty.
-    """
-    return _read_file(path) if path.is_file() else _read_folders(path)
-
-
-def _read_folders(path: Path) -> Iterator[tuple[str, str]]:
-    for label, text in _texts(path):
-        line = " ".join(read_lines(text))
-        if not line.strip():
-            raise CommandError(f"{text}: has no text")
-        yield label, line
-
-
-def _texts(path: Path) -> list[tuple[str, Path]]:
-    """Labels and files, in an order that mixes the labels and is always the same."""
-    texts = [(label, text) for label, name in _FOLDERS.items() for text in sorted((path / name).glob("*.txt"))]
-    random.Random(1).shuffle(texts)
-    return texts
-
-
-def _read_file(path: Path) -> Iterator[tuple[str, str]]:
-    for number, line in enumerate(read_lines(path), 1):
-        label, tab, text = line.partition("\t")
-        if not tab or len(label.split()) != 1 or not text.strip():
-            raise CommandError(f"{path}, line {number}: is not LABEL<TAB>TEXT")
-        yield label.strip(), text
-
-
-def check(files: dict[str, Path], hold_out: int, first: Sequence[int] = ()) -> tuple[int, list[str]]:
-    """Read all files; return the number of training texts and their labels, sorted.
+    Without a valid, the last ``hold_out`` rows of train become it.
 
     Args:
-        files: by split; without valid, ``hold_out`` texts are taken from the training text.
-        first: the numbers of ``--training``: so many texts are data of their own.
+        first: numbers of training texts that shall be data of their own.
 
     Raises:
         CommandError: text that cannot be used, too little of it, texts that are sorted by label, or a label that the
             training text does not have.
     """
-    found = {split: [label for label, _ in read(path)] for split, path in files.items()}
-    if "valid" not in files:
-        if hold_out >= len(found["train"]):
-            raise CommandError(f"--hold-out {hold_out}: {files['train']} has {len(found['train']):,} texts")
-        found["train"], found["valid"] = found["train"][:-hold_out], found["train"][-hold_out:]
-    labels = sorted(set(found["train"]))
-    if len(labels) < 2:
-        raise CommandError(
-            f"{files['train']}: all labels are {', '.join(labels) or 'missing'}; give two or more, in random order"
-        )
-    parts = [] if "valid" in files else [(f"--hold-out {hold_out}: the last", found["valid"])]
+    paths = {split: needed(folder, f"{split}.tsv", f"{split}.tsv.gz", f"{split}/pos") for split in ("train", "test")}
+    found = {split: _texts(path) for split, path in paths.items()}
+    valid = next((path for end in ("", ".gz") if (path := folder / f"valid.tsv{end}").exists()), None)
+    if valid is None and hold_out >= len(found["train"]):
+        raise CommandError(f"--hold-out {hold_out}: {paths['train']} has {len(found['train']):,} texts")
+    found["valid"] = _texts(valid) if valid else found["train"][-hold_out:]
+    found["train"] = found["train"] if valid else found["train"][:-hold_out]
     for count in first:
         if count >= len(found["train"]):
             raise CommandError(f"--training {count}: there are {len(found['train']):,} training texts")
-        parts.append((f"--training {count}: the first", found["train"][:count]))
-    for what, given in parts:
-        if len(given) > 1 and len(set(given)) == 1:
-            raise CommandError(f"{what} texts of {files['train']} all have the label {given[0]}; shuffle its lines")
-    for split, given in found.items():
-        if unknown := sorted(set(given) - set(labels)):
-            raise CommandError(f"{split}: the training text does not have its label {unknown[0]}, only {labels}")
-    return len(found["train"]), labels
+    labels = {label for label, _ in found["train"]}
+    for part in [found["train"], *(found["train"][:count] for count in first), *([] if valid else [found["valid"]])]:
+        if len(part) > 1 and len({label for label, _ in part}) == 1:
+            raise CommandError(
+                f"{paths['train']}: {len(part):,} texts in a row have the label {part[0][0]}; shuffle them"
+            )
+    if unknown := {label for rows in found.values() for label, _ in rows} - labels:
+        raise CommandError(f"{folder}: the training text does not have the label {min(unknown)}")
+    return found
 
 
-def gather(files: dict[str, Path], hold_out: int, target: Path) -> None:
-    """Write ``{train,valid,test}.{text,label}``, plain, to ``target``."""
-    target.mkdir()
-    for split, path in files.items():
-        lines = list(shown(read(path), f"reading {path.name}"))
-        if split == "train" and "valid" not in files:
-            _write(target, "valid", lines[-hold_out:])
-            lines = lines[:-hold_out]
-        _write(target, split, lines)
+def _texts(path: Path) -> list[Row]:
+    """Labels and texts; those of folders in an order that mixes the labels and is always the same."""
+    if path.is_file():
+        return [_labelled(path, number, row) for number, row in enumerate(read_lines(path), 1)]
+    files = review_files(path)
+    rows = [(str(int(file.parent.name == "pos")), " ".join(read_lines(file))) for file in files]
+    if empty := [file for file, (_, text) in zip(files, rows, strict=True) if not text.strip()]:
+        raise CommandError(f"{empty[0]}: has no text")
+    return rows
 
 
-def _write(folder: Path, split: str, lines: list[tuple[str, str]]) -> None:
-    for name, column in ((LABEL, 0), (TEXT, 1)):
-        with (folder / f"{split}.{name}").open("w", encoding="utf-8", newline="\n") as file:
-            file.writelines(f"{line[column]}\n" for line in lines)
+def review_files(positive: Path) -> list[Path]:
+    files = [file for folder in ("neg", "pos") for file in sorted((positive.parent / folder).glob("*.txt"))]
+    random.Random(1).shuffle(files)
+    return files
 
 
-def write_symbols(symbols: Iterable[str], target: Path) -> None:
-    """Write a dictionary of ``symbols``, in their order."""
-    target.write_text("".join(f"{symbol} 1\n" for symbol in symbols), encoding="utf-8")
+def _labelled(path: Path, number: int, row: str) -> Row:
+    label, tab, text = row.partition("\t")
+    if not tab or len(label.split()) != 1 or not text.strip():
+        raise CommandError(f"{path}, line {number}: is not LABEL<TAB>TEXT")
+    return label.strip(), text
 
 
-def binarise(
-    columns: Mapping[str, Column], workers: int, log: Path, target: Path, splits: Sequence[str] = SPLITS
-) -> None:
-    """fairseq-preprocess of texts and of labels.
+def papers(folder: Path, length: int) -> Splits:
+    """The pairs of the ACL Anthology Network as the Long Range Arena published them; texts cut to ``length`` bytes.
 
-    Args:
-        columns: by their folder in the data-bin: ``label``, ``input0`` and for pairs ``input1``.
+    A line has a label (0.0 or 1.0), two names, which are not read, and two texts, with tabs between them.
     """
-    for place, (folder, name, dictionary) in columns.items():
-        arguments = ["--only-source", "--srcdict", str(dictionary), "--workers", str(workers)]
-        arguments += ["--destdir", str(target / place)]
-        for split in splits:
-            arguments += [f"--{split}pref", str(folder / f"{split}.{name}")]
-        run_fairseq("preprocess", arguments, log)
+    splits = {split: partial(_pairs, needed(folder, name), length) for split, name in PAPERS.items()}
+    for rows in splits.values():
+        deque(rows(), maxlen=0)  # bad text is refused before anything is written
+    return splits
 
 
-def sort_by_length(data: Path, count: int | None, target: Path) -> None:
-    """Write the data-bin ``data`` with the shortest texts first.
+def _pairs(path: Path, length: int) -> Iterator[Row]:
+    for number, row in enumerate(read_lines(path), 1):
+        fields = row.split("\t")  # as in the publication: quotes are part of a text
+        label = fields[0].removesuffix(".0")
+        if len(fields) != 5 or label not in ("0", "1") or not all(text.strip() for text in fields[3:]):
+            raise CommandError(f"{path}, line {number}: must be LABEL, two names and two texts, label 0 or 1")
+        yield label, *(line(text.encode()[:length]) for text in fields[3:])
 
-    Args:
-        count: only so many training texts, the first of ``data``; None = all.
+
+def pictures(folder: Path, hold_out: int) -> Splits:
+    """CIFAR-10's binary version, which unlike the Python version needs no unpickling, in grey."""
+    *batches, test = (_batch(needed(folder, name)) for name in BATCHES)
+    training = np.concatenate(batches)
+    if hold_out >= len(training):
+        raise CommandError(f"--hold-out {hold_out}: there are {len(training):,} training pictures")
+
+    def rows(records: np.ndarray) -> Iterator[Row]:
+        for record in records:
+            grey = np.rint(GREY @ record[1:].reshape(3, PIXELS)).astype(np.uint8)
+            yield str(record[0]), line(grey.tolist())
+
+    parts = {"train": training[:-hold_out], "valid": training[-hold_out:], "test": test}
+    return {split: partial(rows, records) for split, records in parts.items()}
+
+
+def _batch(path: Path) -> np.ndarray:
+    """Records ``(N, 3073)``, uint8."""
+    data = np.fromfile(path, dtype=np.uint8)
+    if not len(data) or len(data) % RECORD or data[::RECORD].max() > 9:
+        raise CommandError(
+            f"{path}: is not a batch of CIFAR-10's binary version: a label below 10 and 3,072 values each"
+        )
+    return data.reshape(-1, RECORD)
+
+
+def paths(folder: Path) -> Splits:
+    """Pathfinder's pictures of the Long Range Arena's release; 80, 10 and 10 % of them, always the same ones.
+
+    A line of a file in metadata/ has a picture's folder and name, a number, and the label.
     """
-    dictionaries = {path.parent.name: Dictionary.load(str(path)) for path in sorted(data.glob("*/dict.txt"))}
-    for place in dictionaries:
-        (target / place).mkdir(parents=True)
-        shutil.copyfile(data / place / "dict.txt", target / place / "dict.txt")
-    for split in SPLITS:
-        columns = {
-            place: data_utils.load_indexed_dataset(str(data / place / split), dictionary)
-            for place, dictionary in dictionaries.items()
-        }
-        sizes = np.sum([column.sizes for column in columns.values()], axis=0)
-        order = np.argsort(sizes[: count if split == "train" else None], kind="stable")
-        for place, column in columns.items():
-            written = target / place / split
-            builder = indexed_dataset.make_builder(f"{written}.bin", "mmap", vocab_size=len(dictionaries[place]))
-            for index in order:
-                builder.add_item(column[index])
-            builder.finalize(f"{written}.idx")
+    listed = []
+    for file in sorted(needed(folder, f"{HARD}/metadata").iterdir()):
+        for number, row in enumerate(read_lines(file), 1):
+            fields = row.split()
+            picture = folder / HARD / "/".join(fields[:2])
+            if len(fields) < 4 or fields[3] not in ("0", "1") or not picture.is_file():
+                raise CommandError(
+                    f"{file}, line {number}: must be the folder and name of a picture, a number, a label"
+                )
+            listed.append((fields[3], picture))
+    random.Random(1).shuffle(listed)
+    cuts = [len(listed) * share // 10 for share in (0, 8, 9, 10)]
+
+    def rows(part: Sequence[tuple[str, Path]]) -> Iterator[Row]:
+        from PIL import Image
+
+        for label, picture in part:
+            with Image.open(picture) as opened:
+                yield label, line(opened.convert("L").tobytes())
+
+    parts = zip(("train", "valid", "test"), cuts[:-1], cuts[1:], strict=True)
+    return {split: partial(rows, listed[start:end]) for split, start, end in parts}

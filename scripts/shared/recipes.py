@@ -1,14 +1,21 @@
-"""Commands that train by the scripts of examples/."""
+"""Commands that train by the recipes of examples/config."""
 
+import re
 from pathlib import Path
 
-from fairseq_luna.commands.steps import USER_DIR, program, shown_path
+from fairseq_luna.commands.steps import USER_DIR, shell, shortest
 
 
-def recipe(name: str, data: Path, *arguments: str, **settings: object) -> str:
-    """A command to paste that trains on ``data`` by examples/``name``/train.sh, with checkpoints beside the data."""
-    settings |= {"DATA": shown_path(data), "SAVE_DIR": shown_path(data.parent / "checkpoints")}
-    if (python := program("python")) != "python":
-        settings["PYTHON"] = python
-    script = shown_path(USER_DIR.parent / "examples" / name / "train.sh")
-    return " ".join([*(f"{key}={value}" for key, value in settings.items()), script, *arguments])
+def recipe(name: str, data: Path, *overrides: str) -> str:
+    """A command to paste that trains on ``data`` by examples/config/``name``.yaml, with checkpoints beside the data."""
+    config = USER_DIR.parent / "examples" / "config"
+    paths = {"common.user_dir": USER_DIR, "task.data": data, "checkpoint.save_dir": data.parent / "checkpoints"}
+    settings = [f"{key}={quoted(shortest(path))}" for key, path in paths.items()]
+    return shell("fairseq-hydra-train", "--config-dir", config, "--config-name", name, *overrides, *settings)
+
+
+def quoted(path: str) -> str:
+    """A value of hydra's command line, which reads some characters, such as spaces and umlauts, only in quotes."""
+    if re.fullmatch(r"[\w./-]+", path, re.ASCII):
+        return path
+    return '"{}"'.format(path.replace('"', '\\"'))

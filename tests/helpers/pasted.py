@@ -14,8 +14,3 @@ def paste(line: str, *further: str, **environment: str) -> str:
     ended = subprocess.run(["bash", "-c", command], env=env, capture_output=True, text=True, timeout=600)
     assert ended.returncode == 0, f"{command}\n{ended.stdout[-3000:]}{ended.stderr[-3000:]}"
     return ended.stdout
-
-
-def dry_run(line: str) -> str:
-    """The command that the recipe in ``line`` would run."""
-    return paste(line, DRY_RUN="1")

@@ -32,12 +32,16 @@ def write_lines(path: Path, lines: Iterable[str]) -> None:
     path.write_bytes(gzip.compress(content) if path.suffix == ".gz" else content)
 
 
-def read_texts(prefix: Path, dictionary: Path) -> list[str]:
-    """The texts of a data-bin made of SentencePiece's pieces."""
+def read_words(prefix: Path, dictionary: Path) -> list[str]:
+    """The texts of a data-bin."""
     words = Dictionary.load(str(dictionary))
     dataset = data_utils.load_indexed_dataset(str(prefix), words)
-    texts = (words.string(dataset[index]) for index in range(len(dataset)))
-    return ["".join(text.split()).replace("▁", " ").strip() for text in texts]
+    return [words.string(dataset[index]) for index in range(len(dataset))]
+
+
+def read_texts(prefix: Path, dictionary: Path) -> list[str]:
+    """The texts of a data-bin made of SentencePiece's pieces."""
+    return ["".join(text.split()).replace("▁", " ").strip() for text in read_words(prefix, dictionary)]
 
 
 def language_model_data(folder: Path) -> str:

@@ -1,1 +1,0 @@
-"""Recipes of examples/ as fairseq reads and builds them, without training."""

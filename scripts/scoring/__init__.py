@@ -1,1 +1,0 @@
-"""Scores of papers that ``fairseq-luna score`` does not have: of tokens, and of summaries."""
