@@ -173,8 +173,9 @@ def test_the_rows_of_the_papers_table_equal_its_flags(row, tmp_path):
     write_dictionaries(tmp_path, VOCABULARY, "dict.en.txt", "dict.de.txt")
     chosen, counted, paper, _ = row_of("examples/wmt14_en_de/README.md", f"`{row}`")
     name = "wmt14_transformer" if row.startswith("transformer") else "wmt14"
-    cfg = composed(name, tmp_path, *overrides_of(chosen))
-    check_same(cfg, ROWS[row], tmp_path)
+    overrides = overrides_of(chosen)
+    check_same(composed(name, tmp_path, *overrides), ROWS[row], tmp_path)
+    cfg = composed(name, tmp_path, *overrides)
     parameters = count_parameters(build(cfg)[0]) / 1e6
     assert counted == f"{parameters:.2f}M"
     assert not paper or abs(parameters - float(paper.removesuffix("M"))) < 0.1
