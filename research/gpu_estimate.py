@@ -203,9 +203,6 @@ def estimated(system: System, tokens: int, sentences: int, size: str = "base") -
         source, prefix, target = (torch.empty(sentences, tokens, dtype=torch.int64, device="cuda") for _ in range(3))
         lengths = torch.empty(sentences, dtype=torch.int64, device="cuda")
         inputs = {"src_tokens": source, "src_lengths": lengths, "prev_output_tokens": prefix}
-        for module in fake_model.modules():  # the positions of fairseq 0.12.2 are in no buffer
-            if isinstance(getattr(module, "weights", None), Tensor):
-                module.weights = torch.empty(module.weights.shape, dtype=torch.bfloat16, device="cuda")
         fake_model.train()
         with estimate:
             criterion(fake_model, {"net_input": inputs, "target": target, "ntokens": tokens * sentences})[0].backward()

@@ -28,6 +28,10 @@ def on_fake_device(model: nn.Module, dtype: torch.dtype) -> Iterator[Any]:
     with mode:
         copies = {id(tensor): moved(tensor) for tensor in chain(model.parameters(), model.buffers())}
     fake_model = copy.deepcopy(model, copies)
+    for module in fake_model.modules():  # the positions of fairseq 0.12.2 are in no buffer
+        if isinstance(getattr(module, "weights", None), Tensor) and not module.weights.is_cuda:
+            with mode:
+                module.weights = moved(module.weights)
     # fairseq's positions read a shape as a tensor, whose data a fake one lacks.
     shapes = mock.patch("torch.onnx.operators.shape_as_tensor", lambda tensor: tensor.shape)
     # A mode sees the operators of its own thread only, and the backward pass would have another.
