@@ -9,7 +9,6 @@ from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
 from fairseq_luna.ops import (
-    block_attention,
     fastformer_attention,
     folded_attention,
     luna_causal_attention,
@@ -234,12 +233,11 @@ class Block(Op):
 
     def __call__(self, form, inputs, padding_mask=None, *, blocks=None, **options):
         module, dtype, seen = self.extra, inputs[0].dtype, {"causal": True} if self.causal else {}
-        if form == "naive":
-            inputs, module = [x.double() for x in inputs], block_attention.naive
-        first, second = self.levels(inputs)
+        function = self.function(self.name, ".naive") if form == "naive" else getattr(module, self.name)
+        first, second = self.levels([x.double() for x in inputs] if form == "naive" else inputs)
         blocks = self.cut(first[-1], padding_mask) if blocks is None else blocks
         options |= seen | {name: value for name, value in self.options.items() if name != "block_size"}
-        y, z = getattr(module, self.name)(*first, second, blocks, **options)
+        y, z = function(*first, second, blocks, **options)
         if form != "naive":
             z = module.read_blocks(z.transpose(1, 2).flatten(2), blocks, **seen).unflatten(2, y.shape[1::2])
             z = z.permute(1, 2, 0, 3)
