@@ -89,8 +89,8 @@ def _trained(path: str | os.PathLike[str], files: Iterable[Path], overrides: dic
         )
     except OSError as error:
         raise UsageError(
-            f"{error.filename}: {error.strerror}; if the data has moved, name the folder with its dictionaries with "
-            "--data (in Python data=)"
+            f"{error.filename}: {error.strerror}; if the data has moved, or the training's path to it was relative to "
+            "another folder, name the folder with its dictionaries with --data (in Python data=)"
         ) from error
     except Exception as error:
         if "infer language pair" not in str(error):

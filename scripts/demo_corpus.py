@@ -297,4 +297,4 @@ def write(folder: Path, seed: int = 2021) -> None:
 
 
 if __name__ == "__main__":
-    write(Path(sys.argv[1]))
+    sys.exit(__doc__ if "-" in (sys.argv[1:] or "-")[0][:1] else write(Path(sys.argv[1])))

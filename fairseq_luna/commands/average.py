@@ -35,10 +35,19 @@ def run(args: Namespace) -> None:
     paths = choose(args)
     check_output(args.output, paths, force=args.force)
     environment.require_fairseq()
-    from .averaging import average
+    from .averaging import average, updates
+    from .checkpoints import load
 
-    save(average(paths), args.output)
+    mean = average(paths)
+    save(mean, args.output)
     print(f"{args.output}: the mean of {', '.join(path.name for path in paths)}")
+    newest = args.paths[0] / "checkpoint_last.pt"
+    ended = updates(load(newest)) if args.last and newest.is_file() else 0
+    if ended > updates(mean):
+        print(
+            f"Note: {newest} was trained further, to update {ended}, and is not in this mean, whose last"
+            f" is of update {updates(mean)}: compare the scores of both"
+        )
     show_next("translate what you type", shell("fairseq-luna", "translate", args.output))
 
 
@@ -84,6 +93,8 @@ def last(folder: Path, count: int, *, by_updates: bool = False) -> list[Path]:
             message += (
                 f" and {instead} {_SHOWN[others]}: {'leave out' if by_updates else 'give'} --by-updates for those"
             )
+        elif found:
+            message += f"; give --last {len(found)}, or translate with {folder}, which takes its best checkpoint"
         raise UsageError(message)
     return found[-count:]
 

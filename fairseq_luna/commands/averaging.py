@@ -1,6 +1,6 @@
 """The arithmetic mean of models, with at most two of them in memory."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,12 @@ PLACES = {
 }
 # Drawn at random and now and then again: the mean of several draws is not one.
 RANDOM = ".directions"
+
+
+def updates(state: Mapping[str, Any]) -> int:
+    """How many updates a checkpoint was trained; 0 if it does not say."""
+    history = state.get("optimizer_history") or [{}]
+    return int(history[-1].get("num_updates") or 0)
 
 
 def average(paths: Sequence[Path]) -> dict[str, Any]:

@@ -8,55 +8,29 @@ experts, several devices, NVIDIA's apex.
 
 import functools
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import SimpleNamespace
 from typing import Any
-from unittest.mock import patch
 
 import torch
 from fairseq import utils
 from fairseq.optim import FairseqOptimizer
 from fairseq.optim.fp16_optimizer import _FP16OptimizerMixin as HalfPrecision
-from torch import Tensor, nn
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch import Tensor
 
 from fairseq_luna.compat.patch import Patch
 
 
-class _Operators(TorchDispatchMode):
-    """Counts the operators that are called."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.count = 0
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        self.count += not (func.is_view or "detach" in func.name())
-        return func(*args, **(kwargs or {}))
-
-
-def operators(tensors: int) -> int:
-    """What fairseq's wrapper calls in an update of so many bf16 parameters, without the optimizer's own step."""
-    optimizer = HalfPrecision()
-    optimizer.fp16_params = [nn.Parameter(torch.zeros(2, dtype=torch.bfloat16)) for _ in range(tensors)]
-    optimizer.fp32_params = HalfPrecision.build_fp32_params(None, optimizer.fp16_params, flatten=False)
-    optimizer.scaler = None
-    # With a GPU fairseq takes the norms there, and a process that has used it cannot let its children use it.
-    with patch.object(torch.cuda, "is_available", lambda: False), _Operators() as called:
-        optimizer.zero_grad()
-        for p in optimizer.fp16_params:
-            p.grad = p.data
-        optimizer._needs_sync = True
-        optimizer._sync_fp16_grads_to_fp32()
-        utils.clip_grad_norm_(optimizer.fp32_params, 0.0)
-        optimizer._sync_fp32_params_to_fp16()
-        FairseqOptimizer.multiply_grads(SimpleNamespace(params=optimizer.fp32_params), 0.5)
-    return called.count
-
-
 def is_needed() -> bool:
-    """Whether more tensors are more operators."""
-    return operators(3) > operators(2)
+    """Whether fairseq clears each gradient by a call of its own."""
+    cleared: list[None] = []
+    gradient = SimpleNamespace(zero_=lambda: cleared.append(None))
+    optimizer = SimpleNamespace(
+        fp16_params=[], fp32_params=[SimpleNamespace(grad=gradient)], has_flat_params=False, scaler=None
+    )
+    with suppress(TypeError):  # a multi-tensor call takes tensors only
+        HalfPrecision.zero_grad(optimizer)
+    return len(cleared) == 1
 
 
 @contextmanager

@@ -1,6 +1,7 @@
 """The mean of trained checkpoints, and its refusals."""
 
 import re
+import shutil
 import weakref
 
 import pytest
@@ -135,6 +136,16 @@ def test_one_model_at_a_time_is_in_memory_besides_the_sums(three, monkeypatch):
     assert len(loaded) > 6
 
 
+def test_a_later_checkpoint_that_is_left_out_is_named(trained, tmp_path, capsys):
+    names = {"checkpoint_1_2.pt": 0, "checkpoint_1_4.pt": 1, "checkpoint_last.pt": 1}
+    for name, number in names.items():
+        shutil.copy(trained["transformer"][number], tmp_path / name)
+    arguments = ("average", tmp_path, "--last", "2", "--by-updates", "--force", "--output", tmp_path / "mean.pt")
+    assert "Note" not in shown(capsys, *arguments)
+    shutil.copy(trained["transformer"][2], tmp_path / "checkpoint_last.pt")
+    assert "checkpoint_last.pt was trained further, to update 6, and is not in this mean" in shown(capsys, *arguments)
+
+
 def test_the_last_checkpoints_have_the_highest_numbers(tmp_path):
     for name in ("1", "2", "9", "10", "11", "_best", "_last", "_2_900", "_10_1000", "_9_8000", "_3_10000", "11-shard0"):
         (tmp_path / f"checkpoint{name}.pt").touch()
@@ -146,7 +157,7 @@ def test_the_last_checkpoints_have_the_highest_numbers(tmp_path):
 @pytest.mark.parametrize(
     ("given", "said"),
     {
-        "{folder} --last 4 --by-updates": "--last 4: {folder} has 3 update checkpoints (checkpoint_E_U.pt)",
+        "{folder} --last 4 --by-updates": "--last 4: {folder} has 3 update checkpoints (checkpoint_E_U.pt); give",
         "{folder} --last 2": "--last 2: {folder} has 0 epoch checkpoints (checkpointN.pt) and 3 update checkpoints"
         " (checkpoint_E_U.pt): give --by-updates for those",
         "{folder} --last 0 --by-updates": "argument --last: '0' must be a whole number of 1 or more",
