@@ -105,15 +105,19 @@ def _trained(path: str | os.PathLike[str], files: Iterable[Path], overrides: dic
 
 
 def _checkpoints(path: str | os.PathLike[str]) -> list[Path]:
-    if not Path(path).is_dir():
-        files = [Path(part) for part in os.fspath(path).split(os.pathsep)]
-        for file in files:
-            if not file.is_file():
-                raise UsageError(f"{file}: there is no such checkpoint")
-        return files
+    """The checkpoint at ``path``, or those of an ensemble; each may be named by its folder."""
+    parts = [os.fspath(path)] if Path(path).exists() else os.fspath(path).split(os.pathsep)
+    return [_checkpoint(Path(part)) for part in parts]
+
+
+def _checkpoint(path: Path) -> Path:
+    if path.is_file():
+        return path
+    if not path.is_dir():
+        raise UsageError(f"{path}: there is no such checkpoint")
     for name in CHECKPOINTS:
-        if (file := Path(path, name)).is_file():
-            return [file]
+        if (file := path / name).is_file():
+            return file
     raise UsageError(f"{path}: has none of {', '.join(CHECKPOINTS)}; name the checkpoint")
 
 

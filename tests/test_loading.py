@@ -150,7 +150,7 @@ def test_threads_share_a_translator_and_not_each_others_options(folder, monkeypa
 
 
 def test_an_ensemble_is_loaded_and_not_exported_as_one(folder):
-    both = load(f"{folder}/checkpoint_last.pt:{folder}/checkpoint_last.pt")
+    both = load(f"{folder}:{folder}/checkpoint_last.pt")
     assert both.translate(TEXTS, **SIZES) == load(folder).translate(TEXTS, **SIZES)
     with pytest.raises(UsageError, match=r"an ensemble of 2 models: export each of its \.models"):
         EncoderForExport(both)

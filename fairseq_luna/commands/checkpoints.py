@@ -29,6 +29,8 @@ def load(path: Path) -> dict[str, Any]:
     Raises:
         UsageError: the file is missing, damaged, no checkpoint, or could run code.
     """
+    if path.is_dir():
+        raise UsageError(f"{path} is a folder: name a checkpoint in it, such as {path / 'checkpoint_best.pt'}")
     if not path.is_file():
         raise UsageError(f"{path}: there is no such file")
     try:

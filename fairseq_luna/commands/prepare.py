@@ -97,6 +97,8 @@ def run(args: Namespace) -> None:
     if begun := settings.is_begun(args.out):
         settings.check(args.out, chosen)
         print(f"{args.out}: was made from the same files, by content, with the same settings; what is there is reused")
+    elif args.out.is_dir() and any(args.out.iterdir()):
+        print(f"{args.out}: has other files, which stay as they are")
     environment.require_fairseq()
     from .preparing.pipeline import prepare, summary
 

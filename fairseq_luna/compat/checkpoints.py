@@ -117,7 +117,9 @@ def _damaged(path: str, error: Exception) -> UsageError:
     reason = str(error).split(". ")[0].split("\n")[0] or type(error).__name__
     other = another(Path(path))
     advice = (
-        f"use another one, such as {other}, with --restore-file or --path" if other else "its folder has no other one"
+        f"use another one, such as {other}, with --restore-file or --path"
+        if other
+        else "no other checkpoint is beside it"
     )
     return UsageError(f"{path} is not a fairseq checkpoint or is damaged ({reason}): {advice}")
 

@@ -188,14 +188,19 @@ def test_odd_settings_come_back_from_the_printed_command(tiny_data, tmp_path, ca
         "value": (["--arch=luna_base", "--projection-length=0"], "--projection-length 0: must be"),
         "of-another-family": (["--arch=luna_base", "--num-blocks=2"], "unrecognized arguments: --num-blocks=2"),
         "diverged": (["{odd}", "--arch=luna_base"], "{odd}: there is NaN in encoder.layers.0.fc1.bias"),
+        "folder": (
+            ["{folder}", "--arch=luna_base"],
+            "{folder} is a folder: name a checkpoint in it, such as {folder}/",
+        ),
         "same-file": (["--arch=luna_base", "--output={file}"], "--output {file}: that is one of the checkpoints"),
     }.values(),
 )
 def test_what_cannot_be_is_refused_in_one_line(flags, message, transformer, tmp_path, capsys):
     state, output, files = read(transformer), tmp_path / "start.pt", {"file": transformer, "odd": tmp_path / "odd.pt"}
+    files["folder"] = transformer.parent
     state["model"]["encoder.layers.0.fc1.bias"][0] = float("nan")
     torch.save(state, files["odd"])
     flags = [flag.format(**files) for flag in flags]
-    read_from = [] if flags[0].endswith(".pt") else [transformer]
+    read_from = [transformer] if flags[0].startswith("-") else []
     assert refused(capsys, "convert", *read_from, f"--output={output}", *flags).startswith(message.format(**files))
     assert not output.exists()

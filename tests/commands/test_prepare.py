@@ -125,14 +125,16 @@ def test_what_cannot_be_prepared_is_refused_in_one_line_and_leaves_nothing(files
     assert not (tmp_path / "out").exists()
 
 
-def test_after_a_refusal_other_files_of_a_folder_are_kept(files, tmp_path):
+def test_after_a_refusal_other_files_of_a_folder_are_kept(files, tmp_path, capsys):
     flags = ["--train", *files["old"], *LANGUAGES, "--hold-out", 2, "--vocabulary-size", 80, "--out", tmp_path]
     (tmp_path / "work").mkdir()
     (tmp_path / "work" / "mine").touch()
     before = sorted(tmp_path.rglob("*"))
     assert prepare(*flags, "--ratio", 1, "--longest", 1) == 2
     assert sorted(tmp_path.rglob("*")) == before
+    capsys.readouterr()
     assert prepare(*flags) == 0
+    assert f"{tmp_path}: has other files, which stay as they are\n" in capsys.readouterr().out
     assert prepare(*flags, "--ratio", 1) == 2
     assert (tmp_path / "bin").exists()
 
