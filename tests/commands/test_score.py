@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from commands import TRANSFORMER, generate, train
+from commands import APOLLO, FAMILIES, generate, train
 from fairseq_luna.__main__ import main
 from fairseq_luna.commands.scoring import measures, pieces
 from fairseq_luna.commands.scoring.generated import read_both
@@ -258,7 +258,7 @@ def test_contradicting_flags_are_refused(generated, reference, tmp_path, capsys)
 
 def test_the_output_of_fairseq_generate_is_read(tiny_data, tmp_path, capsys):
     """As it is printed and as it is kept in a file."""
-    checkpoint = train(tiny_data, tmp_path, *TRANSFORMER, "--max-update=3", "--disable-validation")
+    checkpoint = train(tiny_data, tmp_path, *FAMILIES["luna"], *APOLLO, "--max-update=3", "--disable-validation")
     capsys.readouterr()
     generate(tiny_data, str(checkpoint), "--beam=2", "--batch-size=3")
     printed, kept = tmp_path / "printed", tmp_path / "generate-valid.txt"
