@@ -1,7 +1,6 @@
 """An English-German corpus from a grammar: python scripts/demo_corpus.py FOLDER writes {train,valid,test}.{en,de}.
 
-A sentence is made in both languages at once, and an English sentence has one German translation: cases, endings, the
-place of verbs, clauses inside clauses and numbers can be learned without an error. All machines write the same files.
+An English sentence has one German translation, so all can be learned exactly. All machines write the same files.
 """
 
 import re
@@ -297,4 +296,5 @@ def write(folder: Path, seed: int = 2021) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(__doc__ if "-" in (sys.argv[1:] or "-")[0][:1] else write(Path(sys.argv[1])))
+    folder = sys.argv[1] if len(sys.argv) == 2 else "--help"
+    sys.exit(__doc__ if folder.startswith("-") else write(Path(folder)))
