@@ -118,7 +118,9 @@ def _checkpoint(path: Path) -> Path:
     for name in CHECKPOINTS:
         if (file := path / name).is_file():
             return file
-    raise UsageError(f"{path}: has none of {', '.join(CHECKPOINTS)}; name the checkpoint")
+    inside = path / "checkpoints"
+    wanted = f"give {inside}" if inside.is_dir() else "name the checkpoint"
+    raise UsageError(f"{path}: has none of {', '.join(CHECKPOINTS)}; {wanted}")
 
 
 def _pieces(folders: Iterable[Path]) -> Path | None:

@@ -338,6 +338,7 @@ def test_codes_of_subword_nmt_are_used(folder, tmp_path):
     [
         ({"path": "{here}"}, "{here}: has none of checkpoint_best.pt, checkpoint_last.pt, model.pt"),
         ({"path": "{here}/x.pt"}, "{here}/x.pt: there is no such checkpoint"),
+        ({"path": "{here}/prepared"}, "model.pt; give {here}/prepared/checkpoints"),
         ({"path": "{folder}", "data": "{here}"}, "{here}/dict.a.txt: No such file or directory; if the data has moved"),
         ({"path": "{folder}", "pieces": "{here}/x.model"}, "{here}/x.model: there is no such subword model"),
         (
@@ -347,11 +348,12 @@ def test_codes_of_subword_nmt_are_used(folder, tmp_path):
         ({"path": "{folder}", "source_lang": None}, "the training was not told its languages; give source_lang="),
         ({"path": "{folder}", "projection_length": 9}, "checkpoint_last.pt does not fit the model"),
     ],
-    ids=["folder", "checkpoint", "data", "no-pieces", "pieces", "languages", "overrides"],
+    ids=["folder", "checkpoint", "prepared", "data", "no-pieces", "pieces", "languages", "overrides"],
 )
 def test_what_cannot_be_loaded_is_refused_in_one_line(folder, tmp_path, given, said):
     places = {"here": tmp_path, "folder": folder}
     (tmp_path / "text.model").write_text("no model")
+    (tmp_path / "prepared" / "checkpoints").mkdir(parents=True)
     with pytest.raises(UsageError) as refused:
         load(**{name: value.format(**places) if isinstance(value, str) else value for name, value in given.items()})
     assert said.format(**places) in str(refused.value)
