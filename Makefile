@@ -98,7 +98,7 @@ $(VENV)/installed $(CUDA)/installed: setup.py pyproject.toml constraints.txt
 	$(INSTALL) 'pip<24.1; python_version < "3.11"'
 	$(INSTALL) -c constraints.txt setuptools wheel cython numpy '$(TORCH)'
 	$(INSTALL) -c constraints.txt 'fairseq==0.12.2; python_version < "3.11"'
-	$(INSTALL) -c constraints.txt --no-build-isolation -e '.[test,plot,data,deploy]'
+	$(INSTALL) -c constraints.txt --no-build-isolation -e '.[test,plot,data,deploy,gpu]'
 	touch $@
 
 clean:
