@@ -12,6 +12,7 @@ from fairseq_luna.ops.block_partition import block_means, cut_by_number
 from fairseq_luna.ops.pattern_attention import RandomBlocks, Strided, TopK, Window
 
 QKV, QUERY_KV = "BHTD BHTD BHTD", "BHQD BHTD BHTD"
+DECAY = {"maps": {"BHT": lambda x: -0.3 * x.abs()}, "long": True, "sums": True, "per_step": 64}
 PATTERNS = {
     "window": Window(5),
     "wide-window": Window(200),
@@ -126,6 +127,12 @@ OPS: dict[str, Op] = {
         long=True,
         sums=True,
         per_step=64,
+    ),
+    **both(
+        "decay",
+        Op("decay_attention", "decay_attention", "BHTD BHTD BHTE BHT", {"causal": False}, **DECAY),
+        options={},
+        state=("initial_decay_state", 1, 2),
     ),
     "prefix-softmax": Op(
         "prefix_softmax",
