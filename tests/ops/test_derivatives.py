@@ -1,5 +1,7 @@
 """Second derivatives, and the transforms of torch.func."""
 
+from functools import partial
+
 import pytest
 import torch
 from torch.autograd.functional import jacobian
@@ -7,10 +9,16 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._pytree import tree_leaves
 
 from every_op import ATTENTIONS
+from fairseq_luna.ops.decay_attention import decay_attention
 from fairseq_luna.ops.feature_maps import fourier_features
 from fairseq_luna.ops.prefix_attention import prefix_attention
 from fairseq_luna.ops.short_convolution import short_convolution
 from numeric import randn
+
+
+def decay_attention_of_logits(q, k, v, logits, **options):
+    return decay_attention(q, k, v, -logits.square(), **options)
+
 
 FP64 = torch.empty(0, dtype=torch.float64)
 EVERY_ATTENTION = pytest.mark.parametrize("attention", ATTENTIONS.values(), ids=ATTENTIONS)
@@ -21,6 +29,13 @@ BY_HAND = {
         lambda *args: prefix_attention(*args, block_length=3),
         [(2, 2, 7, 3), (2, 2, 7, 3), (2, 2, 7, 4)],
     ),
+    **{
+        f"decay attention, {name}": (
+            partial(decay_attention_of_logits, block_length=length),
+            [(2, 2, 7, 3), (2, 2, 7, 3), (2, 2, 7, 4), (2, 2, 7)],
+        )
+        for name, length in (("one block", None), ("three blocks", 3))
+    },
     "convolution": (short_convolution, [(9, 2, 3), (3, 5)]),
     "sines and cosines": (fourier_features, [(2, 2, 4, 3), (2, 5, 3)]),
 }

@@ -16,6 +16,7 @@ FAST = ("chunked", "fused")
 # What a fast form is cut into, or what chooses it.
 PARTS = {
     "prefix_attention": ("sums",),
+    "decay_attention": ("sums",),
     "pattern_attention": ("windows", "strides", "blocks"),
     "block_attention": ("by_length",),
     "short_convolution": ("shifted",),

@@ -57,7 +57,7 @@ def sums_and_states(
     blocks = max(1, -(-steps // (block_length or default_block_length(k.shape[-1], v.shape[-1]))))
     # Blocks of about equal length, so that the last one has little padding.
     length = -(-steps // blocks)
-    total, _, earlier = PrefixSums.apply(*(_cut(x, blocks, length) for x in (q, k, v)), states, blocks)
+    total, _, earlier = PrefixSums.apply(*(cut(x, blocks, length) for x in (q, k, v)), states, blocks)
     joined = total.view(batch, heads, blocks * length, v.shape[-1])
     return joined if blocks * length == steps else joined[:, :, :steps], earlier
 
@@ -81,7 +81,7 @@ def step_weights(padding_mask: Tensor | None, steps: int, dtype: torch.dtype, de
     return step_counts(steps, padding_mask, like=torch.empty(0, dtype=dtype, device=device)).reciprocal()
 
 
-def _cut(x: Tensor, blocks: int, length: int) -> Tensor:
+def cut(x: Tensor, blocks: int, length: int) -> Tensor:
     """``(B, H, T, D)`` to ``(B H blocks, C, D)``; the last block is padded with zeros."""
     missing = blocks * length - x.shape[2]
     if missing:

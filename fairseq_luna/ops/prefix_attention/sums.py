@@ -54,7 +54,7 @@ class PrefixSums(torch.autograd.Function):
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[int | None, ...], *inputs: Any) -> tuple[Any, ...]:
-        return _as_one_batch(PrefixSums, info.batch_size, in_dims, inputs)
+        return as_one_batch(PrefixSums, info.batch_size, in_dims, inputs)
 
 
 class _Gradients(torch.autograd.Function):
@@ -100,10 +100,10 @@ class _Gradients(torch.autograd.Function):
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[int | None, ...], *inputs: Any) -> tuple[Any, ...]:
-        return _as_one_batch(_Gradients, info.batch_size, in_dims, inputs)
+        return as_one_batch(_Gradients, info.batch_size, in_dims, inputs)
 
 
-def _as_one_batch(function: Any, size: int, in_dims: tuple[int | None, ...], inputs: Any) -> tuple[Any, ...]:
+def as_one_batch(function: Any, size: int, in_dims: tuple[int | None, ...], inputs: Any) -> tuple[Any, ...]:
     """``function`` of ``size`` cases, whose dimension is joined with that of the blocks: a rule for ``torch.vmap``."""
 
     def joined(x: Tensor | None, dim: int | None) -> Tensor | None:

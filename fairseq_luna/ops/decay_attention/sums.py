@@ -1,0 +1,126 @@
+"""Decayed sums over blocks of time, and their gradients, which are such sums too, so that every derivative exists.
+
+All tensors are cut: ``(B H blocks, C, any size)``, zero behind the last step.
+"""
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from ..dtypes import full_precision
+from ..prefix_attention.sums import as_one_batch
+
+# With one product by a matrix of their decays, quadratic in the number of blocks.
+MOST_BLOCKS_SUMMED_AT_ONCE = 128
+
+
+class DecayedSums(torch.autograd.Function):
+    """``q_t`` times the sum over ``j <= t`` of ``exp(G_t - G_j) k_j v_j^T``, and the states before each block.
+
+    G is the running sum of ``g (B H blocks, C, 1)``. Only differences of it within a block, or of the sums of blocks,
+    are exponents, and none is above 0: decays neither overflow nor lose what is near.
+    """
+
+    @staticmethod
+    def forward(q: Tensor, k: Tensor, v: Tensor, g: Tensor, blocks: int) -> tuple[Tensor, Tensor | None]:
+        with full_precision(q):
+            total = g.cumsum(1)
+            out = torch.bmm(torch.bmm(q, k.mT).mul_(_decays(total, total)), v)
+            if blocks == 1:
+                return out, None
+            earlier = _carried(torch.bmm((k * _until_end(total)).mT, v), total[:, -1], blocks)
+            return out.baddbmm_(q * total.exp(), earlier), earlier
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor | None]) -> None:
+        *tensors, ctx.blocks = inputs
+        ctx.save_for_backward(*tensors, output[1])
+        if output[1] is not None:
+            ctx.mark_non_differentiable(output[1])
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor, _: Any) -> tuple[Tensor | None, ...]:
+        q, k, v, g, earlier = ctx.saved_tensors
+        if torch.is_grad_enabled():
+            of_q = DecayedSums.apply(gradient, v, k, g, ctx.blocks)[0]
+            of_k, of_v = (sums_of_later(*x, g, ctx.blocks) for x in ((v, gradient, q), (k, q, gradient)))
+        else:
+            of_q, of_k, of_v = _gradients(gradient, q, k, v, g, earlier, ctx.blocks)
+        if not ctx.needs_input_grad[3]:
+            return of_q, of_k, of_v, None, None
+        of_total = (q * of_q).sum(-1, keepdim=True) - (k * of_k).sum(-1, keepdim=True)
+        # Each g is a part of the running sum from its step on.
+        to_end = backwards(of_total, ctx.blocks).view(-1, ctx.blocks * q.shape[1], 1).cumsum(1)
+        return of_q, of_k, of_v, backwards(to_end.view_as(g), ctx.blocks), None
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple[int | None, ...], *inputs: Any) -> tuple[Any, ...]:
+        return as_one_batch(DecayedSums, info.batch_size, in_dims, inputs)
+
+
+def sums_of_later(q: Tensor, k: Tensor, v: Tensor, g: Tensor, blocks: int) -> Tensor:
+    """``q_t`` times the sum over ``j >= t`` of ``exp(G_j - G_t) k_j v_j^T``: backwards, with the next step's decay."""
+    following = F.pad(g.view(-1, blocks * g.shape[1], 1)[:, 1:], (0, 0, 0, 1)).view_as(g)
+    return backwards(DecayedSums.apply(*(backwards(x, blocks) for x in (q, k, v, following)), blocks)[0], blocks)
+
+
+def backwards(x: Tensor, blocks: int) -> Tensor:
+    """The steps of ``x`` in the opposite order."""
+    return x.reshape(-1, blocks * x.shape[1], x.shape[2]).flip(1).view_as(x)
+
+
+def _gradients(
+    gradient: Tensor, q: Tensor, k: Tensor, v: Tensor, g: Tensor, earlier: Tensor | None, blocks: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Those of q, k and v: the same sums as with a graph, whose products and states are made once."""
+    with full_precision(q):
+        total = g.cumsum(1)
+        decays = _decays(total, total)
+        inside, of_inside = torch.bmm(q, k.mT).mul_(decays), torch.bmm(gradient, v.mT).mul_(decays)
+        of_q, of_k, of_v = torch.bmm(of_inside, k), torch.bmm(of_inside.mT, q), torch.bmm(inside.mT, gradient)
+        if earlier is None:
+            return of_q, of_k, of_v
+        start, end = total.exp(), _until_end(total)
+        later = _carried(torch.bmm((q * start).mT, gradient), total[:, -1], blocks, later=True)
+        return (
+            of_q.baddbmm_(gradient * start, earlier.mT),
+            of_k.baddbmm_(v * end, later.mT),
+            of_v.baddbmm_(k * end, later),
+        )
+
+
+def _decays(total: Tensor, other: Tensor, diagonal: int = 0) -> Tensor:
+    """``exp(total_t - other_j)`` for j up to ``t + diagonal``, else 0."""
+    exponents = total - other.mT
+    later = torch.ones(exponents.shape[1:], dtype=torch.bool, device=total.device).triu_(1 + diagonal)
+    return exponents.masked_fill_(later, -torch.inf).exp_()
+
+
+def _until_end(total: Tensor) -> Tensor:
+    """The decay from each step to the end of its block."""
+    return (total[:, -1:] - total).exp_()
+
+
+def _carried(states: Tensor, totals: Tensor, blocks: int, *, later: bool = False) -> Tensor:
+    """For each block, the decayed sum of the ``states (B H blocks, D, E)`` before it, or of the later ones.
+
+    ``totals (B H blocks, 1)`` are the sums of g over each block.
+    """
+    by_block, found, carried = states.view(-1, blocks, states[0].numel()), [], None
+    groups = [
+        *zip(*(x.split(MOST_BLOCKS_SUMMED_AT_ONCE, 1) for x in (by_block, totals.view(-1, blocks, 1))), strict=True)
+    ]
+    for own, total in reversed(groups) if later else groups:
+        until = F.pad(total.cumsum(1), (0, 0, 1, 0))
+        before, after = until[:, :-1], until[:, 1:]
+        decays = _decays(before, after, diagonal=-1)
+        sums = (decays.mT if later else decays) @ own
+        if carried is not None:
+            sums.addcmul_(_until_end(after) if later else before.exp(), carried)
+        edge = slice(0, 1) if later else slice(-1, None)
+        carried = torch.addcmul(own[:, edge], total[:, edge].exp(), sums[:, edge])
+        found.append(sums)
+    joined = found[0] if len(found) == 1 else torch.cat(found[::-1] if later else found, dim=1)
+    return joined.view_as(states)
