@@ -11,6 +11,7 @@ from ..ops.feature_maps import (
     elu_features,
     exponential_features,
     fourier_features,
+    hedgehog_features,
     positive_key_features,
     positive_query_features,
     softmax_features,
@@ -144,6 +145,25 @@ class FourierFeatures(RedrawnDirections, FeatureMapModule):
     def upgrade_state_dict_named(self, state_dict: dict[str, Tensor], name: str) -> None:
         """For checkpoints of when all layers had the same matrices, without a seed."""
         state_dict.setdefault(f"{name}.seed", self.seed)
+
+
+class HedgehogFeatures(FeatureMapModule):
+    """Hedgehog (arXiv 2402.04347): a softmax over learned channels and their opposites, 2 D features.
+
+    Queries and keys of each head have a linear map of their own, which starts as the identity.
+    """
+
+    def __init__(self, *, num_heads: int, head_size: int) -> None:
+        super().__init__(num_heads=num_heads, head_size=head_size)
+        one, zero = torch.eye(head_size).repeat(num_heads, 1, 1), torch.zeros(num_heads, head_size)
+        self.q_weight, self.q_bias = nn.Parameter(one), nn.Parameter(zero)
+        self.k_weight, self.k_bias = nn.Parameter(one.clone()), nn.Parameter(zero.clone())
+
+    def forward(self) -> FeatureMap:
+        return FeatureMap(
+            partial(hedgehog_features, weight=self.q_weight, bias=self.q_bias),
+            partial(hedgehog_features, weight=self.k_weight, bias=self.k_bias),
+        )
 
 
 def number_of_features(given: int | None, *, default: int) -> int:

@@ -1,4 +1,4 @@
-"""Kernel attention, chosen by its feature map: linear, Performer, RFA and efficient attention."""
+"""Kernel attention, chosen by its feature map: linear, Performer, RFA, efficient and Hedgehog."""
 
 from collections.abc import Callable
 from typing import Any

@@ -229,6 +229,11 @@ def luna_after_memory(q: Tensor, k: Tensor, v: Tensor, pq: Tensor, pk: Tensor) -
     return luna_causal_attention.luna_causal_attention_step(q, k, v, scores, state)
 
 
+def with_learned_map(q: Tensor, k: Tensor, _: Tensor) -> Tensor:
+    size = q.shape[-1]
+    return feature_maps.hedgehog_features(q, k[0, :, :size], k[0, :, size])
+
+
 def means_of_blocks(x: Tensor, *_: Tensor) -> Any:
     mask = torch.zeros(x.shape[0], x.shape[2], dtype=torch.bool, device=x.device)
     return block_means(x[:, 0].transpose(0, 1), cut_by_number(mask, 0, dtype=x.dtype))
@@ -243,6 +248,7 @@ SUMS = {
     "kernel-weights": Call(OPS["kernel-sum"], kernel_weights),
     "prefix-mean-of": Call(OPS["prefix-attention"], lambda q, k, v: prefix_attention.prefix_mean_of(k, v)),
     "elu-features": Call(OPS["window"], lambda q, *_: feature_maps.elu_features(q)),
+    "hedgehog-features": Call(OPS["window"], with_learned_map),
     "block-means": Call(OPS["window"], means_of_blocks),
 }
 ATTENTIONS = {**FORMS, **SUMS, "luna-step-after-memory": Call(OPS["luna"], luna_after_memory)}

@@ -1,10 +1,16 @@
-"""What the four kernel attentions have beside the contract of every attention."""
+"""What the five kernel attentions have beside the contract of every attention."""
 
 import pytest
 import torch
 
 from fairseq_luna.modules import KernelAttention, KernelCausalAttention, KernelSourceAttention
-from fairseq_luna.modules.feature_maps import EluFeatures, FourierFeatures, PositiveFeatures, SoftmaxFeatures
+from fairseq_luna.modules.feature_maps import (
+    EluFeatures,
+    FourierFeatures,
+    HedgehogFeatures,
+    PositiveFeatures,
+    SoftmaxFeatures,
+)
 from numeric import PADDED, scattered_padding, sequences
 
 SIZE, HEADS, SOURCE_SIZE = 16, 4, 12
@@ -13,8 +19,9 @@ FEATURE_MAPS = {
     "performer": {"feature_map": PositiveFeatures},
     "rfa": {"feature_map": FourierFeatures, "num_features": 24},
     "efficient": {"feature_map": SoftmaxFeatures},
+    "hedgehog": {"feature_map": HedgehogFeatures},
 }
-FEATURES = {"linear": 4, "performer": 16, "rfa": 48, "efficient": 4}
+FEATURES = {"linear": 4, "performer": 16, "rfa": 48, "efficient": 4, "hedgehog": 8}
 NAMES = pytest.mark.parametrize("name", FEATURE_MAPS)
 KINDS = {"encoder": KernelAttention, "decoder": KernelCausalAttention, "source": KernelSourceAttention}
 PLACES = pytest.mark.parametrize("place", KINDS)
@@ -81,6 +88,14 @@ def test_autocast_keeps_features_in_fp32(name, place):
         assert keys.dtype == torch.bfloat16 and module.feature_map().of_keys(keys).dtype == torch.float32
 
 
+def test_hedgehogs_features_start_with_the_projections_themselves():
+    module, (x, _) = build("hedgehog"), inputs()
+    found = module.features_and_values(x)
+    for projection, features in zip((module.q_proj, module.k_proj), found[:2], strict=True):
+        projected = 2 * module.heads_of(projection, x)
+        torch.testing.assert_close(features, torch.cat([projected, -projected], -1).softmax(-1))
+
+
 def test_only_rfa_differs_between_updates():
     for name in FEATURE_MAPS:
         module, args = build(name).train(), inputs()
@@ -100,6 +115,7 @@ def test_parameter_names(place):
         "efficient": set(),
         "performer": {"feature_map.directions", "feature_map.seed"},
         "rfa": {"feature_map.matrices", "feature_map.sigma", "feature_map.seed"},
+        "hedgehog": {f"feature_map.{which}_{kind}" for which in "qk" for kind in ("weight", "bias")},
     }.items():
         names = projections | own
         assert set(build(name, place).state_dict()) == (names - {"k_proj.bias"} if name == "efficient" else names)

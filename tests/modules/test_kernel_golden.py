@@ -4,7 +4,13 @@ import pytest
 import torch
 
 from fairseq_luna.modules import KernelAttention, KernelCausalAttention, KernelSourceAttention
-from fairseq_luna.modules.feature_maps import EluFeatures, FourierFeatures, PositiveFeatures, SoftmaxFeatures
+from fairseq_luna.modules.feature_maps import (
+    EluFeatures,
+    FourierFeatures,
+    HedgehogFeatures,
+    PositiveFeatures,
+    SoftmaxFeatures,
+)
 from support import golden
 
 OURS = ("q_proj", "k_proj", "v_proj", "out_proj")
@@ -14,11 +20,21 @@ AUTHORS_NAMES = {
     "performer": ("to_q", "to_k", "to_v", "to_out"),
     "rfa": OURS,
     "efficient": ("queries", "keys", "values", "reprojection"),
+    "hedgehog": ("q_proj", "k_proj", "v_proj", "o_proj"),
 }
-FEATURE_MAPS = dict(zip(AUTHORS_NAMES, (EluFeatures, PositiveFeatures, FourierFeatures, SoftmaxFeatures), strict=True))
+FEATURE_MAPS = dict(
+    zip(
+        AUTHORS_NAMES,
+        (EluFeatures, PositiveFeatures, FourierFeatures, SoftmaxFeatures, HedgehogFeatures),
+        strict=True,
+    )
+)
 KINDS = {"self": KernelAttention, "causal": KernelCausalAttention, "source_attention": KernelSourceAttention}
-# The authors of efficient attention have no causal form.
-RECORDED = [(name, kind) for name in AUTHORS_NAMES for kind in KINDS if name != "efficient" or kind == "self"]
+# The authors of efficient attention have no causal form, flash-linear-attention has no other.
+ONE_KIND = {"efficient": "self", "hedgehog": "causal"}
+RECORDED = [(name, kind) for name in AUTHORS_NAMES for kind in KINDS if ONE_KIND.get(name, kind) == kind]
+# Hedgehog's maps, which all heads share there.
+SHARED = {f"{which}_{part}": f"feature_map_{which}.layer.{part}" for which in "qk" for part in ("weight", "bias")}
 CLOSE = {"rtol": 1e-4, "atol": 1e-5}
 
 
@@ -30,6 +46,9 @@ def parameters(name, recorded, wanted):
         "feature_map.sigma": recorded["state_dict"].get("sigma"),
         "feature_map.seed": torch.tensor(0),
     }
+    if name == "hedgehog":
+        for own, other in SHARED.items():
+            theirs[f"feature_map.{own}"] = theirs[other].expand(recorded["num_heads"], *theirs[other].shape)
     names = dict(zip(OURS, AUTHORS_NAMES[name], strict=True))
     for parameter in wanted:
         part, kind = parameter.split(".")
@@ -39,7 +58,8 @@ def parameters(name, recorded, wanted):
 
 def build(name, kind, recorded):
     options = {key: recorded[key] for key in ("embed_dim", "num_heads", "num_features") if key in recorded}
-    module = KINDS[kind](feature_map=FEATURE_MAPS[name], **options).eval()
+    bias = name != "hedgehog"
+    module = KINDS[kind](feature_map=FEATURE_MAPS[name], bias=bias, **options).eval()
     module.load_state_dict(dict(parameters(name, recorded, module.state_dict())))
     return module
 
@@ -66,6 +86,15 @@ def test_equals_the_authors_numbers(name, kind):
     gradients = torch.autograd.grad(out, list(inputs.values()), recorded["grad_output"])
     for which, gradient in zip(inputs, gradients, strict=True):
         torch.testing.assert_close(gradient, expected[f"grad_{which}"], **CLOSE)
+
+
+def test_the_gradients_of_hedgehogs_maps_equal_the_recorded_numbers_of_a_public_one():
+    recorded = golden("hedgehog.pt")
+    module = build("hedgehog", "causal", recorded)
+    call(module, recorded["x"], None, None).backward(recorded["grad_output"])
+    for ours, theirs in SHARED.items():
+        found = getattr(module.feature_map, ours).grad.sum(0)
+        torch.testing.assert_close(found, recorded["causal"][f"grad_{theirs}"], **CLOSE)
 
 
 def test_one_step_at_a_time_equals_the_authors_recurrent_linear_attention():

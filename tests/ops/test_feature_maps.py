@@ -14,6 +14,7 @@ MAPS = {
     "positive-query": lambda form, x: form.positive_query_features(x, orthogonal(x)),
     "positive-key": lambda form, x: form.positive_key_features(x, orthogonal(x)),
     "fourier": lambda form, x: form.fourier_features(x, normal(x)),
+    "hedgehog": lambda form, x: form.hedgehog_features(x, *learned(x)),
     "softmax": lambda form, x: form.softmax_features(x),
     "exponential": lambda form, x: form.exponential_features(x),
 }
@@ -27,6 +28,11 @@ def orthogonal(like):
 
 def normal(like):
     return randn(HEADS, FEATURES, SIZE, dtype=torch.float32, grad=False).to(like)
+
+
+def learned(like):
+    sizes = (HEADS, SIZE, SIZE), (HEADS, SIZE)
+    return [0.5 * randn(*size, seed=n, dtype=torch.float32, grad=False).to(like) for n, size in enumerate(sizes)]
 
 
 def inputs(dtype=torch.float64, scale=1.0):
@@ -53,6 +59,13 @@ def test_fourier_directions_get_the_same_gradient(form):
     found = form.fourier_features(x, directions)
     expected = naive.fourier_features(x, directions)
     assert_gradients_close(found, expected, [directions], torch.float64)
+
+
+def test_hedgehogs_map_gets_the_same_gradients():
+    x = inputs()
+    weight, bias = (tensor.requires_grad_() for tensor in learned(x))
+    found, expected = (form.hedgehog_features(x, weight, bias) for form in (fused, naive))
+    assert_gradients_close(found, expected, [weight, bias], torch.float64)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=["fp32", "bf16", "fp16"])

@@ -78,7 +78,7 @@ def test_the_weights_give_the_output(normaliser, padded):
         assert weights.masked_select(mask[:, None, None, :]).abs().max() == 0
 
 
-FOUR = {
+FEATURES = {
     "linear": (feature_maps.elu_features, feature_maps.elu_features, "sum"),
     "performer": (
         lambda x: feature_maps.positive_query_features(x, directions(x)),
@@ -91,8 +91,13 @@ FOUR = {
         "bounded",
     ),
     "efficient": (feature_maps.softmax_features, feature_maps.exponential_features, "each feature"),
+    "hedgehog": (
+        lambda x: feature_maps.hedgehog_features(x, directions(x.double())[None, :8], directions(x.double())[:1]),
+        lambda x: feature_maps.hedgehog_features(x, directions(x.double())[None, 8:], directions(x.double())[:1]),
+        "sum",
+    ),
 }
-EVERY_ATTENTION = pytest.mark.parametrize(("of_query", "of_key", "normaliser"), FOUR.values(), ids=FOUR)
+EVERY_ATTENTION = pytest.mark.parametrize(("of_query", "of_key", "normaliser"), FEATURES.values(), ids=FEATURES)
 
 
 def directions(x):
@@ -152,7 +157,7 @@ def test_the_constant_of_positive_queries_and_their_norm_cancel():
         return (x @ w.mT - x.square().sum(-1, keepdim=True) / 2).exp() / 4
 
     expected = naive.kernel_causal_attention(published(q), published(k), v)
-    of_query, of_key, _ = FOUR["performer"]
+    of_query, of_key, _ = FEATURES["performer"]
     actual = chunked.kernel_causal_attention(of_query(q), of_key(k), v)
     assert_same_function(actual, expected, (q, k, v))
 
@@ -160,7 +165,7 @@ def test_the_constant_of_positive_queries_and_their_norm_cancel():
 @FORMS
 def test_efficient_attention_is_two_softmaxes_the_second_over_the_steps_so_far_if_causal(form):
     q, k, v = (randn(2, 3, 40, 8, seed=seed) for seed in range(3))
-    of_query, of_key, normaliser = FOUR["efficient"]
+    of_query, of_key, normaliser = FEATURES["efficient"]
     (whole,), (causal,) = (op_of(normaliser, causal)(form, [of_query(q), of_key(k), v]) for causal in (False, True))
     torch.testing.assert_close(whole, q.softmax(-1) @ (k.softmax(2).mT @ v))
     for t in (0, 17, 39):

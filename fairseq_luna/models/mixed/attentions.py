@@ -38,6 +38,7 @@ from ...modules.feature_maps import (
     EluFeatures,
     FeatureMapModule,
     FourierFeatures,
+    HedgehogFeatures,
     PositiveFeatures,
     SoftmaxFeatures,
 )
@@ -131,6 +132,7 @@ ATTENTIONS: dict[str, Attention] = {
     "performer": _kernel(PositiveFeatures, "num_features", "redraw_features"),
     "rfa": _kernel(FourierFeatures, "num_features", unaligned=NEGATIVE),
     "efficient": _kernel(SoftmaxFeatures),
+    "hedgehog": _kernel(HedgehogFeatures),
     "local": Attention(
         encoder=Factory(partial(PatternAttention, pattern=local), WINDOW),
         decoder=Factory(partial(PatternCausalAttention, pattern=local), WINDOW),

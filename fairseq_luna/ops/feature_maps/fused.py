@@ -57,6 +57,23 @@ def fourier_features(x: Tensor, directions: Tensor) -> Tensor:
     return _SinAndCos.apply(_projected(x * length.reciprocal(), directions))
 
 
+def hedgehog_features(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """Softmax over learned channels and their opposites; specified by :func:`.naive.hedgehog_features`.
+
+    Args:
+        x: ``(B, H, T, D)``.
+        weight, bias: ``(H, D, D)`` and ``(H, D)``.
+
+    Returns:
+        ``(B, H, T, 2 D)``, in fp32 for half precision.
+    """
+    x = x.to(accumulation_dtype(x))
+    with full_precision(x):
+        # Not a product by broadcasting, which would copy the weight for every sentence.
+        y = torch.einsum("bhtd,hed->bhte", x, 2 * weight.to(x.dtype)) + 2 * bias.to(x.dtype)[:, None]
+    return F.softmax(torch.cat([y, -y], dim=-1), dim=-1)
+
+
 def softmax_features(x: Tensor) -> Tensor:
     """Softmax over the channels; specified by :func:`.naive.softmax_features`: ``(B, H, T, D)``."""
     return F.softmax(x, dim=-1, dtype=accumulation_dtype(x))

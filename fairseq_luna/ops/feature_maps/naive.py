@@ -72,6 +72,27 @@ def fourier_features(x: Tensor, directions: Tensor) -> Tensor:
     return 0.1 * torch.cat([angles.sin(), angles.cos()], dim=-1)
 
 
+def hedgehog_features(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """Softmax over the learned channels of a step and their opposites (Hedgehog, arXiv 2402.04347).
+
+        phi(x) = softmax([2 y; -2 y]),     y = W x + b
+
+    The scale of 2 is that of flash-linear-attention. The code of LoLCATs (arXiv 2410.10254) has
+    ``[softmax(y); softmax(-y)]`` instead, without b and without the 2.
+
+    Args:
+        x: ``(B, H, T, D)``.
+        weight: W, ``(H, D, D)``.
+        bias: b, ``(H, D)``.
+
+    Returns:
+        ``(B, H, T, 2 D)``, which sum to 1.
+    """
+    x = x.to(accumulation_dtype(x))
+    y = 2 * (x @ weight.to(x.dtype).mT + bias.to(x.dtype)[:, None])
+    return torch.cat([y, -y], dim=-1).softmax(-1)
+
+
 def softmax_features(x: Tensor) -> Tensor:
     """Softmax over the channels of a query (efficient attention, arXiv 1812.01243, section 3.3): ``(B, H, T, D)``."""
     return x.to(accumulation_dtype(x)).softmax(-1)
