@@ -1,15 +1,12 @@
 """With multi-tensor calls every number of an update is the one that fairseq computes."""
 
-import functools
 import itertools
 
 import pytest
 import torch
-from fairseq import optim
-from torch import nn
 
 from fairseq_luna.compat import multi_tensor
-from optim.fairseq_apollo_runs import DTYPES, WRAPPERS, config
+from optim.fairseq_apollo_runs import WRAPPERS, build
 
 SHAPES = [(6, 4), (4,), (), (5, 3), (0,), (2, 3)]
 FROZEN, SOMETIMES_UNUSED = 3, 1
@@ -18,8 +15,7 @@ OPTIMIZERS = {
     "clipping each": ["--apollo-clip-mode", "each", "--clip-norm", "0.5"],
     "adam": ["--optimizer", "adam"],
 }
-settings = functools.cache(config)
-CASES = [*itertools.product(WRAPPERS, OPTIMIZERS), ("flattened fp16", "adam")]
+CASES = [*itertools.product(WRAPPERS, OPTIMIZERS), ("flattened_fp16", "adam")]
 
 
 @pytest.fixture
@@ -33,23 +29,6 @@ def fairseqs(monkeypatch):
     # fairseq keeps the flattened gradients by the number of the GPU, which is None for tensors on a CPU.
     monkeypatch.setattr(torch.cuda, "current_device", lambda: None)
     return restore
-
-
-def build(precision, flags):
-    """Parameters, of which one is frozen, and the optimizer that fairseq's trainer would build for them."""
-    if precision == "flattened fp16":
-        wrapper, own_flags = optim.FP16Optimizer, ["--fp16"]
-    else:
-        wrapper, own_flags = WRAPPERS[precision]
-    cfg = settings(*own_flags, *flags)
-    generator = torch.Generator().manual_seed(1)
-    dtype = DTYPES[precision.replace(" ", "_").split("_")[-1]]
-    params = [nn.Parameter(torch.randn(shape, generator=generator).to(dtype)) for shape in SHAPES]
-    if precision != "flattened fp16":  # fairseq's vector has a place for every parameter that it is given
-        params[FROZEN].requires_grad_(False)
-    if wrapper is None:
-        return params, optim.build_optimizer(cfg.optimizer, params)
-    return params, wrapper.build_optimizer(cfg, params)
 
 
 def update(params, optimizer, number, *, clip_norm, scale=1.0):
@@ -91,12 +70,14 @@ def run(precision, flags, clip_norm):
     One overflows: the second, if fairseq skips such an update because it scales the loss, otherwise the last.
     """
     found, made = [], []
-    params, optimizer = build(precision, flags)
+    # fairseq's vector has a place for every parameter that it is given.
+    how = {"shapes": SHAPES, "frozen": [] if "flattened" in precision else [FROZEN]}
+    params, optimizer = build(precision, *flags, **how)
     overflows = 4 if getattr(optimizer, "scaler", None) is None else 1
     for number in range(5):
         if number == 3:
             saved, state = [p.detach().clone() for p in params], optimizer.state_dict()
-            params, optimizer = build(precision, flags)
+            params, optimizer = build(precision, *flags, **how)
             for p, value in zip(params, saved, strict=True):
                 p.data.copy_(value)
             optimizer.load_state_dict(state)

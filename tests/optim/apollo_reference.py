@@ -1,4 +1,4 @@
-"""Apollo as section 3.6 of the design writes it: one tensor at a time, without rearrangements."""
+"""Apollo as its paper writes it: one tensor at a time, without rearrangements."""
 
 from collections.abc import Iterable
 

@@ -1,5 +1,8 @@
 """Apollo as fairseq's trainer builds and drives it, without a model."""
 
+import copy
+import functools
+
 import torch
 from fairseq import optim, options
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
@@ -14,24 +17,32 @@ WRAPPERS = {
     "memory_efficient_bf16": (optim.MemoryEfficientFP16Optimizer, ["--memory-efficient-bf16"]),
     "memory_efficient_fp16": (optim.MemoryEfficientFP16Optimizer, ["--memory-efficient-fp16"]),
 }
+FLATTENED = (optim.FP16Optimizer, ["--fp16"])  # one vector of all parameters
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 def config(*flags):
     """fairseq's config from a command line, as fairseq-train makes it."""
+    return copy.deepcopy(_parsed(*flags))
+
+
+@functools.cache
+def _parsed(*flags):
     fixed = ["data", "--arch", "transformer_tiny", "--optimizer", "apollo", "--lr", "0.01"]
     fixed += ["--lr-scheduler", "milestone", "--warmup-updates", "1000"]
     args = options.parse_args_and_arch(options.get_training_parser(), [*fixed, *flags])
     return convert_namespace_to_omegaconf(args)
 
 
-def build(precision, *flags):
+def build(precision, *flags, shapes=((6, 4), (4,), (5, 3)), frozen=()):
     """Parameters in the precision's dtype, and the optimizer that fairseq's trainer would build for them."""
-    wrapper, own_flags = WRAPPERS[precision]
+    wrapper, own_flags = WRAPPERS.get(precision, FLATTENED)
     cfg = config(*own_flags, *flags)
     generator = torch.Generator().manual_seed(1)
     dtype = DTYPES[precision.split("_")[-1]]
-    params = [nn.Parameter(torch.randn(s, generator=generator).to(dtype)) for s in [(6, 4), (4,), (5, 3)]]
+    params = [nn.Parameter(torch.randn(s, generator=generator).to(dtype)) for s in shapes]
+    for number in frozen:
+        params[number].requires_grad_(False)
     if wrapper is None:
         return params, optim.build_optimizer(cfg.optimizer, params)
     return params, wrapper.build_optimizer(cfg, params)

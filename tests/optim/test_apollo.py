@@ -243,24 +243,13 @@ def test_a_state_of_another_order_of_names_is_refused_at_loading():
         optimizer.load_state_dict(trained(named[:1]))
 
 
-@pytest.mark.parametrize(
-    ("schedule", "flags"),
-    [
-        (torch.optim.lr_scheduler.OneCycleLR, {"max_lr": 0.02, "total_steps": 8}),
-        (torch.optim.lr_scheduler.CyclicLR, {"base_lr": 0.001, "max_lr": 0.02, "step_size_up": 2}),
-    ],
-)
-def test_cyclic_schedules_need_the_argument_that_the_docstring_names(schedule, flags):
+def test_cyclic_schedules_need_the_argument_that_the_docstring_names():
     assert "``OneCycleLR`` and ``CyclicLR`` need ``cycle_momentum=False``" in " ".join(Apollo.__doc__.split())
-    p = nn.Parameter(torch.ones(2))
-    optimizer = Apollo([p], lr=0.01)
-    with pytest.raises(ValueError, match="must support momentum"):
-        schedule(optimizer, **flags)
-    rates = schedule(optimizer, **flags, cycle_momentum=False)
-    seen = set()
-    for _ in range(4):
-        p.grad = torch.ones(2)
-        optimizer.step()
-        rates.step()
-        seen.add(optimizer.param_groups[0]["lr"])
-    assert len(seen) >= 3 and p.isfinite().all()
+    optimizer = Apollo([nn.Parameter(torch.ones(2))], lr=0.01)
+    for schedule, flags in (
+        (torch.optim.lr_scheduler.OneCycleLR, {"max_lr": 0.02, "total_steps": 8}),
+        (torch.optim.lr_scheduler.CyclicLR, {"base_lr": 0.001, "max_lr": 0.02}),
+    ):
+        with pytest.raises(ValueError, match="must support momentum"):
+            schedule(optimizer, **flags)
+        assert schedule(optimizer, **flags, cycle_momentum=False).get_last_lr() == [optimizer.param_groups[0]["lr"]]

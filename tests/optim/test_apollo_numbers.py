@@ -44,14 +44,6 @@ def test_chunks_do_not_change_the_result(numel, monkeypatch):
     assert_same(run(init, grads, lr=0.02), expected, rtol=0, atol=0)
 
 
-@pytest.mark.parametrize("numel,sizes", [(1, [1, 1, 1, 1]), (5, [2, 1, 1]), (10, [2, 2]), (13, [2, 2]), (99, [4])])
-def test_chunks_keep_order_and_bound(numel, sizes):
-    params = [torch.zeros(n) for n in (2, 3, 9, 1)]
-    chunks = list(apollo._chunks(params, numel))
-    assert [len(c) for c in chunks] == sizes
-    assert [p.numel() for c in chunks for p in c] == [2, 3, 9, 1]
-
-
 @pytest.mark.parametrize("rebound", ["constant", "belief"])
 @pytest.mark.parametrize("eps", [1e-4, 1e-12], ids=["eps1e-4", "eps1e-12"])
 def test_zero_and_tiny_gradients_move_nothing_and_stay_finite(rebound, eps):
@@ -102,21 +94,3 @@ def test_layout_in_memory_does_not_matter():
     assert_same(trajectory(Apollo(params, lr=0.02), params, grads), expected, rtol=1e-12, atol=1e-12)
     params = [nn.Parameter(torch.empty(4, 12, dtype=torch.float64)[:, ::2].copy_(init[0]))]
     assert_same(trajectory(Apollo(params, lr=0.02), params, grads), expected, rtol=1e-12, atol=1e-12)
-
-
-def quadratic_loss(**options):
-    """The loss of an ill-conditioned quadratic after 400 steps, relative to the start."""
-    scales = torch.logspace(-2, 0, 20)
-    p = nn.Parameter(torch.ones(20))
-    optimizer = Apollo([p], **options)
-    for t in range(400):
-        optimizer.param_groups[0]["lr"] = options["lr"] * (t + 1) / 400
-        optimizer.zero_grad()
-        (scales * p**2).sum().backward()
-        optimizer.step()
-    return ((scales * p**2).sum() / scales.sum()).item()
-
-
-@pytest.mark.parametrize("rebound,lr", [("constant", 0.1), ("belief", 0.01)])
-def test_solves_an_ill_conditioned_quadratic_after_warm_up(rebound, lr):
-    assert quadratic_loss(lr=lr, rebound=rebound) < 1e-3

@@ -110,13 +110,6 @@ def test_a_composite_optimizer_with_apollo_is_refused_before_the_model_is_built(
         tasks.setup_task(cfg.task)
 
 
-@pytest.mark.parametrize("flag,value", [("--apollo-rebound", "trust"), ("--weight-decay-type", "l2")])
-def test_unknown_choices_stop_the_parser(flag, value, capsys):
-    with pytest.raises(SystemExit):
-        config(flag, value)
-    assert f"argument {flag}: invalid choice: '{value}'" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize(
     ("flags", "said"),
     {
