@@ -31,7 +31,7 @@ RECIPE = (
 )
 ARCHITECTURES = {
     # A convolution, and slots that begin as segments of the source.
-    "luna_tiny": "--arch luna_tiny --untie-luna-kv --luna-kernel-size 5 --luna-segment-bias 4",
+    "luna_tiny": "--arch luna_tiny --untie-luna-kv --attention-kernel-size 5 --luna-segment-bias 4",
     "fastformer_tiny": "--arch fastformer_tiny",
     "block_tiny": "--arch block_tiny",
     "mixed_tiny": "--arch mixed_tiny",

@@ -1,6 +1,7 @@
 """Print docs/flags.md, made of what fairseq's parser reads: python scripts/flags_page.py > docs/flags.md."""
 
 import dataclasses
+from argparse import SUPPRESS
 from collections.abc import Iterator
 from enum import Enum
 
@@ -8,6 +9,7 @@ from fairseq.models import MODEL_DATACLASS_REGISTRY
 from fairseq.models.roberta import RobertaModel
 
 from fairseq_luna.commands.command_line import Parser
+from fairseq_luna.commands.converting.settings import SHARED
 from fairseq_luna.models.mixed.attentions import ATTENTIONS, PLACES
 from fairseq_luna.optim.fairseq_apollo import FairseqApolloConfig
 from fairseq_luna.optim.milestone_lr import MilestoneLRScheduleConfig
@@ -42,9 +44,10 @@ Fields = dict[str, dataclasses.Field]
 
 
 def fields(config: type) -> Fields:
-    """Those that are flags of their own, not another part's of fairseq's config."""
+    """Those that are flags of their own, not another part's of fairseq's config, without older names."""
     found = {field.name: field for field in dataclasses.fields(config) if not field.name.startswith("_")}
-    return {name: field for name, field in found.items() if not str(field.default).startswith("${")}
+    shown = {name: field for name, field in found.items() if field.metadata.get("help") != SUPPRESS}
+    return {name: field for name, field in shown.items() if not str(field.default).startswith("${")}
 
 
 def default_of(field: dataclasses.Field) -> str:
@@ -85,12 +88,11 @@ def names() -> Iterator[str]:
 
 def page() -> str:
     families = {name: fields(MODEL_DATACLASS_REGISTRY[name]) for name in FAMILIES}
-    common = set.intersection(*map(set, families.values()))
     lines = [INTRODUCTION.rstrip()]
     for name, title in FAMILIES.items():
-        lines += table(title, {key: field for key, field in families[name].items() if key not in common})
+        lines += table(title, {key: field for key, field in families[name].items() if key not in SHARED})
         lines += names() if name == "mixed" else ()
-    known = common | of_roberta() | set.union(*map(set, families.values()))
+    known = SHARED.keys() | of_roberta() | set.union(*map(set, families.values()))
     for name, title in READERS.items():
         own = {key: field for key, field in fields(MODEL_DATACLASS_REGISTRY[name]).items() if key not in known}
         lines += table(title, own)

@@ -24,10 +24,10 @@ SOURCES = {
         {"family": "luna", "encoder_normalize_before": True, "layernorm_embedding": True},
         *(FROM_SLOTS, [(12, 12)]),
     ),
-    "luna-convolution": ({"family": "luna", "luna_kernel_size": 5}, FROM_SLOTS, [(300, 7, 1, 11)]),
+    "luna-convolution": ({"family": "luna", "attention_kernel_size": 5}, FROM_SLOTS, [(300, 7, 1, 11)]),
     "fastformer": ({"family": "fastformer"}, FROM_TWO, [(2, 2), (600, 7, 1, 11)]),
     "fastformer-convolution": (
-        {"family": "fastformer", "fastformer_kernel_size": 5},
+        {"family": "fastformer", "attention_kernel_size": 5},
         FROM_TWO,
         [(2, 2), (300, 7, 1, 11)],
     ),
@@ -35,10 +35,10 @@ SOURCES = {
 WITH_A_STATE = {
     "luna": {"family": "luna"},
     "luna-softmax-source": {"family": "luna", "luna_source_attention": "softmax"},
-    "luna-convolution": {"family": "luna", "luna_kernel_size": 5, "luna_segment_bias": 4.0},
+    "luna-convolution": {"family": "luna", "attention_kernel_size": 5, "luna_segment_bias": 4.0},
     "luna-learned-positions": {"family": "luna", "encoder_learned_pos": True, "decoder_learned_pos": True},
     "fastformer": {"family": "fastformer"},
-    "fastformer-convolution": {"family": "fastformer", "fastformer_kernel_size": 5},
+    "fastformer-convolution": {"family": "fastformer", "attention_kernel_size": 5},
     "block": {"family": "block", "decoder_block_size": 3},
     "block-unordered": {"family": "block", "decoder_block_size": 3, "unordered_blocks": "mean"},
 }

@@ -11,6 +11,7 @@ from omegaconf import OmegaConf
 from torch import Tensor
 
 from .. import models  # noqa: F401 (lets torch load what fairseq's checkpoints hold)
+from ..older_names import renamed
 from ..usage_error import UsageError
 
 # Settings that change the training but not the function of a trained model.
@@ -53,7 +54,7 @@ def architecture(state: Mapping[str, Any]) -> dict[str, Any]:
     settings = (state.get("cfg") or {}).get("model") or {}
     if isinstance(settings, argparse.Namespace):
         settings = {name: value for name, value in vars(settings).items() if _MODEL_FLAGS.match(name)}
-    return {name: value for name, value in settings.items() if not TRAINING_ONLY.search(name)}
+    return {name: value for name, value in renamed(settings).items() if not TRAINING_ONLY.search(name)}
 
 
 def check_finite(path: Path, weights: Mapping[str, Tensor]) -> None:

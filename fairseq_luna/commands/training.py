@@ -17,7 +17,7 @@ SIZES = (
 )
 # With them Luna learned most from little text (docs/results.md).
 BEST = (
-    *("--untie-luna-kv", "--luna-source-attention", "softmax", "--luna-kernel-size", "5"),
+    *("--untie-luna-kv", "--luna-source-attention", "softmax", "--attention-kernel-size", "5"),
     *("--encoder-normalize-before", "--decoder-normalize-before"),
 )
 ADAM = ("--optimizer", "adam", "--adam-betas", "(0.9, 0.98)")

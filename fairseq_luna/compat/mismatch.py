@@ -19,6 +19,7 @@ from fairseq import checkpoint_utils, trainer
 from fairseq.trainer import Trainer
 
 from fairseq_luna.compat.patch import Patch
+from fairseq_luna.older_names import renamed
 from fairseq_luna.usage_error import CheckpointMismatch, UsageError
 
 # In the extra_state of a converted checkpoint: the settings of its model.
@@ -129,7 +130,7 @@ def check_made_for(made_for: Mapping[str, Any], ours: Any, filename: str) -> Non
     Other attentions may have the same tensors: without this check they would be trained from a start that was made for
     another one.
     """
-    ours = _plain(ours)
+    made_for, ours = _plain(made_for), _plain(ours)
     other = [f"--{name.replace('_', '-')}={value}" for name, value in made_for.items() if ours.get(name) != value]
     if other:
         raise CheckpointMismatch(
@@ -138,7 +139,7 @@ def check_made_for(made_for: Mapping[str, Any], ours: Any, filename: str) -> Non
 
 
 def _plain(cfg: Any) -> dict[str, Any]:
-    return dict(vars(cfg) if isinstance(cfg, Namespace) else cfg or {})
+    return renamed(vars(cfg) if isinstance(cfg, Namespace) else cfg or {})
 
 
 PATCH = Patch(

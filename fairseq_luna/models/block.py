@@ -5,8 +5,8 @@ from fairseq.models import register_model
 
 from ..modules import BlockAttention, BlockCausalAttention
 from .shared.architectures import SIZES, register_architectures
-from .shared.attentions import Factory
-from .shared.config import flat_config, option
+from .shared.attentions import KERNEL, Factory
+from .shared.config import convolution, flat_config, option
 from .shared.model import SelfAttentionModel
 
 OPTIONS = {
@@ -19,9 +19,7 @@ OPTIONS = {
         "none",
         "replace attention inside a block by the mean or sum of its values",
     ),
-    "block_kernel_size": option(
-        int, 0, "kernel size of a convolution before the self-attention, an odd number; 0: no convolution"
-    ),
+    **convolution(older_name="block_kernel_size"),
     "decoder_block_size": option(int, 8, "number of tokens in a block of the decoder"),
 }
 
@@ -29,7 +27,6 @@ OPTIONS = {
 FLAGS = {"share_block_levels": "share_levels", "unordered_blocks": "unordered"}
 ENCODER_FLAGS = {"num_blocks": "num_blocks", "random_blocks": "random_blocks", **FLAGS}
 DECODER_FLAGS = {"decoder_block_size": "block_size", **FLAGS}
-KERNEL = {"block_kernel_size": "kernel_size"}
 
 BlockConfig = flat_config(__name__, "BlockConfig", OPTIONS)
 

@@ -5,8 +5,8 @@ from fairseq.models import register_model
 
 from ..modules import FastformerAttention, FastformerCausalAttention
 from .shared.architectures import SIZES, register_architectures
-from .shared.attentions import Factory
-from .shared.config import flat_config, option
+from .shared.attentions import KERNEL, Factory
+from .shared.config import convolution, flat_config, option
 from .shared.model import SelfAttentionModel
 
 OPTIONS = {
@@ -19,15 +19,12 @@ OPTIONS = {
     "fastformer_share": option(
         ChoiceEnum(["none", "query-value", "query-key-value"]), "query-value", "projections that share parameters"
     ),
-    "fastformer_kernel_size": option(
-        int, 0, "kernel size of a convolution before the self-attention, an odd number; 0: no convolution"
-    ),
+    **convolution(older_name="fastformer_kernel_size"),
     "fastformer_share_layers": option(bool, False, "share the self-attention's parameters between layers of a side"),
 }
 
 # Flags of the attention, and the constructor arguments that they become.
 FLAGS = {"fastformer_combine": "combine", "fastformer_residual": "residual", "fastformer_share": "share"}
-KERNEL = {"fastformer_kernel_size": "kernel_size"}
 
 FastformerConfig = flat_config(__name__, "FastformerConfig", OPTIONS)
 

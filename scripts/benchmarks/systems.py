@@ -30,12 +30,12 @@ VARIANTS = {
     "luna-softmax-source": ("--arch=luna_base", "--luna-source-attention=softmax"),
     "transformer-chunked-loss": ("--arch=transformer", "--criterion=label_smoothed_cross_entropy_chunked"),
     "luna-chunked-loss": ("--arch=luna_base", "--criterion=label_smoothed_cross_entropy_chunked"),
-    "luna-segment-bias": ("--arch=luna_base_untied", "--luna-kernel-size=5", "--luna-segment-bias=4"),
+    "luna-segment-bias": ("--arch=luna_base_untied", "--attention-kernel-size=5", "--luna-segment-bias=4"),
     # The variants of README's tables.
-    "luna-packed-convolution": ("--arch=luna_base_untied", "--luna-kernel-size=5"),
-    "luna-convolution": ("--arch=luna_base_untied", "--luna-source-attention=softmax", "--luna-kernel-size=5"),
-    "fastformer-convolution": ("--arch=fastformer_base", "--fastformer-kernel-size=5"),
-    "block-convolution": ("--arch=block_base", "--block-kernel-size=5"),
+    "luna-packed-convolution": ("--arch=luna_base_untied", "--attention-kernel-size=5"),
+    "luna-convolution": ("--arch=luna_base_untied", "--luna-source-attention=softmax", "--attention-kernel-size=5"),
+    "fastformer-convolution": ("--arch=fastformer_base", "--attention-kernel-size=5"),
+    "block-convolution": ("--arch=block_base", "--attention-kernel-size=5"),
     **{name: ("--arch=mixed_base", *flags_for(name)) for name in ATTENTIONS if name not in SYSTEMS},
 }
 # Indices in every dictionary of fairseq's.

@@ -35,15 +35,15 @@ EQUAL = {
         ("mixed", {**LINFORMER, "linformer_share": "kv"}),
     ),
     "luna-untied": (("luna", {}), ("luna", {"untie_luna_kv": True})),
-    "luna-convolved": (("luna", {}), ("luna", {"luna_kernel_size": 5})),
+    "luna-convolved": (("luna", {}), ("luna", {"attention_kernel_size": 5})),
     "luna-more-slots": (("luna", {"projection_length": 10}), ("luna", {"projection_length": 12})),
     "fastformer-untied": (
         ("fastformer", {"fastformer_share": "query-key-value"}),
         ("fastformer", {"fastformer_share": "none"}),
     ),
-    "fastformer-convolved": (("fastformer", {}), ("fastformer", {"fastformer_kernel_size": 3})),
+    "fastformer-convolved": (("fastformer", {}), ("fastformer", {"attention_kernel_size": 3})),
     "block-untied": (("block", {"share_block_levels": True}), ("block", {})),
-    "block-convolved": (("block", {}), ("block", {"block_kernel_size": 3})),
+    "block-convolved": (("block", {}), ("block", {"attention_kernel_size": 3})),
 }
 # What a transformer becomes.
 FAMILIES = {
@@ -92,7 +92,7 @@ def test_everything_but_attention_is_the_transformers_and_every_parameter_is_exp
 # What another attention becomes, and the parts of it that have a counterpart under another name or in another shape.
 FROM = {
     "block": ("block", {}, {"out_proj": "out_proj"}),
-    "block-convolved": ("block", {"block_kernel_size": 3}, {"out_proj": "out_proj"}),
+    "block-convolved": ("block", {"attention_kernel_size": 3}, {"out_proj": "out_proj"}),
     "fastformer": ("fastformer", {}, {"v_proj": "q_proj"}),
     "luna": ("luna", {"luna_source_attention": "softmax"}, {"k_proj": "pc_proj", "v_proj": "c_proj"}),
     "reformer": ("mixed", {"encoder_self_attention": "reformer"}, {"k_proj": "q_proj"}),

@@ -4,7 +4,7 @@ Switches and choices are read from the parser; VALUES has the others, and switch
 switch is the empty string.
 """
 
-from argparse import ArgumentParser
+from argparse import SUPPRESS, ArgumentParser
 from typing import Any, NamedTuple
 
 from fairseq.models import MODEL_REGISTRY
@@ -50,7 +50,7 @@ VALUES: Table = {
     **NAMES,
     **{f"--{part}dropout": _RATE for part in ("", "attention-", "activation-", "relu-", "pooler-", "word-")},
     **{f"--max-{side}-positions": _POSITIONS for side in ("source", "target")},
-    **{f"--{family}-kernel-size": _KERNEL for family in ("luna", "fastformer", "block", "attention")},
+    "--attention-kernel-size": _KERNEL,
     **dict.fromkeys(("--projection-length", "--decoder-block-size", "--attention-window", "--attention-chunk"), _COUNT),
     **dict.fromkeys(("--attention-topk", "--num-slots", "--num-features"), _COUNT),
     "--max-positions": Values(("8", "64", "100000")),
@@ -93,6 +93,8 @@ def table(registered: Any) -> Table:
     registered.add_args(parser)
     found: Table = {}
     for action in parser._actions:
+        if action.help == SUPPRESS:  # an older name
+            continue
         for option in action.option_strings:
             choices = Values(tuple(map(str, action.choices or ())), ("none-such",))
             read = SWITCH if action.nargs == 0 else choices if action.choices else None

@@ -27,7 +27,7 @@ LUNA = {
         **{"untie_luna_kv": True, "luna_activation": "elu"},
         **{"encoder_normalize_before": True, "decoder_normalize_before": True},
     },
-    "convolution": {"luna_kernel_size": 3},
+    "convolution": {"attention_kernel_size": 3},
     "segment-bias": {"luna_segment_bias": 4.0},
     "pack-heads-2": {"encoder_projected_attention_heads": 2, "decoder_projected_attention_heads": 2},
 }
@@ -120,7 +120,7 @@ FASTFORMERS = [
     {"family": "fastformer"},
     {"family": "fastformer", "fastformer_combine": "concat", "fastformer_residual": "global-query"},
     {"family": "mixed", **{f"{side}_self_attention": "fastformer" for side in ("encoder", "decoder")}},
-    {"family": "fastformer", "fastformer_kernel_size": 3},
+    {"family": "fastformer", "attention_kernel_size": 3},
 ]
 
 

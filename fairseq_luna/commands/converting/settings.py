@@ -12,6 +12,7 @@ from fairseq.models.transformer import TransformerModelBase
 from ...models.shared.checks import flag
 from ...models.shared.config import FOLLOWS, OptionalInt, flat_config
 from ...models.shared.model import FlatConfigModel
+from ...older_names import renamed
 from ...usage_error import UsageError
 from ..checkpoints import TRAINING_ONLY
 
@@ -55,7 +56,7 @@ def old_settings(path: Path, state: Mapping[str, Any]) -> Settings:
     ARCH_CONFIG_REGISTRY.get(name, lambda _: None)(preset)  # what was no setting yet when the checkpoint was saved
     kept = {side: getattr(preset, f"{side}_layers_to_keep", None) for side in ("encoder", "decoder")}
     layers = {f"{side}_layers": len(numbers.split(",")) for side, numbers in kept.items() if numbers}
-    return resolved(numbered({**vars(preset), **layers, **dict.fromkeys(DONE), "_name": name}))
+    return resolved(numbered({**renamed(vars(preset)), **layers, **dict.fromkeys(DONE), "_name": name}))
 
 
 def new_settings(arch: str, given: Mapping[str, Any], old: Settings, path: Path) -> Settings:
@@ -65,6 +66,7 @@ def new_settings(arch: str, given: Mapping[str, Any], old: Settings, path: Path)
     Raises:
         UsageError: a given one contradicts the checkpoint ``path``.
     """
+    given = renamed(given)
     for name, value in given.items():
         if name in SHARED and name in old and not TRAINING_ONLY.search(name) and value != old[name]:
             raise UsageError(f"{flag(name)} {value}: it is {old[name]} in {path}; leave it out")
@@ -99,7 +101,7 @@ def numbered(settings: Settings) -> Settings:
 
 
 def defaults_of(arch: str) -> Settings:
-    return vars(ARCH_MODEL_REGISTRY[arch].__dataclass())
+    return renamed(vars(ARCH_MODEL_REGISTRY[arch].__dataclass()))
 
 
 def preset_of(arch: str) -> Settings:

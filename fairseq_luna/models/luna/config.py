@@ -8,7 +8,7 @@ from fairseq.dataclass import ChoiceEnum
 from ...ops.luna_causal_attention import KERNELS, PACK_ACTIVATIONS
 from ...usage_error import UsageError
 from ..shared.checks import check_heads, check_positive
-from ..shared.config import FOLLOWS, checked_config, flat_config, option
+from ..shared.config import FOLLOWS, checked_config, convolution, flat_config, option
 
 LUNA_FOLLOWS = {
     **FOLLOWS,
@@ -27,9 +27,7 @@ LUNA_OPTIONS = {
     "luna_activation": option(
         ChoiceEnum(list(PACK_ACTIVATIONS)), "softplus", "positive function of the causal pack scores"
     ),
-    "luna_kernel_size": option(
-        int, 0, "kernel size of a convolution before the self-attention, an odd number; 0: no convolution"
-    ),
+    **convolution(older_name="luna_kernel_size"),
     "luna_kernel": option(
         ChoiceEnum(list(KERNELS)),
         "torch",

@@ -8,11 +8,10 @@ from torch import Tensor
 
 from ...modules import LunaAttention, LunaCausalAttention
 from ...modules.generation_state import IncrementalState
-from ..shared.attentions import attention_options, source_attention, with_flags
+from ..shared.attentions import KERNEL, attention_options, source_attention, with_flags
 from ..shared.layers import DecoderLayer, ResidualLayer
 
 # Flags of the attentions, and the constructor arguments that they become.
-KERNEL = {"luna_kernel_size": "kernel_size"}
 SEGMENTS = {"luna_segment_bias": "segment_bias"}
 CAUSAL = {"luna_activation": "activation", "luna_kernel": "kernel", **KERNEL}
 

@@ -53,7 +53,7 @@ from ...modules.synthesizer_attention import (
 )
 from ...usage_error import UsageError
 from .. import block, fastformer
-from ..shared.attentions import BuildAttention, Factory, Sharing, with_flags
+from ..shared.attentions import KERNEL, BuildAttention, Factory, Sharing, with_flags
 from ..shared.checks import flag
 
 # The places of a model that have an attention, and the field of the config that names it.
@@ -218,7 +218,7 @@ def build_attention(cfg: Any, place: str) -> nn.Module:
         return attention
     size = (cfg.encoder if place == "encoder" else cfg.decoder).embed_dim
     convolved = partial(ConvolvedAttention, attention, causal=place == "decoder")
-    return with_flags(convolved, cfg, {"attention_kernel_size": "kernel_size"}, embed_dim=size)
+    return with_flags(convolved, cfg, KERNEL, embed_dim=size)
 
 
 def build_for_stack(place: str) -> BuildAttention:

@@ -8,7 +8,7 @@ from fairseq.dataclass import ChoiceEnum
 from ...usage_error import UsageError
 from .. import block, fastformer
 from ..shared.checks import REFUSED_OUTSIDE_LUNA, flag
-from ..shared.config import OptionalInt, checked_config, flat_config, option
+from ..shared.config import OptionalInt, checked_config, convolution, flat_config, option
 from .attentions import ATTENTIONS, PLACES, able, factory_of
 
 NAMES = ChoiceEnum(list(ATTENTIONS))
@@ -16,9 +16,7 @@ CHOICES = {
     "encoder_self_attention": option(NAMES, "softmax", "attention of source words to source words"),
     "decoder_self_attention": option(NAMES, "softmax", "attention of target words to earlier target words"),
     "source_attention": option(NAMES, "softmax", "attention of target words to source words"),
-    "attention_kernel_size": option(
-        int, 0, "kernel size of a convolution before each self-attention, an odd number; 0: no convolution"
-    ),
+    **convolution(),
 }
 # Flags that several attentions read.
 SHARED = {

@@ -13,7 +13,7 @@ from fairseq.dataclass import ChoiceEnum
 from ..luna.config import LUNA_OPTIONS
 from ..mixed.config import CHOICES, check_read, options_read
 from ..shared.checks import check_heads, check_layers_to_keep, check_positive, check_rates, longest_text
-from ..shared.config import OptionalInt, config_of, nested_config, option, transformer_options
+from ..shared.config import OptionalInt, config_of, convolution, nested_config, option, transformer_options
 from .head import POOLINGS
 
 ACTIVATIONS = ChoiceEnum(utils.get_available_activation_fns())
@@ -54,7 +54,7 @@ ROBERTA_OPTIONS = {
     "pooler_dropout": option(float, 0.0, "dropout probability in the classification head"),
 }
 
-OF_LUNAS_ENCODER = ("fix_projection_length", "untie_luna_kv", "word_dropout", "luna_kernel_size")
+OF_LUNAS_ENCODER = ("fix_projection_length", "untie_luna_kv", "word_dropout")
 PACKED_HEADS = "encoder_projected_attention_heads"
 LUNA_FOLLOWS = {PACKED_HEADS: "encoder_attention_heads"}
 LunaRobertaConfig = config_of(
@@ -65,6 +65,7 @@ LunaRobertaConfig = config_of(
         "projection_length": option(int, 128, "length of the packed sequence"),
         PACKED_HEADS: option(OptionalInt, None, "heads of the pack attention (default: encoder attention heads)"),
         **{name: LUNA_OPTIONS[name] for name in OF_LUNAS_ENCODER},
+        **convolution(older_name="luna_kernel_size"),
     },
 )
 

@@ -15,6 +15,10 @@ Made = TypeVar("Made", bound=nn.Module)
 Names = Callable[[nn.Module], Iterable[str]]
 
 
+# Of the self-attentions of families, as the flags of a factory.
+KERNEL = {"attention_kernel_size": "kernel_size"}
+
+
 class Factory(NamedTuple):
     """Builds an attention for one place: "encoder", "decoder", or "source" for that of the decoder to the source.
 

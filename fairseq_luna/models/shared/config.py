@@ -7,7 +7,7 @@ nested one from it.
 
 import dataclasses
 import sys
-from argparse import Namespace
+from argparse import SUPPRESS, Namespace
 from collections.abc import Mapping
 from enum import Enum
 from typing import Any, Optional
@@ -20,6 +20,7 @@ from fairseq.models.transformer.transformer_config import (
     TransformerConfig,
 )
 
+from ...older_names import renamed
 from .checks import REFUSED, check_alignment, check_rates, check_refused, check_sizes
 
 PARTS = {"encoder": EncDecBaseConfig, "decoder": DecoderConfig, "quant_noise": QuantNoiseConfig}
@@ -51,6 +52,13 @@ ALIGNMENT = {
     ),
     "alignment_heads": option(OptionalInt, None, "how many heads of it are averaged, from the first (default: all)"),
 }
+
+
+def convolution(*, older_name: str | None = None) -> dict[str, tuple[Any, Any]]:
+    """The option of every family for a convolution, and a name that it once had, which is not shown."""
+    text = "kernel size of a convolution before each self-attention, an odd number; 0: no convolution"
+    older = {older_name: option(OptionalInt, None, SUPPRESS)} if older_name else {}
+    return {"attention_kernel_size": option(int, 0, text), **older}
 
 
 def transformer_options(defaults: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
@@ -111,6 +119,7 @@ def nested_config(flat: type, cfg: Any, follows: Mapping[str, str] = FOLLOWS) ->
             value = getattr(cfg, key)
             # Members of fairseq's enumerations of choices cannot be pickled, and no model that keeps one.
             values[key] = str(value) if isinstance(value, Enum) else value
+    values = renamed(values)
     for key, source in follows.items():
         if values[key] is None:
             values[key] = values[source]

@@ -1,0 +1,23 @@
+"""Settings of models that once had other names, which older checkpoints, command lines and YAML still have."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from .usage_error import UsageError
+
+# By the older name. 0, the default, leaves an older name its value: no config says which values were given.
+TODAYS = dict.fromkeys(("luna_kernel_size", "fastformer_kernel_size", "block_kernel_size"), "attention_kernel_size")
+
+
+def renamed(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """``settings`` by today's names. Raises UsageError if two names of one setting have different values."""
+    named = {name: value for name, value in settings.items() if name not in TODAYS}
+    for older, name in TODAYS.items():
+        value = settings.get(older)
+        if value is None:
+            continue
+        if named.get(name) and named[name] != value:
+            flags = (f"--{each.replace('_', '-')} {one}" for each, one in ((older, value), (name, named[name])))
+            raise UsageError(f"{', '.join(flags)}: the first is an older name of the second; leave it out")
+        named[name] = value
+    return named
