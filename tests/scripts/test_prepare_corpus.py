@@ -157,9 +157,6 @@ def test_moses_tokens():
 def test_a_test_set_that_sacrebleu_cannot_get_is_named(server, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(DATASETS["multi30k/2016"], "md5", ["0" * 32])
     assert prepare("multi30k", tmp_path / "out") == 1
-    assert (
-        capsys.readouterr()
-        .err.splitlines()[-1]
-        .startswith("prepare_corpus.py: sacreBLEU cannot get its test set multi30k/2016")
-    )
+    said = capsys.readouterr().err.splitlines()[-1]
+    assert said.startswith("prepare_corpus.py: sacreBLEU cannot get its test set multi30k/2016")
     assert not (tmp_path / "out" / "work" / "raw").exists()
