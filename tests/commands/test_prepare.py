@@ -139,32 +139,13 @@ def test_after_a_refusal_other_files_of_a_folder_are_kept(files, tmp_path, capsy
     assert (tmp_path / "bin").exists()
 
 
-def test_swapped_languages_do_not_reuse_each_others_data(tmp_path, capsys):
-    """The names of the files are no help here."""
-    for name, lines in zip(("one", "two"), zip(*TRAIN, strict=True), strict=True):
-        (tmp_path / name).write_bytes(text(lines))
-    out = tmp_path / "out"
-    flags = ("-s", "en", "-t", "de", "--hold-out", 5, "--out", out, "--vocabulary-size", 80)
-    assert prepare("--train", tmp_path / "two", tmp_path / "one", *flags) == 0
-    capsys.readouterr()
-    assert prepare("--train", tmp_path / "one", tmp_path / "two", *flags) == 2
-    shown = capsys.readouterr()
-    assert "reusing" not in shown.out
-    assert "was made with files (train, 1, 1) two of " in shown.err and ", not one of " in shown.err
-    assert (out / "reference" / "test.en").read_bytes() == text([german for _, german in TRAIN[-5:]])
-
-
-@pytest.mark.parametrize("names", [("a.cs", "a.xx"), ("a.txt", "a.xx.gz"), ("a.cs", "a.txt")])
-def test_files_named_after_the_other_language_are_refused(names, tmp_path, capsys):
-    for name in names:
-        (tmp_path / name).touch()
-    assert prepare(*LANGUAGES, "--train", *(tmp_path / name for name in names), "--hold-out", 2) == 2
-    assert "their names say that the source is not xx" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize(
     ("languages", "names", "said"),
     [
+        *(
+            (("xx", "cs"), names, "their names say that the source is not xx")
+            for names in (("a.cs", "a.xx"), ("a.txt", "a.xx.gz"), ("a.cs", "a.txt"))
+        ),
         (("fr", "de"), ("a.en", "a.de"), "-s fr: {0} says en by its name; give -s en, or rename the file"),
         (("en", "fr"), ("a.en", "a.de.gz"), "-t fr: {1} says de by its name; give -t de, or rename the file"),
     ],
@@ -175,7 +156,8 @@ def test_files_named_after_another_language_are_refused(languages, names, said, 
         path.touch()
     source, target = languages
     assert prepare("-s", source, "-t", target, "--train", *found, "--hold-out", 2) == 2
-    assert capsys.readouterr().err == f"fairseq-luna prepare: {said.format(*found)}\n"
+    [line] = capsys.readouterr().err.splitlines()
+    assert said.format(*found) in line
 
 
 @pytest.mark.parametrize(
@@ -186,13 +168,6 @@ def test_names_that_do_not_contradict_the_languages_are_accepted(languages, name
     for name in names:
         (tmp_path / name).touch()
     check_names((tmp_path / names[0], tmp_path / names[1]), languages)
-
-
-def test_as_many_pieces_as_a_small_text_has(files, tmp_path, capsys):
-    out = tmp_path / "out"
-    assert prepare("--train", *files["old"], *LANGUAGES, "--hold-out", 5, "--out", out) == 0
-    assert re.search(r"only \d+ pieces: the text has no more", capsys.readouterr().out)
-    assert (out / "bin" / "train.xx-cs.xx.idx").exists()
 
 
 def test_pieces_of_long_lines_too(tmp_path):

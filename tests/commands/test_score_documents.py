@@ -42,15 +42,8 @@ def files(tmp_path):
 
 
 def given(files, *flags):
-    return (
-        "score",
-        files["generated"],
-        "--reference",
-        files["test.de"],
-        "--documents",
-        files["test.documents"],
-        *flags,
-    )
+    fixed = ("--reference", files["test.de"], "--documents", files["test.documents"])
+    return ("score", files["generated"], *fixed, *flags)
 
 
 def bleu(hypotheses, references):

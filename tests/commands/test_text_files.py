@@ -48,9 +48,10 @@ def test_unequal_files_are_both_named_with_their_lengths(tmp_path, ours, theirs)
 
 
 def test_empty_lines_are_kept(tmp_path):
-    (tmp_path / "a").write_text("x\n\ny\n")
+    (tmp_path / "a").write_text("x\n\n\u2028\n", encoding="utf-8")
     (tmp_path / "b").write_text("\nz\nw\n")
-    assert list(read_pairs(tmp_path / "a", tmp_path / "b")) == [("x", ""), ("", "z"), ("y", "w")]
+    assert list(read_pairs(tmp_path / "a", tmp_path / "b")) == [("x", ""), ("", "z"), ("\u2028", "w")]
+    assert count_lines(tmp_path / "a") == 3
 
 
 def test_endless_text_is_read_as_it_is_needed():
@@ -61,8 +62,3 @@ def test_endless_text_is_read_as_it_is_needed():
     assert next(lines) == "2"
     assert next(in_chunks(lines, 3)) == ["3", "4", "5"]
     assert next(lines) == "6"
-
-
-def test_counting(tmp_path):
-    (tmp_path / "a").write_text("x\n\u2028\ny\n", encoding="utf-8")
-    assert count_lines(tmp_path / "a") == 3
