@@ -19,6 +19,7 @@ from .pattern_attention import (
 )
 from .reformer_attention import ReformerAttention
 from .softmax_attention import SoftmaxAttention, SoftmaxCausalAttention, SoftmaxSourceAttention
+from .state_space import StateSpaceAttention, StateSpaceCausalAttention
 from .synthesizer_attention import SynthesizerAttention, SynthesizerCausalAttention
 
 __all__ = [
@@ -47,6 +48,8 @@ __all__ = [
     "SoftmaxAttention",
     "SoftmaxCausalAttention",
     "SoftmaxSourceAttention",
+    "StateSpaceAttention",
+    "StateSpaceCausalAttention",
     "SynthesizerAttention",
     "SynthesizerCausalAttention",
     "TopKSourceAttention",

@@ -1,6 +1,7 @@
-"""Short convolution over time before a self-attention that ignores order or pools many steps."""
+"""Short convolutions over time: before a self-attention that ignores order or pools many steps, and inside a mixer."""
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..ops.real_steps import rows_real_first
@@ -10,28 +11,27 @@ from ..usage_error import ArgumentError
 ODD = "must be an odd number of words, such as 5; or 0: no convolution"
 
 
-class ShortConvolution(nn.Module):
-    """Depthwise convolution over the real steps with a residual connection (``docs/mathematics.md``).
+class DepthwiseConvolution(nn.Module):
+    """Depthwise convolution over the real steps; a subclass says by :meth:`finished` what is made of it.
 
     Args:
         embed_dim: channels, C.
-        kernel_size: K, odd, so that the kernel has a middle.
-
-    Raises:
-        UsageError: if ``kernel_size`` is even or below 1.
+        kernel_size: K.
     """
 
     def __init__(self, *, embed_dim: int, kernel_size: int) -> None:
         super().__init__()
-        if kernel_size < 1 or kernel_size % 2 == 0:
-            raise ArgumentError("kernel_size", kernel_size, ODD)
         self.kernel_size = kernel_size
         self.weight = nn.Parameter(torch.empty(embed_dim, kernel_size))
         bound = kernel_size**-0.5  # as in torch.nn.Conv1d with one channel per group
         nn.init.uniform_(self.weight, -bound, bound)
 
+    def finished(self, x: Tensor, y: Tensor, rows: Tensor | None) -> Tensor:
+        """The result, of ``x (T, B, C)`` and its convolution ``y`` in the order of :func:`packed`."""
+        raise NotImplementedError
+
     def centred(self, x: Tensor, *, padding_mask: Tensor | None = None) -> Tensor:
-        """Add to each step the convolution of it and (K - 1) / 2 steps on each side.
+        """Convolve at each step it and (K - 1) / 2 steps on each side; K is odd.
 
         Args:
             x: ``(T, B, C)``, zero-padded at both ends.
@@ -43,12 +43,12 @@ class ShortConvolution(nn.Module):
         zeros = x.new_zeros(self.kernel_size // 2, *x.shape[1:])
         rows = None if padding_mask is None else rows_real_first(padding_mask)
         y = short_convolution(torch.cat([zeros, packed(x, padding_mask, rows), zeros]), self.weight)
-        return added(x, y, rows)
+        return self.finished(x, y, rows)
 
     def causal(
         self, x: Tensor, *, padding_mask: Tensor | None = None, past: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
-        """Add to each step the convolution of it and the K - 1 steps before it.
+        """Convolve at each step it and the K - 1 steps before it.
 
         Args:
             x: ``(T, B, C)``.
@@ -62,7 +62,36 @@ class ShortConvolution(nn.Module):
         past = x.new_zeros(before, *x.shape[1:]) if past is None else past.transpose(0, 1)
         rows = None if padding_mask is None else rows_real_first(padding_mask)
         seen = torch.cat([past, packed(x, padding_mask, rows)])
-        return added(x, short_convolution(seen, self.weight), rows), latest(seen, before, padding_mask)
+        return self.finished(x, short_convolution(seen, self.weight), rows), latest(seen, before, padding_mask)
+
+
+class ShortConvolution(DepthwiseConvolution):
+    """A convolution with a residual connection (``docs/mathematics.md``). Arguments: :class:`DepthwiseConvolution`.
+
+    Raises:
+        UsageError: if ``kernel_size`` is even, so that the kernel has no middle, or below 1.
+    """
+
+    def __init__(self, *, embed_dim: int, kernel_size: int) -> None:
+        if kernel_size < 1 or kernel_size % 2 == 0:
+            raise ArgumentError("kernel_size", kernel_size, ODD)
+        super().__init__(embed_dim=embed_dim, kernel_size=kernel_size)
+
+    def finished(self, x: Tensor, y: Tensor, rows: Tensor | None) -> Tensor:
+        return added(x, y, rows)
+
+
+class SiluConvolution(DepthwiseConvolution):
+    """``silu(b + the convolution)``, as in Mamba. Arguments: :class:`DepthwiseConvolution`."""
+
+    def __init__(self, *, embed_dim: int, kernel_size: int) -> None:
+        super().__init__(embed_dim=embed_dim, kernel_size=kernel_size)
+        bound = kernel_size**-0.5
+        self.bias = nn.Parameter(torch.empty(embed_dim).uniform_(-bound, bound))
+
+    def finished(self, x: Tensor, y: Tensor, rows: Tensor | None) -> Tensor:
+        # In one layout, whatever the form of the convolution: sums over it round alike, compiled or not.
+        return F.silu(added(self.bias.to(x.dtype).expand_as(x), y, rows)).contiguous()
 
 
 def packed(x: Tensor, padding_mask: Tensor | None, rows: Tensor | None) -> Tensor:

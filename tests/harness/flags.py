@@ -52,7 +52,7 @@ VALUES: Table = {
     **{f"--max-{side}-positions": _POSITIONS for side in ("source", "target")},
     "--attention-kernel-size": _KERNEL,
     **dict.fromkeys(("--projection-length", "--decoder-block-size", "--attention-window", "--attention-chunk"), _COUNT),
-    **dict.fromkeys(("--attention-topk", "--num-slots", "--num-features"), _COUNT),
+    **dict.fromkeys(("--attention-topk", "--num-slots", "--num-features", "--state-size"), _COUNT),
     "--max-positions": Values(("8", "64", "100000")),
     "--encoder-embed-path": Values(("{embeddings}", "{missing}")),
     "--decoder-embed-path": Values(("{embeddings}",)),

@@ -29,6 +29,8 @@ from ...modules import (
     SoftmaxAttention,
     SoftmaxCausalAttention,
     SoftmaxSourceAttention,
+    StateSpaceAttention,
+    StateSpaceCausalAttention,
     SynthesizerAttention,
     SynthesizerCausalAttention,
     TopKSourceAttention,
@@ -107,6 +109,7 @@ STRIDE = {"attention_chunk": "stride"}
 REFORMER = {"num_hashes": "num_hashes", "attention_chunk": "chunk_size", "redraw_features": "redraw_features"}
 TOPK = {"attention_topk": "count"}
 CHUNK = {"attention_chunk": "chunk_size"}
+STATE = {"state_size": "state_size"}
 NO_DISTANCE = "there is no distance between a target word and a source word"
 NEGATIVE = "its weights may be negative"
 SLOTS = {"num_slots": "num_slots"}
@@ -186,6 +189,11 @@ ATTENTIONS: dict[str, Attention] = {
         encoder=Factory(_of_one_head(GatedAttention), CHUNK),
         decoder=Factory(_of_one_head(GatedCausalAttention), CHUNK),
         source="its chunks are of one sequence",
+    ),
+    "ssd": Attention(
+        encoder=Factory(StateSpaceAttention, STATE),
+        decoder=Factory(StateSpaceCausalAttention, STATE),
+        source=NO_DISTANCE,
     ),
 }
 

@@ -1,0 +1,123 @@
+"""Mamba-2's mixer: a state space model, whose state decays as much as each step decides."""
+
+import math
+from typing import Any, ClassVar, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ..ops.decay_attention import DecayState, decay_attention, decay_attention_step, initial_decay_state
+from ..ops.dropout import drop_steps
+from ..ops.dtypes import accumulation_dtype
+from .attention import CausalAttention, EncoderAttention
+from .checks import check_positive
+from .multihead import Multihead, merge_heads, split_heads
+from .short_convolution import SiluConvolution
+
+# What dt and A are between at the start, as published.
+STEP_SIZES, RATES = (0.001, 0.1), (1.0, 16.0)
+
+
+class StateSpace(Multihead):
+    """The parameters of Mamba-2's mixer (arXiv 2405.21060), whose names are the published ones.
+
+    With queries, keys and values, which are the paper's C, B and x, after a short convolution with silu:
+
+        S_t = exp(-exp(A_log) dt_t) S_{t-1} + dt_t k_t v_t^T,     dt_t = softplus(... + dt_bias)
+        y_t = q_t^T S_t + D v_t
+
+    The output is a projection of ``norm(y * silu(gate))``. All heads have the same queries and keys: one group.
+
+    Args:
+        state_size: N, the numbers of the state for each of 2 C channels.
+        options: those of :class:`.Multihead`; only the output projection has a bias. Dropout is the probability that a
+            head leaves out a step, for all later ones.
+
+    Raises:
+        UsageError: if ``num_heads`` does not divide ``embed_dim``, or ``state_size`` is below 1.
+    """
+
+    causal: ClassVar[bool]
+
+    def __init__(self, *, state_size: int = 64, **options: Any) -> None:
+        super().__init__(**options)
+        check_positive(state_size=state_size)
+        self.state_size, self.channels = state_size, 2 * self.new.size
+        convolved = self.channels + 2 * state_size
+        self.sizes = [self.channels, convolved, self.num_heads]
+        self.in_proj = self.new.input(outputs=sum(self.sizes), bias=False)
+        self.conv1d = SiluConvolution(embed_dim=convolved, kernel_size=4 if self.causal else 7)
+        dt = torch.empty(self.num_heads).uniform_(*map(math.log, STEP_SIZES)).exp()
+        self.dt_bias = nn.Parameter(dt + torch.log(-torch.expm1(-dt)))  # of which softplus is dt
+        self.A_log = nn.Parameter(torch.empty(self.num_heads).uniform_(*RATES).log())
+        self.D = nn.Parameter(torch.ones(self.num_heads))
+        self.norm = nn.RMSNorm(self.channels, eps=1e-5)
+        self.out_proj = self.new.output(inputs=2)
+
+    def projected(self, x: Tensor) -> tuple[Tensor, ...]:
+        """Of ``x (T, B, C)``: the gate ``(T, B, 2 C)``, what is convolved ``(T, B, 2 C + 2 N)``, dt ``(T, B, H)``."""
+        return self.in_proj(x).split(self.sizes, dim=-1)
+
+    def parts(self, convolved: Tensor, dt: Tensor) -> tuple[tuple[Tensor, Tensor, Tensor, Tensor], Tensor]:
+        """What the ops read: q, k ``(B, H, T, N)``, dt v ``(B, H, T, 2 C / H)``, the logarithm of the decay; and D v.
+
+        Args:
+            convolved, dt: the last two results of :meth:`projected`, the first after the convolution.
+        """
+        v, k, q = convolved.split([self.channels, self.state_size, self.state_size], dim=-1)
+        v = split_heads(v, self.num_heads)
+        q, k = (y.transpose(0, 1)[:, None].expand(-1, self.num_heads, -1, -1) for y in (q, k))
+        full = accumulation_dtype(dt)
+        dt = F.softplus(dt.to(full) + self.dt_bias.to(full)).permute(1, 2, 0)
+        written = drop_steps((v * dt[..., None]).to(v.dtype), self.dropout_p())
+        return (q, k, written, -dt * self.A_log.to(full).exp()[:, None]), v * self.D[:, None, None]
+
+    def gated(self, y: Tensor, gate: Tensor) -> Tensor:
+        """The output ``(T, B, C)`` of ``y (B, H, T, 2 C / H)`` and ``gate (T, B, 2 C)``; the norm is in fp32."""
+        full = accumulation_dtype(gate)
+        y = merge_heads(y).to(full) * F.silu(gate.to(full))
+        y = F.rms_norm(y, (self.channels,), self.norm.weight.to(full), self.norm.eps)
+        return self.out_proj(y.to(gate.dtype))
+
+    def attend(self, x: Tensor, padding_mask: Tensor | None) -> Tensor:
+        gate, inputs, dt = self.projected(x)
+        if self.causal:
+            convolved, _ = self.conv1d.causal(inputs, padding_mask=padding_mask)
+        else:
+            convolved = self.conv1d.centred(inputs, padding_mask=padding_mask)
+        given, skipped = self.parts(convolved, dt)
+        return self.gated(decay_attention(*given, padding_mask=padding_mask, causal=self.causal) + skipped, gate)
+
+
+class StateSpaceAttention(StateSpace, EncoderAttention):
+    """Mamba-2's mixer in two directions, linear in the length. Arguments: :class:`StateSpace`.
+
+    The published one is for decoders. Here a step weighs another by the decay between them, whichever is first, and the
+    convolution reads three steps on each side, as in Hydra (arXiv 2407.09941), instead of three before it.
+    """
+
+
+class SpaceState(NamedTuple):
+    """The state of a decoder."""
+
+    sum: Tensor  # (B, H, N, 2 C / H), at least fp32
+    inputs: Tensor  # (B, 3, 2 C + 2 N): the last ones of the convolution
+
+
+class StateSpaceCausalAttention(StateSpace, CausalAttention):
+    """Mamba-2's mixer for decoders, with a state of constant size. Arguments: :class:`StateSpace`.
+
+    The state has 2 C (N + 3) + 6 N numbers.
+    """
+
+    State = SpaceState
+
+    def step(self, x: Tensor, padding_mask: Tensor | None, state: SpaceState | None) -> tuple[Tensor, SpaceState]:
+        gate, inputs, dt = self.projected(x)
+        past = None if state is None else state.inputs
+        convolved, last_inputs = self.conv1d.causal(inputs, padding_mask=padding_mask, past=past)
+        given, skipped = self.parts(convolved, dt)
+        before = initial_decay_state(given[1], given[2]) if state is None else DecayState(state.sum)
+        y, after = decay_attention_step(*given, before, padding_mask=padding_mask)
+        return self.gated(y + skipped, gate), SpaceState(after.sum, last_inputs)

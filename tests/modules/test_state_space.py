@@ -1,0 +1,88 @@
+"""What Mamba-2's mixer has beside the contract of every attention."""
+
+import math
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from fairseq_luna.modules import StateSpaceAttention, StateSpaceCausalAttention
+from fairseq_luna.ops.decay_attention import decay_attention, decay_attention_step, initial_decay_state, naive
+from numeric import sequences
+from support import golden
+
+CLOSE = {"rtol": 1e-4, "atol": 1e-5}
+
+
+def named(theirs):
+    """The published mixer's tensors under our names: its convolution has a channel of input."""
+    return {name: x.squeeze(1) if name == "conv1d.weight" else x for name, x in theirs.items()}
+
+
+def test_equals_the_published_mixer():
+    """With words before which there is padding: there the published one is right too."""
+    recorded = golden("ssd.pt")
+    module = StateSpaceCausalAttention(**recorded["settings"], bias=False)
+    module.load_state_dict(named(recorded["parameters"]))
+    mask, x = recorded["padding_mask"], recorded["x"].clone().requires_grad_()
+    out = module(x.transpose(0, 1), padding_mask=mask).transpose(0, 1)
+    torch.testing.assert_close(out[~mask], recorded["output"][~mask], **CLOSE)
+    parameters, expected = dict(module.named_parameters()), named(recorded["grads"])
+    own = torch.autograd.grad(out, [x, *parameters.values()], recorded["grad_output"])
+    torch.testing.assert_close(own, (recorded["grad_x"], *(expected[name] for name in parameters)), **CLOSE)
+
+
+@pytest.mark.parametrize("form", [naive.decay_attention, decay_attention], ids=["naive", "chunked"])
+def test_the_recurrence_equals_the_authors(form):
+    """Their minimal form of it, and the state that it leaves."""
+    recorded = golden("ssd.pt")["scan"]
+    given = [recorded[name].clone().requires_grad_() for name in "CBXA"]
+    q, k, v, g = (x.transpose(1, 2) for x in given)
+    q, k = (x.expand(-1, v.shape[1], -1, -1) for x in (q, k))
+    out = form(q, k, v, g).transpose(1, 2)
+    torch.testing.assert_close(out, recorded["Y"], **CLOSE)
+    own = torch.autograd.grad(out, given, recorded["grad_Y"])
+    torch.testing.assert_close(own, tuple(recorded["grads"][name] for name in "CBXA"), **CLOSE)
+    _, state = decay_attention_step(q, k, v, g, initial_decay_state(k, v))
+    torch.testing.assert_close(state.sum.mT, recorded["final_state"], **CLOSE)
+
+
+@torch.no_grad()
+def test_in_an_encoder_a_step_reads_the_others_by_the_decay_between_them():
+    """The formula, step by step; the convolution's kernel is 1 at its middle."""
+    torch.manual_seed(0)
+    module = StateSpaceAttention(embed_dim=4, num_heads=1, state_size=3).double()
+    module.conv1d.weight.zero_()[:, 3] = 1
+    (x,) = sequences((9, 1, 4))
+    gate, inputs, dt = (y[:, 0] for y in module.projected(x))
+    inputs, dt = F.silu(inputs + module.conv1d.bias), F.softplus(dt + module.dt_bias)[:, 0]
+    values, b, c = inputs.split([8, 3, 3], dim=-1)
+    kept = (-module.A_log.exp() * dt).exp()
+    y = torch.stack(
+        [
+            module.D * values[i]
+            + sum(kept[min(i, j) + 1 : max(i, j) + 1].prod() * (c[i] @ b[j]) * dt[j] * values[j] for j in range(9))
+            for i in range(9)
+        ]
+    )
+    y = y * F.silu(gate)
+    y = y / (y.square().mean(-1, keepdim=True) + 1e-5).sqrt() * module.norm.weight
+    torch.testing.assert_close(module(x)[:, 0], module.out_proj(y))
+
+
+@pytest.mark.parametrize("kind", [StateSpaceAttention, StateSpaceCausalAttention])
+def test_starts_as_published(kind):
+    module = kind(embed_dim=512, num_heads=512)
+    dt, rates = F.softplus(module.dt_bias), module.A_log.exp()
+    assert 0.001 <= dt.min() < 0.002 and 0.05 < dt.max() <= 0.1001
+    assert abs(dt.log().mean() - math.log(0.01)) < 0.3  # uniform on a logarithmic scale
+    assert 1 <= rates.min() < 1.5 and 15 < rates.max() <= 16.001 and 8 < rates.mean() < 9
+    assert module.D.eq(1).all() and module.norm.weight.eq(1).all()
+
+
+@torch.no_grad()
+def test_the_state_does_not_grow():
+    module, state = StateSpaceCausalAttention(embed_dim=8, num_heads=2, state_size=5), {}
+    for x in sequences((6, 3, 8), dtype=torch.float32)[0]:
+        module(x[None], incremental_state=state)
+        assert sum(tensor.numel() for tensor in module.load_state(state).values()) == 3 * (16 * (5 + 3) + 6 * 5)
