@@ -6,7 +6,7 @@ VENV ?= .venv
 ARCH ?= luna_tiny
 DEMO_FLAGS ?=
 MATRIX_FLAGS ?=
-CUDA_FLAGS ?=
+CUDA_FLAGS ?= -k cuda
 
 CUDA := $(VENV)-cuda
 # Modules and not the scripts in bin, whose first line has the folder's whole path.
@@ -32,10 +32,11 @@ test-matrix: $(VENV)/installed
 	$(PIP) install --quiet -c constraints.txt nox
 	$(RUN) -m nox $(MATRIX_FLAGS)
 
-# Every model and Apollo on a CUDA device that computes nothing; docs/reliability.md explains it. CUDA_FLAGS='-k luna-tied'
-# chooses one of them. Downloads torch's CUDA build, some gigabytes, and needs a C compiler, but no GPU.
+# Every model and Apollo on a CUDA device that computes nothing; docs/reliability.md explains it.
+# CUDA_FLAGS="-k 'cuda and luna-tied'" chooses one of them. Downloads torch's CUDA build, some gigabytes, and needs a C
+# compiler, but no GPU.
 check-cuda: $(CUDA)/libcuda.so.1
-	OMP_NUM_THREADS=1 LD_PRELOAD=$< $(CUDA)/bin/python -m pytest -q tests/reliability/test_cuda.py $(CUDA_FLAGS)
+	OMP_NUM_THREADS=1 LD_PRELOAD=$< $(CUDA)/bin/python -m pytest -q tests/test_devices.py $(CUDA_FLAGS)
 
 # torch brings CUDA's headers, triton the part of them that is missing there.
 $(CUDA)/libcuda.so.1: tests/harness/fake_cuda.c $(CUDA)/installed

@@ -20,7 +20,7 @@ COPIES = (torch.ops.aten._to_copy.default, torch.ops.aten.copy_.default)
 class Watch(TorchDispatchMode):
     """Notes by place what makes the host wait for the device, copies between the two, and operands on both.
 
-    Fake tensors have no data. The code asks for two numbers, which are answered here: whether anything is padded, and
+    The tensors have no data. The code asks for two numbers, which are answered here: whether anything is padded, and
     the length of the shortest source.
     """
 
@@ -33,19 +33,19 @@ class Watch(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         operands = tensors((args, kwargs))
-        if func is torch.ops.aten._local_scalar_dense.default and operands[0].is_cuda:
+        if func is torch.ops.aten._local_scalar_dense.default and on_device(operands[0]):
             self.waits[place()] += 1
             return self.padded if operands[0].dtype == torch.bool else self.shortest
         out = func(*args, **(kwargs or {}))
         devices = {x.device.type for x in operands if x.dim()} | {x.device.type for x in tensors(out)}
         if len(devices) > 1 and func in COPIES:
-            self.copies[f"to the {'device' if out.is_cuda else 'host'} at {place()}"] += 1
+            self.copies[f"to the {'device' if on_device(out) else 'host'} at {place()}"] += 1
         elif len(devices) > 1:
             self.faults.append(f"{func} of {' and '.join(sorted(devices))} at {place()}")
         return out
 
 
-def faults(results: dict[str, Any], watch: Watch, logits: torch.dtype) -> list[str]:
+def faults(results: dict[str, Any], watch: Watch, logits: torch.dtype | None = None) -> list[str]:
     """What is wrong with the results by name, in nested containers; ``logits`` is the dtype that those should have."""
     found = [
         *watch.faults,
@@ -59,7 +59,7 @@ def faults(results: dict[str, Any], watch: Watch, logits: torch.dtype) -> list[s
 
 
 def on_device(tensor: Tensor) -> bool:
-    return tensor.is_cuda
+    return tensor.device.type != "cpu"
 
 
 def place() -> str:

@@ -1,12 +1,15 @@
-"""A model's training step, evaluation and generation, and steps of Apollo, on a CUDA device that computes nothing.
+"""A model's training step, evaluation and generation, and steps of Apollo, on a device that computes nothing.
 
-Tensors are fake: they have a shape, a dtype and a device, but no data. Needs torch's CUDA build and fake_cuda.c, and no
-GPU: make check-cuda.
+Tensors have a shape, a dtype and a device, but no data: torch's meta tensors, or fake CUDA tensors, which also know
+autocast. These need torch's CUDA build and fake_cuda.c, and no GPU: make check-cuda.
 """
 
+import copy
 from argparse import Namespace
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, NamedTuple
+from unittest import mock
 
 import torch
 from fairseq.models import MODEL_REGISTRY
@@ -58,12 +61,24 @@ def build(family: str, **flags: Any) -> Any:
     return model
 
 
-def run_model(model: nn.Module, shape: Shape, precision: Precision) -> list[str]:
+@contextmanager
+def moved(model: nn.Module, device: str, dtype: torch.dtype) -> Iterator[Any]:
+    """A copy of ``model`` on "meta" or "cuda", and what is needed to use it there."""
+    if device == "cuda":
+        with on_fake_device(model, dtype) as fake_model:
+            yield fake_model
+    else:
+        # torch has no autocast for meta tensors: asking for it is an error.
+        with mock.patch.object(torch, "is_autocast_enabled", lambda *device_type: False):
+            yield copy.deepcopy(model).to(device, dtype)
+
+
+def run_model(model: nn.Module, device: str, shape: Shape, precision: Precision) -> list[str]:
     """The faults of training, evaluating and generating with a copy of ``model``."""
     found = []
-    with on_fake_device(model, precision.parameters) as fake_model:
+    with moved(model, device, precision.parameters) as fake_model:
         source, prefix = (
-            torch.empty(shape.sentences, words, dtype=torch.int64, device="cuda")
+            torch.empty(shape.sentences, words, dtype=torch.int64, device=device)
             for words in (shape.source, shape.target)
         )
         for part in (train, evaluate, generate) if hasattr(model, "decoder") else (train, evaluate):
@@ -74,9 +89,9 @@ def run_model(model: nn.Module, shape: Shape, precision: Precision) -> list[str]
     return found
 
 
-def run_apollo(model: nn.Module, dtype: torch.dtype, **options: Any) -> list[str]:
+def run_apollo(model: nn.Module, device: str, dtype: torch.dtype, **options: Any) -> list[str]:
     """The faults of two updates, with each gradient clipped. They should neither wait nor copy."""
-    with on_fake_device(model, dtype) as fake_model, Watch(padded=False, shortest=0) as watch:
+    with moved(model, device, dtype) as fake_model, Watch(padded=False, shortest=0) as watch:
         optimizer = Apollo(fake_model.parameters(), lr=0.1, **options)
         for _ in range(2):
             for parameter in fake_model.parameters():
@@ -125,12 +140,13 @@ def generate(model: Any, source: Tensor, prefix: Tensor, precision: Precision) -
     state: dict[str, Any] = {}
     with precision.context():
         encoder_out = model.encoder.forward_torchscript({"src_tokens": source, "src_lengths": source.ne(PAD).sum(1)})
-        order = torch.arange(len(source), device="cuda").repeat_interleave(2)
+        order = torch.arange(len(source), device=source.device).repeat_interleave(2)
         for step in range(1, 7):
             prefix, encoder_out = prefix[order], model.encoder.reorder_encoder_out(encoder_out, order)
-            model.decoder.make_generation_fast_(need_attn=step > 3)
+            reads_the_source = model.decoder.layers[0].encoder_attn is not None
+            model.decoder.make_generation_fast_(need_attn=step > 3 and reads_the_source)
             out = model.decoder(prefix[:, :step], encoder_out=encoder_out, incremental_state=state)
             log_probs = model.get_normalized_probs(out, log_probs=True)
-            order = torch.arange(len(prefix) - 2 * (step == 3), device="cuda")
+            order = torch.arange(len(prefix) - 2 * (step == 3), device=source.device)
             model.decoder.reorder_incremental_state_scripting(state, order)
     return {"logits": out[0], "log-probabilities": log_probs, "alignment": out[1]["attn"], "state": state}
