@@ -5,21 +5,13 @@ import torch
 from fairseq import checkpoint_utils
 
 from authors_program import as_theirs
-from commands import APOLLO, FAMILIES, generate, train
+from commands import APOLLO, CLASSIFY, FAMILIES, MASKED_LM, READER_SIZES, generate, train
 from fairseq_luna.usage_error import UsageError
 from reader_data import classification_data, language_model_data
 from support import sentences
 
 LUNA = FAMILIES["luna"]
-READER = (
-    *("--arch=luna_roberta_tiny", "--projection-length=4", "--encoder-layers=2", "--encoder-embed-dim=16"),
-    *("--encoder-ffn-embed-dim=16", "--encoder-attention-heads=2", "--optimizer=adam", "--lr=1e-9"),
-)
-MASKED_LM = ("--task=masked_lm", "--criterion=masked_lm", "--tokens-per-sample=30", "--sample-break-mode=eos")
-CLASSIFY = (
-    *("--task=sentence_prediction", "--criterion=sentence_prediction", "--num-classes=2", "--max-positions=30"),
-    *("--init-token=0", "--separator-token=2", "--shorten-method=truncate"),
-)
+READER = ("--arch=luna_roberta_tiny", "--projection-length=4", *READER_SIZES, "--optimizer=adam", "--lr=1e-9")
 
 
 @pytest.fixture(scope="module")

@@ -14,14 +14,6 @@ from fairseq_luna.compat import checkpoints
 from fairseq_luna.usage_error import UsageError
 
 
-class Payload:
-    def __init__(self, touched: Path):
-        self.touched = touched
-
-    def __reduce__(self):
-        return Path.touch, (self.touched,)
-
-
 class Stranger:
     pass
 
@@ -70,8 +62,9 @@ def test_a_torch_whose_own_check_has_a_fault_is_named_once(version, warns, tmp_p
     monkeypatch.setattr(torch, "__version__", version)
     checkpoints._warn_of.cache_clear()
     for _ in range(2):
-        with pytest.raises(UsageError, match="is not a fairseq checkpoint or is damaged"):
+        with pytest.raises(UsageError, match="is not a fairseq checkpoint or is damaged") as raised:
             checkpoint_utils.load_checkpoint_to_cpu(str(file))
+        assert isinstance(raised.value.__cause__, EOFError)
     said = [record.getMessage() for record in caplog.records if "CVE-2026-24747" in record.getMessage()]
     assert len(said) == warns and all(f"torch {version} " in line and "torch 2.10 or later" in line for line in said)
     checkpoints._warn_of.cache_clear()
@@ -85,32 +78,11 @@ def refusal_of(content: object, file: Path) -> str:
     return str(refusal.value)
 
 
-def test_a_payload_is_refused_and_never_run(tmp_path):
-    file, touched = tmp_path / "evil.pt", tmp_path / "touched"
-    line = refusal_of(Payload(touched), file)
-    assert line.startswith(f"{file} was refused") and "execute code" in line and "\n" not in line
-    assert not touched.exists()
-
-
 def test_the_refusal_names_the_class(tmp_path):
     file = tmp_path / "stranger.pt"
     assert "was refused: it holds numpy.dtype" in refusal_of(numpy.zeros(1, dtype="float32"), file)
     line = refusal_of(Stranger(), file)
-    assert line == (f"{file} was refused: it holds {__name__}.Stranger, and loading that could execute code")
-
-
-@pytest.mark.parametrize(
-    "content", [b"", b"This is not a checkpoint.\n" * 10, None], ids=["empty", "text", "truncated"]
-)
-def test_a_damaged_file_is_named_and_its_cause_chained(tmp_path, content):
-    file, other = tmp_path / "checkpoint_last.pt", tmp_path / "checkpoint1.pt"
-    for path in (file, other):
-        torch.save({"model": {"x": torch.ones(1000)}}, path)
-    file.write_bytes(file.read_bytes()[:2000] if content is None else content)
-    with pytest.raises(UsageError, match="is not a fairseq checkpoint or is damaged") as raised:
-        checkpoint_utils.load_checkpoint_to_cpu(str(file))
-    assert str(raised.value).startswith(str(file)) and f"such as {other}" in str(raised.value)
-    assert raised.value.__cause__ is not None and "\n" not in str(raised.value)
+    assert line == f"{file} was refused: it holds {__name__}.Stranger, and loading that could execute code"
 
 
 @pytest.mark.parametrize(

@@ -1,19 +1,12 @@
 """A training that was finished by --max-update or --max-epoch changes nothing when it is started again."""
 
-import json
-
 import pytest
 
 from commands import TRANSFORMER, train
 from reliability.refusal import fingerprint
+from small_training import updates
 
 FLAGS = (*TRANSFORMER, "--log-format=json", "--log-interval=1")
-
-
-def updates(caplog):
-    found = [json.loads(record.message)["num_updates"] for record in caplog.records if record.name == "train_inner"]
-    caplog.clear()
-    return found
 
 
 # An epoch has eight updates: training ends within one, and at the end of one.
@@ -32,7 +25,7 @@ def test_with_a_larger_max_update_training_continues(tiny_data, tmp_path, caplog
     caplog.set_level("INFO")
     for end in (5, 7):
         train(tiny_data, tmp_path, *FLAGS, f"--max-update={end}")
-    assert updates(caplog) == [str(update + 1) for update in range(7)]
+    assert [each["num_updates"] for each in updates(caplog)] == [str(update + 1) for update in range(7)]
 
 
 def test_a_new_training_from_its_weights_makes_all_updates(tiny_data, tmp_path, caplog):

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import numpy
 import pytest
 import torch
-from fairseq import checkpoint_utils, options
+from fairseq import options
 from fairseq.distributed import utils as distributed_utils
 from fairseq.models import distributed_fairseq_model
 from fairseq.tasks import FairseqTask
@@ -104,19 +104,3 @@ def test_the_probe_of_finished_leaves_logging_and_meters_unchanged():
     assert (logging.root.level, logging.root.handlers) == level
     assert list(metrics.get_active_aggregators()) == before
     assert sys.modules.get("fairseq_cli.train") is module
-
-
-def test_the_probe_of_exit_hides_cuda(monkeypatch):
-    asked = []
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(torch.cuda, "current_device", lambda: asked.append("current_device") or "cpu")
-    monkeypatch.setattr(torch.cuda, "set_device", lambda device: asked.append("set_device"))
-    assert PATCHES["exit"].is_needed() and asked == []
-    assert torch.cuda.is_available()
-
-
-def test_checkpoint_utils_is_patched_in_place():
-    """fairseq's commands look these functions up when they call them."""
-    compat.apply_patches()
-    assert checkpoint_utils.load_checkpoint_to_cpu.__module__.startswith("fairseq.")  # functools.wraps
-    assert checkpoint_utils.load_checkpoint_to_cpu.__wrapped__ is not None

@@ -1,17 +1,12 @@
-"""torchrun's processes train one model together, or not at all."""
+"""torchrun's processes join one training, or end; tests/reliability/test_processes.py trains with them."""
 
-import subprocess
-import sys
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 import torch
 from fairseq.trainer import Trainer
 
-from commands import TRANSFORMER, arguments, train
 from fairseq_luna.compat import torchrun
-from tiny_training import trained_weights
 
 ENVIRONMENT = {"MASTER_ADDR": "localhost", "MASTER_PORT": "29511", "WORLD_SIZE": "2", "RANK": "1"}
 
@@ -67,17 +62,3 @@ def test_on_gpus_the_refusal_does_not_send_them_to_the_cpu(under_torchrun, monke
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     with pytest.raises(SystemExit, match=r"or: add distributed_training.distributed_world_size=\$WORLD_SIZE$"):
         Trainer(config(), None, None, None)
-
-
-@pytest.mark.slow
-def test_two_processes_equal_one_of_double_batches_also_after_a_resume(tiny_data, tmp_path):
-    # fairseq 0.12.2's transformer has weights without gradient, for which torch's DDP, the default, fails.
-    flags = (*TRANSFORMER, "--dropout=0", "--disable-validation", "--ddp-backend=legacy_ddp")
-    alone = train(tiny_data, tmp_path / "one", *flags, "--max-update=6", "--update-freq=2")
-    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2", "--no-python"]
-    launch += [str(Path(sys.executable).with_name("fairseq-train")), *arguments(tiny_data, tmp_path / "two", *flags)]
-    for updates in (5, 6):
-        subprocess.run([*launch, f"--max-update={updates}"], check=True, capture_output=True, timeout=300)
-    expected = trained_weights(alone)
-    for name, weight in trained_weights(tmp_path / "two" / "checkpoint_last.pt").items():
-        torch.testing.assert_close(weight, expected[name], rtol=0, atol=1e-6)

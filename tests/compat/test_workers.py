@@ -8,19 +8,19 @@ from fairseq import options, tasks
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 
 import fairseq_luna.models  # noqa: F401 (registers the architectures)
-from commands import SIZES, train
+from commands import MASKED_LM, READER_SIZES, train
 from reader_data import language_model_data
 from small_training import differing, outcome
 
-MASKED_LM = ("--arch=luna_roberta_tiny", "--task=masked_lm", "--tokens-per-sample=30", "--sample-break-mode=eos")
+WORDS = ("--arch=luna_roberta_tiny", *MASKED_LM)
 # Of fairseq 0.12.2's models few go with this task: it and they define the same flag.
 DENOISING = (
     *("--arch=lstm", "--task=denoising", "--tokens-per-sample=30", "--sample-break-mode=eos"),
     *("--replace-length=1", "--insert=0.2", "--mask=0.3", "--mask-random=0.5", "--rotate=0.5", "--permute-sentences=1"),
 )
 TASKS = {
-    "masks": MASKED_LM,
-    "crops": (*MASKED_LM, "--tokens-per-sample=8", "--sample-break-mode=none", "--shorten-method=random_crop"),
+    "masks": WORDS,
+    "crops": (*WORDS, "--tokens-per-sample=8", "--sample-break-mode=none", "--shorten-method=random_crop"),
     "noise": (*DENOISING, "--mask-length=subword"),
     "noise-of-spans": (*DENOISING, "--mask-length=span-poisson"),
 }
@@ -68,12 +68,12 @@ def test_virtual_epochs_are_those_of_the_first_run(tiny_data):
 
 def test_the_workers_of_earlier_epochs_end(data):
     before = multiprocessing.active_children()
-    epochs(data, MASKED_LM, last=6, num_workers=2)
+    epochs(data, WORDS, last=6, num_workers=2)
     assert len(multiprocessing.active_children()) - len(before) <= 4  # of the last epoch and the one before
 
 
 TRAININGS = {
-    "masks": (*MASKED_LM, "--criterion=masked_lm", *SIZES[:4]),
+    "masks": (*WORDS, *READER_SIZES),
     "noise": (*TASKS["noise-of-spans"], "--encoder-embed-dim=8", "--decoder-embed-dim=8", "--decoder-out-embed-dim=8"),
 }
 

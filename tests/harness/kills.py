@@ -7,19 +7,19 @@ third at its copying to checkpoint_last.pt. The update is drawn and not the time
 import random
 import signal
 import subprocess
+import sys
 import time
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import small_training
+import tiny_training
 from fairseq_luna.commands.steps import remove
 from small_training import MAX_UPDATE, differing, logged, outcome, updates_in
 
-ANYWHERE, WRITING, COPYING = "anywhere", "writing", "copying"
-# The name of the file while it is written.
-UNFINISHED = {WRITING: "checkpoint_[!l]*.tmp", COPYING: "checkpoint_last.pt.tmp", ANYWHERE: "*.tmp"}
+# The name of the file while it is written or copied.
+WRITING, COPYING = "checkpoint_[!l]*.tmp", "checkpoint_last.pt.tmp"
 FILE_POLL_S, LOG_POLL_S = 0.0005, 0.02
 # How long a file grows before the kill, and how many files at most are skipped.
 GROW_S, PASS = 0.03, 3
@@ -34,25 +34,24 @@ class Reference(NamedTuple):
     seconds: float
 
 
-def kill_rounds(folder: Path, arch: str, rounds: int, seed: int, flags: Sequence[str] = ()) -> Counter[str]:
-    """Kill ``rounds`` times; every start and every end must equal the uninterrupted ones. The kills by place."""
-    draw, where, ended = random.Random(seed), Counter[str](), False
-    data = small_training.make_data(folder)
+def kill_rounds(folder: Path, arch: str, rounds: int, seed: int, flags: Sequence[str] = ()) -> None:
+    """Kill ``rounds`` times; every start and every end must equal the uninterrupted ones."""
+    draw, kills, ended = random.Random(seed), 0, False
+    data = tiny_training.make_data(folder / "data-bin")
     reference = uninterrupted(small_training.arguments(data, folder / "whole", arch, flags), folder / "whole")
     save_dir = folder / "killed"
     arguments, last = small_training.arguments(data, save_dir, arch, flags), save_dir / "checkpoint_last.pt"
-    while where.total() < rounds or not ended:
+    while kills < rounds or not ended:
         before = updates_in(last)
-        place, log = start(arguments, save_dir, reference.seconds, draw if where.total() < rounds else None)
+        ended, log = start(arguments, save_dir, reference.seconds, draw if kills < rounds else None)
         check_log(log, before, reference)
-        if ended := not place:
+        if ended:
             assert differing(outcome(last), reference.outcome) == []
             remove(save_dir)
         else:
-            where[place] += 1
+            kills += 1
             assert updates_in(last) >= before
-            print(f"kill {where.total():3}: {place}; {updates_in(last)} updates are kept, {before} before", flush=True)
-    return where
+            print(f"kill {kills:3}: {updates_in(last)} updates are kept, {before} before", flush=True)
 
 
 def uninterrupted(arguments: list[str], save_dir: Path) -> Reference:
@@ -68,37 +67,35 @@ def uninterrupted(arguments: list[str], save_dir: Path) -> Reference:
 
 
 def training(arguments: list[str], log: Any) -> Process:
-    command, environment = small_training.command(*arguments), small_training.environment()
-    return subprocess.Popen(command, env=environment, stdout=log, stderr=subprocess.STDOUT)
+    command = [sys.executable, "-m", "fairseq_cli.train", *arguments]
+    return subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
 
 
-def start(arguments: list[str], save_dir: Path, seconds: float, draw: random.Random | None) -> tuple[str, str]:
-    """Start the training and kill it at a random moment. Where it was killed, "" if it ended before, and its log.
+def start(arguments: list[str], save_dir: Path, seconds: float, draw: random.Random | None) -> tuple[bool, str]:
+    """Start the training and kill it at a random moment, if it is not over by then. Whether it is over, and its log.
 
-    Without ``draw`` it ends. ``seconds`` is the time of an update.
+    Without ``draw`` it is not killed. ``seconds`` is the time of an update.
     """
-    known, log = unfinished(save_dir), save_dir.with_suffix(".log")
+    log = save_dir.with_suffix(".log")
     before = updates_in(save_dir / "checkpoint_last.pt")
     with log.open("w", encoding="utf-8") as file, training(arguments, file) as process:
         if draw is None:
             process.wait()
-        elif (aim := draw.choice((ANYWHERE, WRITING, COPYING))) == ANYWHERE:
+        elif aim := draw.choice((None, WRITING, COPYING)):
+            catch(process, save_dir, aim, draw)
+        else:
             wait_for_update(process, log, draw.randint(min(before + 1, MAX_UPDATE), MAX_UPDATE))
             time.sleep(draw.uniform(0, seconds))
-        else:
-            catch(process, save_dir, aim, draw)
         process.send_signal(signal.SIGKILL)
     text = log.read_text(encoding="utf-8", errors="replace")
-    if process.returncode == -signal.SIGKILL:
-        return place_of({name for name, _ in unfinished(save_dir) - known}, text), text
-    assert process.returncode == 0, text[-2000:]
-    return "", text
+    assert process.returncode in (0, -signal.SIGKILL), text[-2000:]
+    return process.returncode == 0, text
 
 
-def unfinished(save_dir: Path, aim: str = ANYWHERE) -> set[tuple[str, int]]:
+def unfinished(save_dir: Path, aim: str) -> set[tuple[str, int]]:
     """Names and times of the files that are written now, or were when their writer was killed."""
     found = set()
-    for path in save_dir.glob(UNFINISHED[aim]):
+    for path in save_dir.glob(aim):
         try:
             found.add((path.name, path.stat().st_mtime_ns))
         except FileNotFoundError:  # complete by now
@@ -133,13 +130,6 @@ def catch(process: Process, save_dir: Path, aim: str, draw: random.Random) -> No
             process.send_signal(signal.SIGCONT)
             grow /= 2
         time.sleep(FILE_POLL_S)
-
-
-def place_of(left_behind: set[str], log: str) -> str:
-    """Where a kill happened, by the unfinished files and the log that it left."""
-    if left_behind:
-        return "copying a checkpoint" if "checkpoint_last.pt.tmp" in left_behind else "writing a checkpoint"
-    return "between saves" if logged(log) else "starting"
 
 
 def check_log(log: str, before: int, reference: Reference) -> None:

@@ -1,6 +1,7 @@
 """fairseq's commands, in this process and through their real parsers."""
 
 import importlib
+import subprocess
 import sys
 from pathlib import Path
 
@@ -34,6 +35,13 @@ TRANSFORMER = (
     *("--encoder-layers=1", "--encoder-embed-dim=16", "--encoder-ffn-embed-dim=16", "--encoder-attention-heads=2"),
     *("--decoder-layers=1", "--decoder-embed-dim=16", "--decoder-ffn-embed-dim=16", "--decoder-attention-heads=2"),
 )
+# fairseq's tasks that read texts.
+READER_SIZES = SIZES[:4]
+MASKED_LM = ("--task=masked_lm", "--criterion=masked_lm", "--tokens-per-sample=30", "--sample-break-mode=eos")
+CLASSIFY = (
+    *("--task=sentence_prediction", "--criterion=sentence_prediction", "--num-classes=2", "--max-positions=30"),
+    *("--init-token=0", "--separator-token=2", "--shorten-method=truncate"),
+)
 APOLLO = (
     "--criterion=label_smoothed_cross_entropy",
     *("--optimizer=apollo", "--lr=0.01", "--weight-decay=1e-8"),
@@ -62,6 +70,15 @@ def train(data: str, save_dir: Path, *more: str) -> Path:
     """Train and return the last checkpoint."""
     run("train", *arguments(data, save_dir, *more))
     return save_dir / "checkpoint_last.pt"
+
+
+def torchrun(processes: int, command: str, *arguments: str) -> str:
+    """Run a command of fairseq's in several processes, and return what they print."""
+    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc_per_node={processes}"]
+    launch += ["--no-python", str(Path(sys.executable).with_name(f"fairseq-{command}"))]
+    ended = subprocess.run([*launch, *arguments], capture_output=True, text=True, timeout=900)
+    assert ended.returncode == 0, ended.stderr[-2000:]
+    return ended.stdout + ended.stderr
 
 
 def generate(data: str, checkpoints: str, *arguments: str) -> None:

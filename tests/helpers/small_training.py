@@ -4,16 +4,15 @@ It has several epochs, a warm-up, two milestones, validation, and a checkpoint e
 """
 
 import json
-import os
-import random
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 
-from fairseq_luna.commands.steps import USER_DIR, remove, run_fairseq
+from fairseq_luna.commands.steps import USER_DIR
+from tiny_training import UNTRAINED
 
 MAX_UPDATE = 30
 SAVE_INTERVAL = 3
@@ -26,39 +25,11 @@ _RECIPE = (
     *("--cpu", "--log-format=json", "--log-interval=1"),
 )
 _CLOCKS = ("wps", "ups", "train_wall", "wall", "train_wps", "train_ups", "train_train_wall", "train_wall", "valid_wps")
-# fairseq 0.12.2 uses only its device and dtype, and never sets its value.
-_UNSET = "._float_tensor"
-_SENTENCES = {"train": 61, "valid": 7}
 
 
-def make_data(folder: Path) -> Path:
-    """A data-bin of a few dozen random sentences; the translation is the reversed sentence."""
-    draw = random.Random(0)
-    texts, data = folder / "texts", folder / "data-bin"
-    remove(data)
-    texts.mkdir(parents=True, exist_ok=True)
-    for split, count in _SENTENCES.items():
-        sentences = [[f"w{draw.randrange(20)}" for _ in range(draw.randint(2, 9))] for _ in range(count)]
-        for language, step in (("a", 1), ("b", -1)):
-            text = "".join(" ".join(sentence[::step]) + "\n" for sentence in sentences)
-            (texts / f"{split}.{language}").write_text(text, encoding="utf-8")
-    arguments = ["--source-lang=a", "--target-lang=b", "--joined-dictionary", f"--destdir={data}"]
-    run_fairseq("preprocess", [*arguments, *(f"--{split}pref={texts / split}" for split in _SENTENCES)], folder / "log")
-    return data
-
-
-def arguments(data: Path, save_dir: Path, arch: str, more: Sequence[str] = ()) -> list[str]:
+def arguments(data: str, save_dir: Path, arch: str, more: Sequence[str] = ()) -> list[str]:
     """The arguments of fairseq-train; ``more`` is appended and overrides the recipe."""
-    return [str(data), f"--user-dir={USER_DIR}", f"--save-dir={save_dir}", f"--arch={arch}", *_RECIPE, *more]
-
-
-def command(*given: str) -> list[str]:
-    return [sys.executable, "-m", "fairseq_cli.train", *given]
-
-
-def environment() -> dict[str, str]:
-    """This process's variables with one thread: models this small gain nothing from a second."""
-    return {**os.environ, "OMP_NUM_THREADS": "1"}
+    return [data, f"--user-dir={USER_DIR}", f"--save-dir={save_dir}", f"--arch={arch}", *_RECIPE, *more]
 
 
 def logged(log: str) -> dict[tuple[str, str], dict[str, str]]:
@@ -68,6 +39,13 @@ def logged(log: str) -> dict[tuple[str, str], dict[str, str]]:
         for kind, update in (("train_inner", "num_updates"), ("valid", "valid_num_updates"))
         for record in _records(log, kind)
     }
+
+
+def updates(caplog: pytest.LogCaptureFixture) -> list[dict[str, str]]:
+    """The logged updates of trainings in this process, with --log-format=json; clears the log."""
+    records = [json.loads(record.message) for record in caplog.records if record.name == "train_inner"]
+    caplog.clear()
+    return [{name: value for name, value in record.items() if name not in _CLOCKS} for record in records]
 
 
 def _records(log: str, kind: str) -> Iterator[dict[str, Any]]:
@@ -95,7 +73,7 @@ def outcome(checkpoint: Path) -> dict[str, Any]:
     # The history has an entry for each start of the training.
     kept = {"model": state["model"], "optimizer": state["last_optimizer_state"], "now": state["optimizer_history"][-1]}
     found = _flat({**kept, **{name: extra[name] for name in ("train_iterator", "val_loss", "best")}}, "")
-    return {name: value for name, value in found if not name.endswith(_UNSET)}
+    return {name: value for name, value in found if not UNTRAINED.search(name)}
 
 
 def _flat(value: Any, name: str) -> Iterator[tuple[str, Any]]:

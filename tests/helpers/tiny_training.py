@@ -17,6 +17,7 @@ UNTRAINED = re.compile(r"_float_tensor$|(in_proj|out_proj|fc1|fc2)_(weight|bias)
 
 def make_data(folder: Path) -> str:
     """Write a data-bin whose targets are the sources reversed."""
+    folder.mkdir(parents=True, exist_ok=True)
     draw = random.Random(0)
     dictionary = Dictionary()
     for word in range(20):

@@ -146,9 +146,7 @@ def test_dropout_and_layer_drop_act_only_in_training(family, rates):
     assert logits(model, source, prefix).equal(logits(model, source, prefix))
 
 
-@pytest.mark.parametrize(
-    "variant", ["luna-tied", "luna-softmax-source", "fastformer-default", "block-default", "mixed-softmax"]
-)
+@pytest.mark.parametrize("variant", ALIGNED)
 def test_attention_to_the_source_is_a_distribution_over_real_source_words(variant):
     model = build_model(**VARIANTS[variant]).eval()
     source, prefix = sentences(7, 4), as_prefix(sentences(6, 6, seed=2))

@@ -42,6 +42,7 @@ CHECKPOINTS = DAMAGED | {f"{{{name}}}": f"{{{name}}} does not fit" for name in (
 GENERATE = {
     "--model-overrides={{'projection_length':0}}": "--projection-length 0: must be",
     "--model-overrides={{'encoder_layers':5}}": "{luna} does not fit",
+    "--path={luna}:{another_size}": "{luna}:{another_size} does not fit",
 }
 
 

@@ -1,7 +1,5 @@
 """fairseq's tasks that read texts, by its own commands: masked_lm, sentence_prediction and ranking."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import fairseq
@@ -9,16 +7,12 @@ import pytest
 import torch
 from fairseq.models.roberta import RobertaModel
 
-from commands import USER_DIR, run, train
+from commands import CLASSIFY, MASKED_LM, READER_SIZES, USER_DIR, run, torchrun, train
 from fairseq_luna.models.roberta import LunaRobertaModel, MixedRobertaModel
 from reader_data import classification_data, commonsense_data, language_model_data
-from small_training import environment
 from support import PAD
 
-SIZES = (
-    *("--encoder-layers=2", "--encoder-embed-dim=16", "--encoder-ffn-embed-dim=16", "--encoder-attention-heads=2"),
-    *("--optimizer=adam", "--lr=0.003"),
-)
+SIZES = (*READER_SIZES, "--optimizer=adam", "--lr=0.003")
 FAMILIES = {
     "luna": (LunaRobertaModel, ("--arch=luna_roberta_tiny", "--projection-length=4", *SIZES)),
     "mixed": (
@@ -26,11 +20,6 @@ FAMILIES = {
         ("--arch=mixed_roberta_tiny", "--encoder-self-attention=fastformer", "--encoder-normalize-before", *SIZES),
     ),
 }
-MASKED_LM = ("--task=masked_lm", "--criterion=masked_lm", "--tokens-per-sample=30", "--sample-break-mode=eos")
-CLASSIFY = (
-    *("--task=sentence_prediction", "--criterion=sentence_prediction", "--num-classes=2", "--max-positions=30"),
-    *("--init-token=0", "--separator-token=2", "--shorten-method=truncate"),
-)
 RESET = ("--reset-optimizer", "--reset-dataloader", "--reset-meters", "--reset-lr-scheduler")
 # fairseq's examples are a folder of the installed package.
 COMMONSENSE_QA = Path(fairseq.__file__).parent / "examples" / "roberta" / "commonsense_qa"
@@ -113,8 +102,6 @@ def test_a_pyramid_is_trained_resumed_and_validated(tmp_path):
 
 @pytest.mark.slow
 def test_a_language_model_and_a_classifier_are_trained_by_two_processes(tmp_path):
-    several = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2", "--no-python"]
-    several += [str(Path(sys.executable).with_name("fairseq-train"))]
     shared = (f"--user-dir={USER_DIR}", "--cpu", "--num-workers=0", "--batch-size=4", *FAMILIES["mixed"][1])
     words, classes = tmp_path / "words", tmp_path / "classes"
     for data, folder, flags in (
@@ -122,9 +109,7 @@ def test_a_language_model_and_a_classifier_are_trained_by_two_processes(tmp_path
         (classification_data(tmp_path / "data", inputs=1), classes, CLASSIFY),
     ):
         start = () if folder is words else (f"--finetune-from-model={words / 'checkpoint_last.pt'}",)
-        given = [*several, data, f"--save-dir={folder}", *shared, *flags, *start, "--max-update=3"]
-        ended = subprocess.run(given, capture_output=True, text=True, timeout=300, env=environment())
-        assert ended.returncode == 0, ended.stderr[-2000:]
+        torchrun(2, "train", data, f"--save-dir={folder}", *shared, *flags, *start, "--max-update=3")
     state = torch.load(classes / "checkpoint_last.pt", weights_only=True)
     assert state["optimizer_history"][-1]["num_updates"] == 3
 
