@@ -58,10 +58,13 @@ def prepared(tiny_data, tmp_path):
 @pytest.mark.slow
 def test_a_translation_is_trained_resumed_and_scored(prepared, tmp_path):
     decoder = ("model.decoder_layers=1", "model.decoder_attention_heads=2", "dataset.batch_size=32")
-    train = ("multi30k", prepared / "bin", tmp_path / "run", *decoder, "system=mixed")
+    named = ("system=mixed", "model._name=mixed_tiny", "with=apollo")
+    train = ("multi30k", prepared / "bin", tmp_path / "run", *decoder, *named)
     for epochs in (1, 2):
         state = hydra_train(*train, f"optimization.max_epoch={epochs}", folder=tmp_path)
-    assert state["cfg"]["model"]["encoder_self_attention"] == "softmax"
+    model, optimizer = state["cfg"]["model"], state["cfg"]["optimizer"]
+    assert (model["_name"], model["encoder_self_attention"]) == ("mixed_tiny", "softmax")
+    assert (model["encoder_layers"], optimizer["_name"]) == (1, "apollo")
     assert [len(state["optimizer_history"]), state["extra_state"]["train_iterator"]["epoch"]] == [2, 3]
     scored = run(SCORE, prepared, tmp_path / "run", "--cpu", "--max-len-b=5", folder=tmp_path, LAST=2)
     assert scored.returncode == 0, scored.stderr[-3000:]
