@@ -5,6 +5,7 @@ from .block_attention import BlockAttention, BlockCausalAttention
 from .external_attention import ExternalAttention, ExternalCausalAttention
 from .fastformer_attention import FastformerAttention, FastformerCausalAttention
 from .gated_attention import GatedAttention, GatedCausalAttention
+from .gated_delta import GatedDeltaAttention, GatedDeltaCausalAttention
 from .kernel_attention import KernelAttention, KernelCausalAttention, KernelSourceAttention
 from .linformer_attention import LinformerAttention, LinformerSourceAttention
 from .luna_attention import LunaAttention
@@ -33,6 +34,8 @@ __all__ = [
     "FastformerCausalAttention",
     "GatedAttention",
     "GatedCausalAttention",
+    "GatedDeltaAttention",
+    "GatedDeltaCausalAttention",
     "KernelAttention",
     "KernelCausalAttention",
     "KernelSourceAttention",

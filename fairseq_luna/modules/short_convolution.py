@@ -82,16 +82,20 @@ class ShortConvolution(DepthwiseConvolution):
 
 
 class SiluConvolution(DepthwiseConvolution):
-    """``silu(b + the convolution)``, as in Mamba. Arguments: :class:`DepthwiseConvolution`."""
+    """``silu(b + the convolution)``, as in Mamba; without ``bias`` there is no b.
 
-    def __init__(self, *, embed_dim: int, kernel_size: int) -> None:
+    Arguments: :class:`DepthwiseConvolution`.
+    """
+
+    def __init__(self, *, embed_dim: int, kernel_size: int, bias: bool = True) -> None:
         super().__init__(embed_dim=embed_dim, kernel_size=kernel_size)
         bound = kernel_size**-0.5
-        self.bias = nn.Parameter(torch.empty(embed_dim).uniform_(-bound, bound))
+        self.bias = nn.Parameter(torch.empty(embed_dim).uniform_(-bound, bound)) if bias else None
 
     def finished(self, x: Tensor, y: Tensor, rows: Tensor | None) -> Tensor:
+        start = torch.zeros_like(x) if self.bias is None else self.bias.to(x.dtype).expand_as(x)
         # In one layout, whatever the form of the convolution: sums over it round alike, compiled or not.
-        return F.silu(added(self.bias.to(x.dtype).expand_as(x), y, rows)).contiguous()
+        return F.silu(added(start, y, rows)).contiguous()
 
 
 def packed(x: Tensor, padding_mask: Tensor | None, rows: Tensor | None) -> Tensor:

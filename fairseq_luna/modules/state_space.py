@@ -19,6 +19,13 @@ from .short_convolution import SiluConvolution
 STEP_SIZES, RATES = (0.001, 0.1), (1.0, 16.0)
 
 
+def decay_parameters(num_heads: int) -> tuple[nn.Parameter, nn.Parameter]:
+    """``dt_bias`` and ``A_log`` of the decays ``exp(-exp(A_log) softplus(... + dt_bias))`` of all heads."""
+    dt = torch.empty(num_heads).uniform_(*map(math.log, STEP_SIZES)).exp()
+    bias = dt + torch.log(-torch.expm1(-dt))  # of which softplus is dt
+    return nn.Parameter(bias), nn.Parameter(torch.empty(num_heads).uniform_(*RATES).log())
+
+
 class StateSpace(Multihead):
     """The parameters of Mamba-2's mixer (arXiv 2405.21060), whose names are the published ones.
 
@@ -48,9 +55,7 @@ class StateSpace(Multihead):
         self.sizes = [self.channels, convolved, self.num_heads]
         self.in_proj = self.new.input(outputs=sum(self.sizes), bias=False)
         self.conv1d = SiluConvolution(embed_dim=convolved, kernel_size=4 if self.causal else 7)
-        dt = torch.empty(self.num_heads).uniform_(*map(math.log, STEP_SIZES)).exp()
-        self.dt_bias = nn.Parameter(dt + torch.log(-torch.expm1(-dt)))  # of which softplus is dt
-        self.A_log = nn.Parameter(torch.empty(self.num_heads).uniform_(*RATES).log())
+        self.dt_bias, self.A_log = decay_parameters(self.num_heads)
         self.D = nn.Parameter(torch.ones(self.num_heads))
         self.norm = nn.RMSNorm(self.channels, eps=1e-5)
         self.out_proj = self.new.output(inputs=2)

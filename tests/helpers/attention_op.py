@@ -182,6 +182,14 @@ class Prefix(Op):
         return (torch.cat(outputs, 2).to(inputs[0].dtype),), state
 
 
+class Delta(Op):
+    """Gates are made of any numbers: decays of 0 to 1, and strengths between."""
+
+    def arguments(self, inputs):
+        *sequences, decay, strength = inputs
+        return *sequences, -0.3 * decay.abs(), strength.sigmoid()
+
+
 class Pattern(Op):
     """``extra`` is a pattern, or makes it for heads."""
 

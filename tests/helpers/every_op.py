@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from attention_op import BLOCK, Block, Fastformer, Folded, LunaCausal, Op, Pattern, Prefix, Synthesizer, tensors
+from attention_op import BLOCK, Block, Delta, Fastformer, Folded, LunaCausal, Op, Pattern, Prefix, Synthesizer, tensors
 from fairseq_luna.ops import block_attention, feature_maps, kernel_attention, luna_causal_attention, prefix_attention
 from fairseq_luna.ops.block_partition import block_means, cut_by_number
 from fairseq_luna.ops.pattern_attention import RandomBlocks, Strided, TopK, Window
@@ -133,6 +133,15 @@ OPS: dict[str, Op] = {
         Op("decay_attention", "decay_attention", "BHTD BHTD BHTE BHT", {"causal": False}, **DECAY),
         options={},
         state=("initial_decay_state", 1, 2),
+    ),
+    "gated-delta-rule": Delta(
+        "gated_delta_rule",
+        "gated_delta_rule",
+        "BHTD BHTD BHTE BHT BHT",
+        state=("initial_delta_state", 1, 2),
+        long=True,
+        sums=True,
+        per_step=100,
     ),
     "prefix-softmax": Op(
         "prefix_softmax",

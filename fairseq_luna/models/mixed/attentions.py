@@ -16,6 +16,8 @@ from ...modules import (
     FastformerCausalAttention,
     GatedAttention,
     GatedCausalAttention,
+    GatedDeltaAttention,
+    GatedDeltaCausalAttention,
     KernelAttention,
     KernelCausalAttention,
     KernelSourceAttention,
@@ -194,6 +196,11 @@ ATTENTIONS: dict[str, Attention] = {
         encoder=Factory(StateSpaceAttention, STATE),
         decoder=Factory(StateSpaceCausalAttention, STATE),
         source=NO_DISTANCE,
+    ),
+    "gated-delta": Attention(
+        encoder=Factory(GatedDeltaAttention),
+        decoder=Factory(GatedDeltaCausalAttention),
+        source="its steps write into one state, in order: the source would be read word by word",
     ),
 }
 

@@ -1,0 +1,79 @@
+"""What the gated delta rule promises beside the contract of every op."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from every_op import OPS
+from fairseq_luna.ops.gated_delta_rule import gated_delta_rule, gated_delta_rule_step, initial_delta_state, naive
+from numeric import assert_same_function, random_padding
+from support import golden
+
+OP = OPS["gated-delta-rule"]
+CLOSE = {"rtol": 1e-4, "atol": 1e-5}
+FORMS = pytest.mark.parametrize("form", [naive.gated_delta_rule, gated_delta_rule], ids=["naive", "chunked"])
+
+
+@settings(max_examples=40, deadline=None)
+@given(steps=st.integers(1, 70), block_length=st.integers(1, 40), share=st.sampled_from([0.0, 0.2, 0.9, 1.0]))
+def test_any_block_length(steps, block_length, share):
+    inputs, mask = OP.make(T=steps), random_padding(3, steps, share=share)
+    [expected] = OP("naive", inputs, mask)
+    actual = gated_delta_rule(*OP.arguments(inputs), padding_mask=mask, block_length=block_length)
+    assert_same_function(actual, expected, inputs)
+
+
+def test_no_steps():
+    inputs = OP.make(T=0)
+    outputs, state = OP.step(inputs, OP.start(inputs))
+    for out in (*outputs, *OP("naive", inputs), *OP("fast", inputs)):
+        assert out.shape == inputs[2].shape
+    assert not state.memory.any()
+
+
+@FORMS
+def test_equals_the_published_numbers(form):
+    """Two implementations, and the state after the last step. They divide queries by sqrt(D) too."""
+    recorded = golden("gated_delta.pt")["rule"]
+    names = ("q", "k", "v", "log_decay", "beta")
+    given = [recorded[name].clone().requires_grad_() for name in names]
+    arguments = [x.transpose(1, 2) for x in given]
+    out = (form(*arguments) * recorded["q"].shape[-1] ** -0.5).transpose(1, 2)
+    for theirs in (recorded["output"], recorded["fla_output"]):
+        torch.testing.assert_close(out, theirs, **CLOSE)
+    found = torch.autograd.grad(out, given, recorded["grad_output"])
+    torch.testing.assert_close(found, tuple(recorded["grads"][name] for name in names), **CLOSE)
+    _, state = gated_delta_rule_step(*arguments, initial_delta_state(*arguments[1:3]))
+    torch.testing.assert_close(state.memory, recorded["final_state"], **CLOSE)
+
+
+@FORMS
+@torch.no_grad()
+def test_a_key_returns_the_value_last_written_with_it(form):
+    """Without decay and with beta 1 the keys may be the same each time; linear attention would return the sum."""
+    keys = torch.eye(4).double()[[0, 1, 0, 2, 1]][None, None]
+    values = OP.make(B=1, H=1, T=5)[2]
+    zero, one = torch.zeros(1, 1, 5).double(), torch.ones(1, 1, 5).double()
+    out = form(keys[:, :, [0, 0, 0, 1, 1]], keys, values, zero, one)
+    torch.testing.assert_close(out, values[:, :, [0, 0, 2, 1, 4]], rtol=1e-5, atol=0)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["fp32", "bf16"])
+def test_one_key_for_all_steps_is_exact(dtype):
+    """The system then has only ones below its diagonal: a sum of its powers would lose all digits."""
+    k, v = torch.ones(1, 1, 300, 8), torch.randn(1, 1, 300, 4, generator=torch.Generator().manual_seed(0))
+    zero, one = torch.zeros(1, 1, 300), torch.ones(1, 1, 300)
+    given = [x.to(dtype) for x in (k, k, v, zero, one)]
+    torch.testing.assert_close(gated_delta_rule(*given).float(), given[2].float(), rtol=1e-4, atol=1e-4)
+
+
+def test_a_step_may_forget_everything():
+    """What is before it has no part in what is after it, and nothing is NaN."""
+    q, k, v, _, strength = OP.make(T=150)
+    log_decay = torch.zeros(3, 2, 150).double()
+    log_decay[:, :, [0, 70, 71, 149]] = -1e4
+    given = [x.detach().requires_grad_() for x in (q, k, v, log_decay, strength.sigmoid())]
+    expected, actual = (form(*given) for form in (naive.gated_delta_rule, gated_delta_rule))
+    assert_same_function(actual, expected, given)
+    torch.testing.assert_close(gated_delta_rule(*(x[:, :, 71:] for x in given)), actual[:, :, 71:])
