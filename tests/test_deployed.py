@@ -22,7 +22,7 @@ from fairseq.data.encoders.subword_nmt_bpe import SubwordNMTBPE
 from fairseq.tasks.translation_multi_simple_epoch import TranslationMultiSimpleEpochTask
 
 import fairseq_luna
-from commands import FAMILIES, TRANSFORMER, train
+from commands import FAMILIES, SIZES, TRANSFORMER, train
 from fairseq_luna.__main__ import main
 from fairseq_luna.usage_error import UsageError
 from own_command import refused
@@ -50,6 +50,10 @@ MODELS = {
     "block": (
         *(*FAMILIES["block"], "--max-source-positions=12", "--max-target-positions=40"),
         *("--encoder-learned-pos", "--decoder-learned-pos"),
+    ),
+    "gated-delta": (
+        *("--arch=mixed_tiny", "--encoder-self-attention=gated-delta", "--decoder-self-attention=gated-delta"),
+        *(*SIZES, "--max-source-positions=40", "--max-target-positions=40"),
     ),
 }
 

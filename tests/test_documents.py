@@ -30,7 +30,7 @@ LIMITS = {
     "reproduce.md": 700,
     "results.md": 1000,
     "speed.md": 700,
-    "mathematics.md": 2000,
+    "mathematics.md": 2200,
     "reliability.md": 800,
     "troubleshooting.md": 700,
     "design.md": 700,

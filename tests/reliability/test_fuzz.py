@@ -61,6 +61,10 @@ FOUND = [
     ),
     (configuration("--encoder-embed-dim=2", **PYRAMID), "--encoder-embed-dim 2: sinusoidal positions need 4 or more"),
     (configuration("--encoder-embed-dim=2", "--encoder-learned-pos", "--decoder-learned-pos"), ""),
+    (
+        configuration("--encoder-self-attention=gated-delta", "--encoder-attention-heads=1", arch="mixed"),
+        "--encoder-attention-heads 1: gated-delta needs 2 or more",
+    ),
 ]
 
 

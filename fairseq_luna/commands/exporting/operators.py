@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import onnx
 import torch
 from onnxscript import opset20
@@ -72,8 +73,27 @@ def repeat_interleave(x: Value, repeats: Value, dim: int | None = None, output_s
     return op.Reshape(repeated, op.Concat(first, others, axis=0))
 
 
+def solve_triangular(
+    matrix: Value, sides: Value, upper: bool = False, left: bool = True, unitriangular: bool = False
+) -> Value:
+    """By the inverse: first of all blocks of one row, then of twice as many at each time.
+
+    ``[[A, 0], [B, C]]`` has the inverse ``[[1/A, 0], [-1/C B 1/A, 1/C]]``.
+    """
+    assert unitriangular and left and not upper
+    size = matrix.shape[-1]
+    inverse = op.Constant(value=onnx.numpy_helper.from_array(np.eye(size, dtype=np.float32)))
+    for level in range((size - 1).bit_length()):
+        block = np.arange(size)[:, None] >> level
+        below = ((block == block.T + 1) & (block % 2 == 1)).astype(np.float32)
+        product = op.MatMul(op.Mul(matrix, op.Constant(value=onnx.numpy_helper.from_array(below))), inverse)
+        inverse = op.Sub(inverse, op.MatMul(inverse, product))
+    return op.MatMul(inverse, sides)
+
+
 OPERATORS: dict[Callable[..., Any], Callable[..., Any]] = {
     torch.ops.aten.lerp.Tensor: lerp,
+    torch.ops.aten.linalg_solve_triangular.default: solve_triangular,
     torch.ops.aten.remainder.Scalar: remainder,
     torch.ops.aten.repeat_interleave.self_int: repeat_interleave,
     torch.ops.aten.searchsorted.Tensor: searchsorted,

@@ -1,6 +1,7 @@
 """How the attentions of layers are built from the config, and what those of several layers share."""
 
 from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar
 
 from torch import nn
@@ -36,10 +37,12 @@ class Factory(NamedTuple):
 
     def build(self, cfg: Any, place: str) -> nn.Module:
         """The attention of one layer, from the nested ``cfg``."""
-        options = attention_options(cfg, cfg.encoder if place == "encoder" else cfg.decoder)
+        side = "encoder" if place == "encoder" else "decoder"
+        options = attention_options(cfg, getattr(cfg, side))
         if place == "source":
             options["source_dim"] = cfg.encoder.embed_dim
-        return with_flags(self.module, cfg, self.flags, **options)
+        names = {"embed_dim": flag(f"{side}_embed_dim"), "num_heads": flag(f"{side}_attention_heads")}
+        return with_flags(self.module, cfg, self.flags, names=names, **options)
 
 
 def source_attention(cfg: Any) -> nn.Module:
@@ -58,9 +61,19 @@ def attention_options(cfg: Any, side: Any) -> dict[str, Any]:
     }
 
 
-def with_flags(module: Callable[..., Made], cfg: Any, flags: Mapping[str, str], **options: Any) -> Made:
-    """``module`` made with ``options`` and the ``flags`` of :func:`flag_options`; its errors name the flags."""
-    names = {argument: flag(field) for field, argument in flags.items()}
+def with_flags(
+    module: Callable[..., Made],
+    cfg: Any,
+    flags: Mapping[str, str],
+    *,
+    names: Mapping[str, str] = MappingProxyType({}),
+    **options: Any,
+) -> Made:
+    """``module`` made with ``options`` and the ``flags`` of :func:`flag_options`.
+
+    Its errors name the flags, also those in ``names``, by argument.
+    """
+    names = {**names, **{argument: flag(field) for field, argument in flags.items()}}
     try:
         made = module(**options, **flag_options(cfg, flags))
     except ArgumentError as error:
