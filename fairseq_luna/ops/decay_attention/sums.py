@@ -3,6 +3,7 @@
 All tensors are cut: ``(B H blocks, C, any size)``, zero behind the last step.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -14,6 +15,9 @@ from ..prefix_attention.sums import as_one_batch
 
 # With one product by a matrix of their decays, quadratic in the number of blocks.
 MOST_BLOCKS_SUMMED_AT_ONCE = 128
+SMALLEST_EXPONENT = -60.0  # e to it is 1e-26
+# Numbers of the queries of the heads that a CPU goes through together: what is made of them stays in its cache.
+NUMBERS_AT_ONCE = 2**18
 
 
 class DecayedSums(torch.autograd.Function):
@@ -24,30 +28,27 @@ class DecayedSums(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(q: Tensor, k: Tensor, v: Tensor, g: Tensor, blocks: int) -> tuple[Tensor, Tensor | None]:
+    def forward(q: Tensor, k: Tensor, v: Tensor, g: Tensor, blocks: int) -> tuple[Tensor, Tensor]:
         with full_precision(q):
-            total = g.cumsum(1)
-            out = torch.bmm(torch.bmm(q, k.mT).mul_(_decays(total, total)), v)
-            if blocks == 1:
-                return out, None
-            earlier = _carried(torch.bmm((k * _until_end(total)).mT, v), total[:, -1], blocks)
-            return out.baddbmm_(q * total.exp(), earlier), earlier
+            out, earlier = _some_heads_at_once(_sums, blocks, q, k, v, g)
+            return out, earlier
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor | None]) -> None:
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
         *tensors, ctx.blocks = inputs
         ctx.save_for_backward(*tensors, output[1])
-        if output[1] is not None:
-            ctx.mark_non_differentiable(output[1])
+        ctx.mark_non_differentiable(output[1])
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor, _: Any) -> tuple[Tensor | None, ...]:
         q, k, v, g, earlier = ctx.saved_tensors
         if torch.is_grad_enabled():
             of_q = DecayedSums.apply(gradient, v, k, g, ctx.blocks)[0]
-            of_k, of_v = (sums_of_later(*x, g, ctx.blocks) for x in ((v, gradient, q), (k, q, gradient)))
+            of_k = sums_of_later(v, gradient, q, g, ctx.blocks)
+            of_v = sums_of_later(k, q, gradient, g, ctx.blocks)
         else:
-            of_q, of_k, of_v = _gradients(gradient, q, k, v, g, earlier, ctx.blocks)
+            with full_precision(q):
+                of_q, of_k, of_v = _some_heads_at_once(_gradients, ctx.blocks, gradient, q, k, v, g, earlier)
         if not ctx.needs_input_grad[3]:
             return of_q, of_k, of_v, None, None
         of_total = (q * of_q).sum(-1, keepdim=True) - (k * of_k).sum(-1, keepdim=True)
@@ -71,36 +72,56 @@ def backwards(x: Tensor, blocks: int) -> Tensor:
     return x.reshape(-1, blocks * x.shape[1], x.shape[2]).flip(1).view_as(x)
 
 
+def _some_heads_at_once(function: Callable[..., tuple[Tensor, ...]], blocks: int, *tensors: Tensor) -> list[Tensor]:
+    """The results of ``function``, of tensors and ``blocks``, in which heads do not meet."""
+    if tensors[0].device.type != "cpu" or torch.compiler.is_compiling():
+        return [*function(*tensors, blocks)]
+    size = blocks * max(1, NUMBERS_AT_ONCE // (blocks * tensors[0][0].numel()))
+    parts = (function(*part, blocks) for part in zip(*(x.split(size) for x in tensors), strict=True))
+    return [torch.cat(results) for results in zip(*parts, strict=True)]
+
+
+def _sums(q: Tensor, k: Tensor, v: Tensor, g: Tensor, blocks: int) -> tuple[Tensor, Tensor]:
+    total = g.cumsum(1)
+    out = torch.bmm(torch.bmm(q, k.mT).mul_(_decays(total, total)).tril_(), v)
+    if blocks == 1:
+        return out, out[..., :0]  # no states
+    earlier = _carried(torch.bmm((k * _until_end(total)).mT, v), total[:, -1], blocks)
+    return out.baddbmm_(q * _exp(total), earlier), earlier
+
+
 def _gradients(
-    gradient: Tensor, q: Tensor, k: Tensor, v: Tensor, g: Tensor, earlier: Tensor | None, blocks: int
+    gradient: Tensor, q: Tensor, k: Tensor, v: Tensor, g: Tensor, earlier: Tensor, blocks: int
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Those of q, k and v: the same sums as with a graph, whose products and states are made once."""
-    with full_precision(q):
-        total = g.cumsum(1)
-        decays = _decays(total, total)
-        inside, of_inside = torch.bmm(q, k.mT).mul_(decays), torch.bmm(gradient, v.mT).mul_(decays)
-        of_q, of_k, of_v = torch.bmm(of_inside, k), torch.bmm(of_inside.mT, q), torch.bmm(inside.mT, gradient)
-        if earlier is None:
-            return of_q, of_k, of_v
-        start, end = total.exp(), _until_end(total)
-        later = _carried(torch.bmm((q * start).mT, gradient), total[:, -1], blocks, later=True)
-        return (
-            of_q.baddbmm_(gradient * start, earlier.mT),
-            of_k.baddbmm_(v * end, later.mT),
-            of_v.baddbmm_(k * end, later),
-        )
+    total = g.cumsum(1)
+    decays = _decays(total, total).tril_()
+    inside, of_inside = torch.bmm(q, k.mT).mul_(decays), torch.bmm(gradient, v.mT).mul_(decays)
+    of_q, of_k, of_v = torch.bmm(of_inside, k), torch.bmm(of_inside.mT, q), torch.bmm(inside.mT, gradient)
+    if blocks == 1:
+        return of_q, of_k, of_v
+    start, end = _exp(total.clone()), _until_end(total)
+    later = _carried(torch.bmm((q * start).mT, gradient), total[:, -1], blocks, later=True)
+    return (
+        of_q.baddbmm_(gradient * start, earlier.mT),
+        of_k.baddbmm_(v * end, later.mT),
+        of_v.baddbmm_(k * end, later),
+    )
 
 
-def _decays(total: Tensor, other: Tensor, diagonal: int = 0) -> Tensor:
-    """``exp(total_t - other_j)`` for j up to ``t + diagonal``, else 0."""
-    exponents = total - other.mT
-    later = torch.ones(exponents.shape[1:], dtype=torch.bool, device=total.device).triu_(1 + diagonal)
-    return exponents.masked_fill_(later, -torch.inf).exp_()
+def _decays(total: Tensor, other: Tensor) -> Tensor:
+    """``exp(total_t - other_j)``; of no use for later j, where it is 1."""
+    return _exp(total - other.mT)
 
 
 def _until_end(total: Tensor) -> Tensor:
     """The decay from each step to the end of its block."""
-    return (total[:, -1:] - total).exp_()
+    return _exp(total[:, -1:] - total)
+
+
+def _exp(exponents: Tensor) -> Tensor:
+    """In place. Products with less would be denormal numbers, with which a CPU takes several times as long."""
+    return exponents.clamp_(SMALLEST_EXPONENT, 0).exp_()
 
 
 def _carried(states: Tensor, totals: Tensor, blocks: int, *, later: bool = False) -> Tensor:
@@ -108,17 +129,16 @@ def _carried(states: Tensor, totals: Tensor, blocks: int, *, later: bool = False
 
     ``totals (B H blocks, 1)`` are the sums of g over each block.
     """
-    by_block, found, carried = states.view(-1, blocks, states[0].numel()), [], None
-    groups = [
-        *zip(*(x.split(MOST_BLOCKS_SUMMED_AT_ONCE, 1) for x in (by_block, totals.view(-1, blocks, 1))), strict=True)
-    ]
+    by_block = states.view(-1, blocks, states[0].numel()), totals.view(-1, blocks, 1)
+    groups = list(zip(*(x.split(MOST_BLOCKS_SUMMED_AT_ONCE, dim=1) for x in by_block), strict=True))
+    found, carried = [], None
     for own, total in reversed(groups) if later else groups:
         until = F.pad(total.cumsum(1), (0, 0, 1, 0))
         before, after = until[:, :-1], until[:, 1:]
-        decays = _decays(before, after, diagonal=-1)
+        decays = _decays(before, after).tril_(-1)
         sums = (decays.mT if later else decays) @ own
         if carried is not None:
-            sums.addcmul_(_until_end(after) if later else before.exp(), carried)
+            sums.addcmul_(_until_end(after) if later else _exp(before.clone()), carried)
         edge = slice(0, 1) if later else slice(-1, None)
         carried = torch.addcmul(own[:, edge], total[:, edge].exp(), sums[:, edge])
         found.append(sums)

@@ -1,0 +1,113 @@
+"""What linear attention that forgets has beside the contract of every attention."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from every_op import OPS
+from fairseq_luna.ops.decay_attention import decay_attention, sums
+from fairseq_luna.ops.prefix_attention import prefix_attention
+from fairseq_luna.ops.prefix_attention.chunked import step_counts
+from numeric import assert_same_function, mixed_padding, random_padding
+from support import golden
+
+OP = OPS["decay-causal"]
+BOTH_DIRECTIONS = pytest.mark.parametrize("causal", [True, False], ids=["causal", "both"])
+
+
+@pytest.fixture
+def few_at_once(monkeypatch):
+    """The states of two blocks are summed at once."""
+    monkeypatch.setattr(sums, "MOST_BLOCKS_SUMMED_AT_ONCE", 2)
+
+
+@BOTH_DIRECTIONS
+@pytest.mark.parametrize("block_length", [None, 4], ids=["one-block", "groups-of-blocks"])
+@pytest.mark.usefixtures("few_at_once")
+def test_the_gradient_of_the_decay_is_that_of_finite_differences(causal, block_length):
+    q, k, v, g = OP.make(B=2, T=23)
+
+    def function(decay):
+        return decay_attention(
+            *(q, k, v, decay), padding_mask=mixed_padding(23)[1:], causal=causal, block_length=block_length
+        )
+
+    assert torch.autograd.gradcheck(function, g)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    steps=st.integers(1, 70),
+    block_length=st.integers(1, 40),
+    share=st.sampled_from([0.0, 0.2, 0.9, 1.0]),
+    causal=st.booleans(),
+)
+def test_any_block_length(steps, block_length, share, causal):
+    inputs, options = OP.make(T=steps), {"padding_mask": random_padding(3, steps, share=share), "causal": causal}
+    expected = OP.function("decay_attention", ".naive")(*inputs, **options)
+    assert_same_function(decay_attention(*inputs, **options, block_length=block_length), expected, inputs)
+
+
+@pytest.mark.usefixtures("few_at_once")
+def test_more_blocks_than_are_summed_at_once():
+    inputs = OP.make(T=90)
+    [expected] = OP("naive", inputs)
+    assert_same_function(decay_attention(*inputs, block_length=4), expected, inputs)
+
+
+@BOTH_DIRECTIONS
+def test_a_gradient_is_the_same_with_a_graph_for_the_next(causal):
+    inputs = OP.make(T=90)
+    out = decay_attention(*inputs, causal=causal, block_length=16)
+    with_graph = torch.autograd.grad(out.square().sum(), inputs, create_graph=True)
+    torch.testing.assert_close(torch.autograd.grad(out.square().sum(), inputs), with_graph)
+
+
+@pytest.mark.parametrize("shape", [(3, 2, 90), (1, 2, 1), (1,)], ids=str)
+def test_without_decay_they_are_the_sums_of_prefix_attention(shape):
+    (q, k, v, _), mask = OP.make(T=90), random_padding(3, 90, share=0.3)
+    none = torch.zeros(shape, dtype=q.dtype)
+    expected = prefix_attention(q, k, v, padding_mask=mask) * step_counts(90, mask, like=q)
+    assert_same_function(decay_attention(q, k, v, none, padding_mask=mask), expected, (q, k, v))
+    whole = q @ (k.masked_fill(mask[:, None, :, None], 0).mT @ v)
+    assert_same_function(decay_attention(q, k, v, none, padding_mask=mask, causal=False), whole, (q, k, v))
+
+
+@BOTH_DIRECTIONS
+@pytest.mark.parametrize("decay", [-100.0, -1e4, -1e30])
+def test_where_all_is_forgotten_a_step_sees_itself(decay, causal):
+    q, k, v, g = (x.detach().float().requires_grad_() for x in OP.make(T=90))
+    strong = torch.full_like(g, decay).requires_grad_()
+    out = decay_attention(q, k, v, strong, causal=causal)
+    torch.testing.assert_close(out, (q * k).sum(-1, keepdim=True) * v)
+    assert all(x.isfinite().all() for x in torch.autograd.grad(out.square().sum(), (q, k, v, strong)))
+
+
+def test_one_strong_decay_does_not_blur_what_follows():
+    q, k, v, g = (x.detach() for x in OP.make(B=1, T=60))
+    g[:, :, 20] = -1000
+    expected = decay_attention(q, k, v, g)
+    found = decay_attention(*(x.float() for x in (q, k, v, g)))
+    torch.testing.assert_close(found.double(), expected, rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("kept", [0.9, 0.99999], ids=str)
+@torch.no_grad()
+def test_the_sums_of_100000_equal_steps_are_geometric(kept):
+    q = torch.ones(1, 1, 100_000, 2)
+    decay = torch.tensor(kept, dtype=torch.float64).log()
+    found = decay_attention(q / 2, q, q, decay.expand(1).float())
+    expected = (1 - (decay * torch.arange(1, 100_001)).exp()) / (1 - kept)
+    torch.testing.assert_close(found[0, 0, :, 0].double(), expected, rtol=3e-5, atol=0)
+
+
+def test_equals_the_published_retention():
+    recorded = golden("retention.pt")["op"]
+    inputs = [recorded[name].clone().requires_grad_() for name in "qkv"]
+    q, k, v = inputs
+    decay = torch.tensor([1 - 2 ** (-5 - head) for head in range(q.shape[1])]).log()[None, :, None]
+    out = decay_attention(q * q.shape[-1] ** -0.5, k, v, decay)
+    torch.testing.assert_close(out, recorded["output"])
+    found = torch.autograd.grad(out, inputs, recorded["grad_output"])
+    torch.testing.assert_close(found, tuple(recorded[f"grad_{name}"] for name in "qkv"))
