@@ -8,12 +8,6 @@ from pathlib import Path
 import fairseq
 import fairseq_cli
 import numpy
-import torch
-from fairseq import options, tasks
-from fairseq.dataclass.utils import convert_namespace_to_omegaconf
-from fairseq.modules import DynamicCRF
-
-from tiny_training import SENTENCES
 
 # fairseq's examples are programs of their own; those of data2vec and MMPT read names that numpy has removed.
 LEFT_OUT = {"examples"}
@@ -70,21 +64,3 @@ def test_no_module_reads_what_numpy_lacks():
             patched += lacking(path, {"np": module.np})
     assert len(unpatched) >= 5  # the search finds what is known
     assert patched == []
-
-
-def test_sentences_are_read_in_buckets(tiny_data):
-    flags = [tiny_data, "--task=translation", "--arch=transformer_tiny", "--num-batch-buckets=3"]
-    args = options.parse_args_and_arch(options.get_training_parser(), flags)
-    task = tasks.setup_task(convert_namespace_to_omegaconf(args).task)
-    task.load_dataset("train")
-    batches = task.get_batch_iterator(task.dataset("train"), max_tokens=40, required_batch_size_multiple=1)
-    read = [batch["net_input"]["src_tokens"].shape for batch in batches.next_epoch_itr()]
-    assert sum(sentences for sentences, _ in read) == SENTENCES["train"]
-    assert len({length for _, length in read}) == 3
-    assert all(sentences * length <= 40 for sentences, length in read)
-
-
-def test_the_crf_has_a_likelihood():
-    crf = DynamicCRF(num_embedding=6, low_rank=2, beam_size=3)
-    emissions, targets = torch.randn(2, 4, 6), torch.tensor([[4, 5, 3, 2], [5, 4, 4, 2]])
-    assert crf(emissions, targets, torch.ones(2, 4, dtype=torch.bool)).isfinite().all()

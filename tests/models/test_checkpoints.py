@@ -5,17 +5,12 @@ from argparse import Namespace
 import pytest
 import torch
 
-from fairseq_luna.models.shared.checkpoint import keep_layers
 from fairseq_luna.usage_error import CheckpointMismatch
 from readers import HEAD, build, classify
 from support import as_prefix, build_model, sentences
 
 FAMILIES = ("luna", "fastformer", "block", "mixed")
 PRENORM = {"encoder_normalize_before": True, "decoder_normalize_before": True}
-
-
-def numbers(state_dict, side):
-    return sorted({int(name.split(".")[2]) for name in state_dict if name.startswith(f"{side}.layers.")})
 
 
 def logits(model):
@@ -53,14 +48,6 @@ def test_kept_layers_that_the_checkpoint_does_not_have_are_missing():
     pruned = build_model("luna", **flags)
     with pytest.raises(CheckpointMismatch, match=r"encoder\.layers\.1.* is missing"):
         pruned.load_state_dict(whole.state_dict(), strict=True, model_cfg=Namespace(arch="luna", **flags))
-
-
-def test_kept_layers_are_renumbered():
-    state = {f"{side}.layers.{n}.w.layers.9": n for side in ("encoder", "decoder") for n in range(12)}
-    pruned = keep_layers({**state, "encoder.other": 1}, "encoder", [10, 3])
-    assert (numbers(pruned, "encoder"), numbers(pruned, "decoder")) == ([0, 1], list(range(12)))
-    assert (pruned["encoder.layers.0.w.layers.9"], pruned["encoder.layers.1.w.layers.9"]) == (3, 10)
-    assert pruned["encoder.other"] == 1
 
 
 # Flags of the checkpoint and of the model, and the text about the first tensor.

@@ -1,4 +1,7 @@
-"""Tests of whole encoder-decoders: every family with each of its flags, and every attention by name."""
+"""Whole encoder-decoders: every family with each of its flags, and every attention by name.
+
+tests/test_devices.py sees that every parameter gets a gradient.
+"""
 
 import pytest
 import torch
@@ -16,15 +19,6 @@ CLOSE = {"rtol": 1e-4, "atol": 1e-5}
 
 def logits(model, source, prefix):
     return model(source, source.ne(PAD).sum(1), prefix)[0]
-
-
-@EVERY_VARIANT
-def test_every_parameter_gets_a_gradient(flags):
-    model = build_model(**flags)
-    source, target = sentences(7, 4, 5), sentences(6, 3, 8, seed=2)
-    out = logits(model, source, as_prefix(target))
-    F.cross_entropy(out.flatten(0, 1), target.flatten(), ignore_index=PAD).backward()
-    assert [name for name, parameter in model.named_parameters() if parameter.grad is None] == []
 
 
 @EVERY_VARIANT

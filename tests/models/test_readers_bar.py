@@ -1,8 +1,10 @@
-"""Tests of whole readers of texts: RoBERTas with each attention, and the pyramid with each of its flags."""
+"""Whole readers of texts: RoBERTas with each attention, and the pyramid with each of its flags.
+
+tests/test_devices.py sees that every parameter gets a gradient.
+"""
 
 import pytest
 import torch
-import torch.nn.functional as F
 
 from readers import EVERY_READER, POOLINGS, build, classify
 from support import PAD, sentences
@@ -14,23 +16,6 @@ CLOSE = {"rtol": 1e-4, "atol": 1e-5}
 
 def names_words(variant):
     return not variant.startswith("pyramid")
-
-
-def without_gradient(model):
-    return {name for name, parameter in model.named_parameters() if parameter.grad is None}
-
-
-@EVERY_VARIANT
-def test_every_parameter_gets_a_gradient(variant):
-    model, texts = build(variant, pooling="attention"), sentences(20, 33)
-    F.cross_entropy(classify(model, texts), torch.tensor([0, 2])).backward()
-    assert all(name.startswith("encoder.lm_head.") for name in without_gradient(model))
-    if names_words(variant):
-        model.zero_grad()
-        masked = texts.ne(PAD)
-        F.cross_entropy(model(texts, masked_tokens=masked)[0], texts[masked]).backward()
-        heads = {name for name, _ in model.named_parameters() if name.startswith("classification_heads.")}
-        assert without_gradient(model) == heads
 
 
 @EVERY_VARIANT

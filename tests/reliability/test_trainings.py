@@ -75,11 +75,3 @@ def test_generates(tiny_data, tmp_path, capsys, model):
     own = () if model == FAMILIES["luna"] else ("--lenpen=inf", "--prefix-size=-1")
     generate(tiny_data, str(trained), *edges, *own)
     assert "\nH-0" in capsys.readouterr().out
-
-
-def test_training_continues_from_the_last_and_from_a_named_checkpoint(tiny_data, tmp_path):
-    flags = (*FAMILIES["luna"], *APOLLO, "--disable-validation")
-    first = train(tiny_data, tmp_path / "first", *flags, "--max-update=1")
-    train(tiny_data, tmp_path / "first", *flags, "--max-update=2", f"--restore-file={first}")
-    second = train(tiny_data, tmp_path / "second", *flags, "--max-update=3", f"--restore-file={first}")
-    assert train(tiny_data, tmp_path / "tuned", *flags, "--max-update=1", f"--finetune-from-model={second}").exists()

@@ -35,17 +35,6 @@ def test_with_softmax_attention_it_is_fairseqs_roberta(flags):
     torch.testing.assert_close(results[1], results[0])
 
 
-@FAMILIES
-def test_checkpointed_activations_change_nothing(variant):
-    gradients = []
-    for flags in ({}, {"checkpoint_activations": True}):
-        model = build(variant, dropout=0.1, **flags)
-        torch.manual_seed(1)
-        classify(model, sentences(20, 33)).square().sum().backward()
-        gradients.append([p.grad for p in model.parameters() if p.grad is not None])
-    torch.testing.assert_close(gradients[1], gradients[0])
-
-
 def test_what_a_head_reads_of_a_text():
     texts = sentences(9, 4)
     read = {}
@@ -97,23 +86,6 @@ def test_input_and_output_embeddings_are_one_unless_untied():
     for flags, same in (({}, True), ({"untie_weights_roberta": True}, False)):
         encoder = build(**flags).encoder
         assert (encoder.lm_head.weight is encoder.sentence_encoder.embed_tokens.weight) == same
-
-
-@FAMILIES
-def test_learns_the_words_that_are_masked(variant):
-    model = build(variant, encoder_embed_dim=32)
-    optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
-    mask = 43
-    for step in range(200):
-        # Every text is one word repeated, so that a masked word is one of its neighbours.
-        texts = torch.randint(4, 40, (32, 1), generator=torch.Generator().manual_seed(step)).expand(-1, 8)
-        masked = torch.zeros_like(texts, dtype=torch.bool)
-        masked[:, step % 8] = True
-        loss = F.cross_entropy(model(texts.masked_fill(masked, mask), masked_tokens=masked)[0], texts[masked])
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-    assert loss.item() < 1
 
 
 def test_the_longest_text_defaults_to_the_tasks():
