@@ -6,9 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fairseq_luna import __file__ as package
-
-USER_DIR = str(Path(package).parent)
+from commands import APOLLO, FAMILIES, USER_DIR, arguments
 
 
 def python(code, *arguments, **options):
@@ -67,62 +65,21 @@ def test_activation_does_not_initialise_cuda():
 
 # The main module of a spawned worker is imported again, so everything is under the guard.
 TRAINING_WITH_WORKERS = """
-import multiprocessing, sys
+import multiprocessing
 if __name__ == "__main__":
-    multiprocessing.set_start_method(sys.argv.pop(1))
+    multiprocessing.set_start_method("spawn")
     from fairseq_cli.train import cli_main
     cli_main()
 """
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("start", ["fork", "spawn"])
-def test_training_with_data_loader_processes(tiny_data, tmp_path, start):
-    from commands import APOLLO, FAMILIES
-
+def test_training_with_spawned_data_loader_processes(tiny_data, tmp_path):
+    """tests/compat/test_workers.py has forked ones."""
     script = tmp_path / "train.py"
     script.write_text(TRAINING_WITH_WORKERS)
-    arguments = (tiny_data, f"--user-dir={USER_DIR}", f"--save-dir={tmp_path}", "--cpu", "--num-workers=1")
-    arguments += ("--max-update=2", "--batch-size=8", "--disable-validation", *FAMILIES["luna"], *APOLLO)
-    ended = subprocess.run(
-        [sys.executable, str(script), start, *arguments], capture_output=True, text=True, timeout=300
-    )
+    flags = (*FAMILIES["luna"], *APOLLO, "--num-workers=1", "--max-update=2", "--disable-validation")
+    command = [sys.executable, script, *arguments(tiny_data, tmp_path, *flags)]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert ended.returncode == 0, ended.stderr
     assert (tmp_path / "checkpoint_last.pt").exists()
-
-
-# A spawned process imports the script again, and with it the package, before fairseq looks for --user-dir there.
-SPAWNED = """
-import sys
-from argparse import Namespace
-from fairseq_luna.optim.apollo import Apollo
-
-def child(cfg):
-    from fairseq import models, utils
-    assert "luna" not in models.ARCH_MODEL_REGISTRY
-    utils.import_user_module(Namespace(user_dir=cfg.common.user_dir))
-    assert "luna" in models.ARCH_MODEL_REGISTRY
-    from fairseq_luna import compat
-    assert compat.apply_patches.cache_info().currsize == 1
-
-if __name__ == "__main__":
-    import torch.multiprocessing
-    from fairseq import options
-    from fairseq.dataclass.utils import convert_namespace_to_omegaconf
-    flags = ["data", f"--user-dir={sys.argv[1]}", "--arch=luna", "--optimizer=apollo"]
-    args = options.parse_args_and_arch(options.get_training_parser(), flags)
-    process = torch.multiprocessing.get_context("spawn").Process(
-        target=child, args=(convert_namespace_to_omegaconf(args),)
-    )
-    process.start()
-    process.join()
-    sys.exit(process.exitcode)
-"""
-
-
-@pytest.mark.slow
-def test_processes_that_fairseq_spawns(tmp_path):
-    script = tmp_path / "spawn.py"
-    script.write_text(SPAWNED)
-    ended = subprocess.run([sys.executable, str(script), USER_DIR], capture_output=True, text=True, timeout=300)
-    assert ended.returncode == 0, ended.stderr

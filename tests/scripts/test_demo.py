@@ -58,9 +58,8 @@ def programs(ended):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("arch", ["luna_tiny", "transformer_tiny"])
-def test_a_short_demo_runs_to_the_end_and_then_reuses_everything(arch, tmp_path, monkeypatch):
-    command = [sys.executable, str(DEMO), "--arch", arch, "--folder", "kept", "--max-update", "3"]
+def test_a_short_demo_runs_to_the_end_and_then_reuses_everything(tmp_path, monkeypatch):
+    command = [sys.executable, str(DEMO), "--folder", "kept", "--max-update", "3"]
     first, second = (
         subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False) for _ in range(2)
     )
@@ -68,11 +67,10 @@ def test_a_short_demo_runs_to_the_end_and_then_reuses_everything(arch, tmp_path,
     assert programs(first)[1:] == ["fairseq-luna", "fairseq-train", "fairseq-generate", "fairseq-luna"]
     assert "  perplexity of the validation set " in first.stdout and "BLEU" in first.stdout
     assert "of 500 translations are the reference" in first.stdout
-    assert (tmp_path / "kept" / f"{arch}-3-updates-seed-1" / "checkpoint_last.pt").exists()
+    assert (tmp_path / "kept" / "luna_tiny-3-updates-seed-1" / "checkpoint_last.pt").exists()
     assert second.returncode == 0, second.stdout + second.stderr
     assert programs(second)[1:] == ["fairseq-luna", "fairseq-luna"]
-    if arch == "luna_tiny":
-        monkeypatch.chdir(tmp_path)
-        monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
-        line = [line for line in second.stdout.splitlines() if "fairseq-luna translate" in line][-1]
-        assert len(paste(line.strip()).splitlines()) == 1
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
+    line = [line for line in second.stdout.splitlines() if "fairseq-luna translate" in line][-1]
+    assert len(paste(line.strip()).splitlines()) == 1
