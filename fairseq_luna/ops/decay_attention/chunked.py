@@ -38,10 +38,10 @@ def decay_attention(
         k = k.masked_fill(padding_mask[:, None, :, None], 0)
     blocks = max(1, -(-steps // (block_length or default_block_length(size, v.shape[-1]))))
     # Blocks of about equal length, so that the last one has little padding.
-    length = -(-steps // blocks)
+    length = max(1, -(-steps // blocks))
     queries, keys, values, g = (cut(x.to(dtype), blocks, length) for x in (q, k, v, g[..., None]))
     out = DecayedSums.apply(queries, keys, values, g, blocks)[0]
     if not causal:
         own = (queries * keys).sum(-1, keepdim=True) * values  # which both have
         out = out + sums_of_later(queries, keys, values, g, blocks) - own
-    return out.view(batch, heads, blocks * length, -1)[:, :, :steps].to(q.dtype)
+    return out.view(batch, heads, blocks * length, v.shape[-1])[:, :, :steps].to(q.dtype)

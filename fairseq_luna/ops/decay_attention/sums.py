@@ -76,7 +76,7 @@ def _some_heads_at_once(function: Callable[..., tuple[Tensor, ...]], blocks: int
     """The results of ``function``, of tensors and ``blocks``, in which heads do not meet."""
     if tensors[0].device.type != "cpu" or torch.compiler.is_compiling():
         return [*function(*tensors, blocks)]
-    size = blocks * max(1, NUMBERS_AT_ONCE // (blocks * tensors[0][0].numel()))
+    size = blocks * max(1, NUMBERS_AT_ONCE // (blocks * tensors[0].shape[1:].numel()))
     parts = (function(*part, blocks) for part in zip(*(x.split(size) for x in tensors), strict=True))
     return [torch.cat(results) for results in zip(*parts, strict=True)]
 
