@@ -4,6 +4,7 @@ Other ones, and how many trained: python -m pytest tests/reliability/test_fuzz.p
 --hypothesis-seed=1 --hypothesis-show-statistics
 """
 
+import re
 import tempfile
 from pathlib import Path
 
@@ -13,17 +14,21 @@ from hypothesis import event, given
 from omegaconf import OmegaConf
 
 from harness.configurations import Configuration, Flag, configurations
+from harness.flags import CLASSIFIERS
 from harness.life import Broken
 from harness.outcomes import outcome
 from harness.parsing import parse
 
-PYRAMID = {"arch": "block_pyramid_classifier", "criterion": "sentence_prediction"}
-ADAPTIVE = {"criterion": "adaptive_loss"}
+PYRAMID = "block_pyramid_classifier"
 MERGES = hasattr(TransformerConfig, "merge_src_tgt_embed")  # not in fairseq 0.12.2
 
 
-def configuration(*typed, arch="luna", criterion="cross_entropy", joined=True):
-    return Configuration(arch, "apollo", "milestone", criterion, joined, tuple(map(Flag, typed)))
+def configuration(typed, *, joined=True):
+    """Of a model's name and flags, and the criterion that fits them."""
+    arch, *flags = re.split(" (?=--)", typed)
+    adaptive = "adaptive_loss" if "--adaptive-softmax-cutoff" in typed else "cross_entropy"
+    criterion = "sentence_prediction" if arch in CLASSIFIERS else adaptive
+    return Configuration(arch, "apollo", "milestone", criterion, joined, tuple(map(Flag, flags)))
 
 
 @given(configurations())
@@ -33,57 +38,41 @@ def test_what_is_drawn_trains_and_is_used_or_is_refused_in_a_line(drawn):
 
 
 # Configurations that once failed, and the refusal now; empty if they train.
-FOUND = [
-    (configuration("--encoder-layers-to-keep=1"), ""),
-    (configuration("--decoder-layers-to-keep=0, 2", arch="block"), ""),
-    (
-        configuration("--merge-src-tgt-embed", "--decoder-output-dim=4"),
-        "--decoder-output-dim 4: must equal" if MERGES else "--merge-src-tgt-embed",
+FOUND = {
+    "luna --encoder-layers-to-keep=1": "",
+    "block --decoder-layers-to-keep=0, 2": "",
+    "luna --merge-src-tgt-embed --decoder-output-dim=4": (
+        "--decoder-output-dim 4: must equal" if MERGES else "--merge-src-tgt-embed"
     ),
-    (configuration("--adaptive-softmax-cutoff=8,4", **ADAPTIVE), "cutoff [8, 4]: must be above 0 and ascending"),
-    (configuration("--adaptive-softmax-cutoff=0", **ADAPTIVE), "--adaptive-softmax-cutoff [0]: must be above 0"),
-    (
-        configuration("--adaptive-softmax-cutoff=8", "--adaptive-softmax-dropout=2", **ADAPTIVE),
-        "--adaptive-softmax-dropout 2.0: must be at least 0 and less than 1",
-    ),
-    (
-        configuration("--adaptive-softmax-cutoff=8", "--adaptive-softmax-factor=inf", **ADAPTIVE),
-        "--adaptive-softmax-factor inf: must be above 0 and finite",
-    ),
-    (configuration("--tie-adaptive-weights"), "--tie-adaptive-weights: it needs adaptive input"),
-    (configuration("--adaptive-softmax-cutoff=8", "--share-all-embeddings", **ADAPTIVE), ""),
+    "luna --adaptive-softmax-cutoff=8,4": "cutoff [8, 4]: must be above 0 and ascending",
+    "luna --adaptive-softmax-cutoff=0": "--adaptive-softmax-cutoff [0]: must be above 0",
+    "luna --adaptive-softmax-cutoff=8 --adaptive-softmax-dropout=2": "dropout 2.0: must be at least 0 and less",
+    "luna --adaptive-softmax-cutoff=8 --adaptive-softmax-factor=inf": "factor inf: must be above 0 and finite",
+    "luna --tie-adaptive-weights": "--tie-adaptive-weights: it needs adaptive input",
+    "luna --adaptive-softmax-cutoff=8 --share-all-embeddings": "",
     # 0.12.2 does not have that flag.
-    (configuration("--merge-src-tgt-embed", "--decoder-embed-dim=4", arch="block"), "--merge-src-tgt-embed"),
-    (configuration("--encoder-embed-dim=2", arch="fastformer"), "--encoder-embed-dim 2: sinusoidal positions need 4"),
-    (
-        configuration("--encoder-embed-dim=2", "--encoder-learned-pos"),
-        "--decoder-embed-dim 2 (--encoder-embed-dim unless",
-    ),
-    (configuration("--encoder-embed-dim=2", **PYRAMID), "--encoder-embed-dim 2: sinusoidal positions need 4 or more"),
-    (configuration("--encoder-embed-dim=2", "--encoder-learned-pos", "--decoder-learned-pos"), ""),
-    (
-        configuration("--encoder-self-attention=gated-delta", "--encoder-attention-heads=1", arch="mixed"),
-        "--encoder-attention-heads 1: gated-delta needs 2 or more",
-    ),
-]
+    "block --merge-src-tgt-embed --decoder-embed-dim=4": "--merge-src-tgt-embed",
+    "fastformer --encoder-embed-dim=2": "--encoder-embed-dim 2: sinusoidal positions need 4",
+    "luna --encoder-embed-dim=2 --encoder-learned-pos": "--decoder-embed-dim 2 (--encoder-embed-dim unless",
+    f"{PYRAMID} --encoder-embed-dim=2": "--encoder-embed-dim 2: sinusoidal positions need 4 or more",
+    "luna --encoder-embed-dim=2 --encoder-learned-pos --decoder-learned-pos": "",
+}
 
 
-@pytest.mark.parametrize(
-    ("drawn", "said"), FOUND, ids=[f"{number}-{drawn.arch}" for number, (drawn, _) in enumerate(FOUND)]
-)
-def test_faults_found_by_fuzzing_stay_fixed(drawn, said, tmp_path):
-    line = outcome(drawn, tmp_path)
+@pytest.mark.parametrize(("typed", "said"), FOUND.items(), ids=FOUND)
+def test_faults_found_by_fuzzing_stay_fixed(typed, said, tmp_path):
+    line = outcome(configuration(typed), tmp_path)
     assert said in line and bool(said) == bool(line)
 
 
 @pytest.mark.parametrize(
     "drawn",
     [
-        configuration(),
-        configuration("--word-dropout=0.1", "--milestones=1,5", "--lr=0.1,0.2", "--weight-decay-type=stable", "--bf16"),
-        configuration("--encoder-layers-to-keep=0,1", "--decoder-embed-dim=4", "--adaptive-softmax-cutoff=4,8"),
-        configuration("--encoder-embed-path=/a b", "--share-all-embeddings", "--max-target-positions=5", joined=False),
-        configuration("--pyramid-block-sizes=2, 4", **PYRAMID),
+        configuration("luna"),
+        configuration("luna --word-dropout=0.1 --milestones=1,5 --lr=0.1,0.2 --weight-decay-type=stable --bf16"),
+        configuration("luna --encoder-layers-to-keep=0,1 --decoder-embed-dim=4 --adaptive-softmax-cutoff=4,8"),
+        configuration("luna --encoder-embed-path=/a b --share-all-embeddings --max-target-positions=5", joined=False),
+        configuration(f"{PYRAMID} --pyramid-block-sizes=2, 4"),
     ],
     ids=["defaults", "lists", "kept-layers", "strings", "pyramid"],
 )
@@ -97,26 +86,26 @@ def test_the_quick_config_is_fairseqs(drawn):
 def test_a_crash_leaves_no_files(tmp_path, monkeypatch):
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
-    drawn = configuration("--quant-noise-pq=0.1", "--decoder-ffn-embed-dim=4")  # fairseq asserts in the first layer
+    drawn = configuration("luna --quant-noise-pq=0.1 --decoder-ffn-embed-dim=4")  # fairseq asserts in the first layer
     assert outcome(drawn, tmp_path)
     assert list((tmp_path / "here").iterdir()) == []
 
 
 def test_failures_are_seen(tmp_path, monkeypatch):
     with pytest.raises(Broken, match=r"was not refused: \['--dropout=0.1'\]"):
-        outcome(configuration()._replace(flags=(Flag("--dropout=0.1", is_bad=True),)), tmp_path)
+        outcome(configuration("luna")._replace(flags=(Flag("--dropout=0.1", is_bad=True),)), tmp_path)
     with monkeypatch.context() as patch:
         patch.setattr("harness.outcomes.UsageError.__str__", lambda error: "--attention-dropout 2: too large")
         with pytest.raises(Broken, match="names none of the flags given"):
-            outcome(configuration("--dropout=2"), tmp_path)
+            outcome(configuration("luna --dropout=2"), tmp_path)
     with monkeypatch.context() as patch:
         patch.setattr("harness.life.outputs", lambda model, batch: 1 / 0)
         with pytest.raises(ZeroDivisionError):
-            outcome(configuration(), tmp_path)
+            outcome(configuration("luna"), tmp_path)
     with monkeypatch.context() as patch:
         patch.setattr("harness.life.saved_and_loaded", lambda trainer, path, task: task.build_model(trainer.cfg.model))
         with pytest.raises(Broken, match="the loaded model gives other outputs"):
-            outcome(configuration(), tmp_path)
+            outcome(configuration("luna"), tmp_path)
     monkeypatch.setattr("fairseq_luna.models.roberta.model.CLASSIFYING", ())
     with pytest.raises(Broken, match=r"no gradient: \['encoder.lm_head"):
-        outcome(configuration(**{**PYRAMID, "arch": "luna_roberta"}), tmp_path)
+        outcome(configuration("luna_roberta"), tmp_path)
