@@ -5,31 +5,23 @@ autocast. These need torch's CUDA build and fake_cuda.c, and no GPU: make check-
 """
 
 import copy
-from argparse import Namespace
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, NamedTuple
 from unittest import mock
 
 import torch
-from fairseq.models import MODEL_REGISTRY
 from torch import Tensor, nn
 
-import fairseq_luna.models  # noqa: F401 (registers the models)
-from fairseq_luna.commands.dictionaries import joint_dictionary
 from fairseq_luna.optim.apollo import Apollo
 from fairseq_luna.optim.fairseq_apollo import clip_each
+from readers import HEAD
 from shared.fake_device import on_fake_device
+from support import PAD, build_model
 
 from .watch import Watch, faults
 
-SIZES = {
-    **{"encoder_embed_dim": 64, "encoder_ffn_embed_dim": 128, "encoder_layers": 2, "encoder_attention_heads": 4},
-    **{"decoder_layers": 2, "decoder_attention_heads": 4, "share_all_embeddings": True, "projection_length": 16},
-    **{"dropout": 0.1, "attention_dropout": 0.1, "activation_dropout": 0.1, "word_dropout": 0.1},
-}
-HEAD = "sentence_classification_head"
-PAD = 1
+DROPOUT = {"dropout": 0.1, "attention_dropout": 0.1, "activation_dropout": 0.1, "word_dropout": 0.1}
 
 
 class Shape(NamedTuple):
@@ -52,10 +44,8 @@ class Precision(NamedTuple):
 
 
 def build(family: str, **flags: Any) -> Any:
-    """A small model of the registered ``family``."""
-    words = joint_dictionary(100)
-    task = Namespace(source_dictionary=words, target_dictionary=words)
-    model = MODEL_REGISTRY[family].build_model(Namespace(**{**SIZES, **flags}), task)
+    """A small model of the registered ``family`` with dropout; a reader has a head."""
+    model = build_model(family, **DROPOUT | flags)
     if hasattr(model, "register_classification_head"):
         model.register_classification_head(HEAD, num_classes=3)
     return model
