@@ -6,30 +6,12 @@ optimizer and the schedule with it; ``--user-dir`` makes fairseq do this.
 
 import importlib
 import os
-import sys
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from fairseq_luna.models.shared.translator import TorchTranslator
 
 __version__ = "0.1.0"
-
-
-class _UserDir(list[str]):
-    """The package's ``__path__``.
-
-    If the package was imported before, fairseq's ``import_user_module`` skips ``models/`` and only looks for --user-dir
-    in this list. That lookup then imports ``fairseq_luna.models``.
-    """
-
-    def __contains__(self, path: object) -> bool:
-        found = isinstance(path, str) and os.path.realpath(path) in map(os.path.realpath, self)
-        if found and "fairseq" in sys.modules:
-            importlib.import_module(f"{__name__}.models")
-        return found
-
-
-__path__ = _UserDir(__path__)
 
 
 def load(path: str | os.PathLike[str], **options: Any) -> "TorchTranslator":

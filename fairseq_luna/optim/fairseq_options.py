@@ -39,16 +39,6 @@ def refuse_unsupported(root: DictConfig) -> None:
         )
 
 
-def is_used(root: DictConfig) -> bool:
-    """Whether fairseq's config chooses Apollo, for all parameters or for a group of the composite optimizer."""
-    # In two steps: omegaconf 2.0 cannot select from the None that fairseq-generate has here.
-    optimizer = OmegaConf.select(root, "optimizer")
-    chosen = [optimizer]
-    if is_composite(root):
-        chosen += [OmegaConf.select(group, "optimizer") for group in optimizer.groups.values()]
-    return any(getattr(each, "_name", None) == "apollo" for each in chosen)
-
-
 def is_composite(root: DictConfig) -> bool:
     """Whether fairseq's config chooses its optimizer that has another for each group of parameters."""
     return getattr(OmegaConf.select(root, "optimizer"), "_name", None) == "composite"

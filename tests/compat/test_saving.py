@@ -152,7 +152,8 @@ def test_training_on_a_full_disk_ends_in_one_line(tiny_data, tmp_path):
     # No file may grow beyond half a checkpoint, which is like a full disk to the process.
     limited = (
         f"import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, ({size // 2}, {size // 2}));"
-        "sys.path.insert(0, sys.argv.pop(1)); from fairseq_luna.compat import saving; saving.PAUSES_S = ();"
+        "sys.path.insert(0, sys.argv.pop(1)); import fairseq_luna.models;"
+        "from fairseq_luna.compat import saving; saving.PAUSES_S = ();"
         "from fairseq_cli.train import cli_main; cli_main()"
     )
     command = [sys.executable, "-c", limited, USER_DIR.removesuffix("fairseq_luna")]

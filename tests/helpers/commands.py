@@ -9,6 +9,8 @@ import pytest
 from fairseq import checkpoint_utils
 from fairseq.logging import metrics
 
+import fairseq_luna.models  # noqa: F401 (in this process fairseq may find the package imported already)
+
 USER_DIR = str(Path(__file__).parents[2] / "fairseq_luna")
 
 SIZES = (

@@ -5,7 +5,6 @@ import dataclasses
 import logging
 import re
 import sys
-from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from enum import Enum
 from pathlib import Path
@@ -13,7 +12,7 @@ from typing import Any
 from unittest.mock import patch
 
 import torch
-from fairseq import optim, tasks, utils
+from fairseq import optim, tasks
 from fairseq.dataclass.initialize import add_defaults
 from fairseq.distributed import utils as distributed_utils
 from fairseq.optim import lr_scheduler
@@ -21,12 +20,10 @@ from fairseq_cli import hydra_train, train
 from omegaconf import DictConfig, OmegaConf
 from torch import nn
 
+import fairseq_luna.models  # noqa: F401 (its patches wrap call_main, which is replaced below)
 from fairseq_luna.commands.dictionaries import joint_dictionary
 from fairseq_luna.commands.steps import USER_DIR
 from shared.recipes import quoted
-
-# As --user-dir does. Its patches wrap call_main, which is replaced below, so they come first.
-utils.import_user_module(Namespace(user_dir=str(USER_DIR)))
 
 ROOT = Path(__file__).parents[2]
 CONFIG = ROOT / "examples" / "config"

@@ -1,12 +1,9 @@
 """Several processes train like one with gradient accumulation, also after a resume."""
 
-import sys
-
 import pytest
 import torch
 
 from commands import APOLLO, FAMILIES, SIZES, USER_DIR, run, torchrun
-from reliability.refusal import refusal
 from small_training import logged, updates
 from tiny_training import trained_weights
 
@@ -62,12 +59,3 @@ def test_processes_equal_one_with_update_freq(tiny_data, tmp_path, caplog, famil
     weights = trained_weights(tmp_path / "several" / "checkpoint_last.pt")
     wanted = trained_weights(tmp_path / "one" / "checkpoint_last.pt")
     torch.testing.assert_close(weights, wanted, rtol=0, atol=ATOL)
-
-
-def test_split_tensors_are_refused_in_a_line(tiny_data, tmp_path, capsys, monkeypatch):
-    """Before fairseq imports fairscale, which need not be installed."""
-    monkeypatch.setitem(sys.modules, "fairscale", None)
-    line = refusal(capsys, "train", *arguments(tiny_data, tmp_path, "luna", "--ddp-backend=fully_sharded"))
-    assert line.startswith("fairseq_luna: error: --optimizer apollo does not go with --ddp-backend fully_sharded")
-    assert "norms need" in line and "whole: " in line
-    assert list(tmp_path.iterdir()) == []

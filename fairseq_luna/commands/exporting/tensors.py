@@ -100,7 +100,8 @@ class _IndependentOfData(TorchFunctionMode):
     """Avoids control flow that depends on data, and shapes as tensors, while a graph is recorded.
 
     ``if mask.any()`` is always true and ``lengths.min()`` is 0: the other branches are only faster. Shapes that
-    fairseq's positional embedding reads as a tensor stay integers, which can be dynamic in a graph.
+    fairseq's positional embedding reads as a tensor stay integers, which can be dynamic in a graph. The calls are in
+    forward passes of fairseq, which have no argument for it: the other way is a copy of them.
 
     Args:
         padded: what ``mask.any()`` is.

@@ -8,7 +8,8 @@ from ..block_partition import Blocks
 from . import chunked, fused
 from .shared import Projection
 
-LONGEST_FUSED = 64  # steps; measured forward and backward on a CPU
+# Steps. Up to it a whole training step, 4 layers of 128 channels on a CPU, is 9 to 14 % faster (2026-11-26).
+LONGEST_FUSED = 64
 
 
 def block_attention(
