@@ -20,10 +20,12 @@ from .pattern_attention import (
 )
 from .reformer_attention import ReformerAttention
 from .softmax_attention import SoftmaxAttention, SoftmaxCausalAttention, SoftmaxSourceAttention
+from .ssru import SSRU
 from .state_space import StateSpaceAttention, StateSpaceCausalAttention
 from .synthesizer_attention import SynthesizerAttention, SynthesizerCausalAttention
 
 __all__ = [
+    "SSRU",
     "AttentionPooling",
     "BigBirdAttention",
     "BlockAttention",

@@ -39,11 +39,12 @@ class Projections:
         nn.init.xavier_uniform_(linear.weight, gain=INPUT_GAIN)
         return self.noisy(linear)
 
-    def output(self, *, inputs: int = 1) -> nn.Module:
-        """The map of the output, ``inputs`` concatenated vectors: Xavier uniform, bias 0."""
-        linear = nn.Linear(inputs * self.size, self.size, bias=self.bias)
+    def output(self, *, inputs: int = 1, bias: bool | None = None) -> nn.Module:
+        """The map of the output, ``inputs`` concatenated vectors: Xavier uniform, bias 0; ``bias`` as above."""
+        bias = self.bias if bias is None else bias
+        linear = nn.Linear(inputs * self.size, self.size, bias=bias)
         nn.init.xavier_uniform_(linear.weight)
-        if self.bias:
+        if bias:
             nn.init.zeros_(linear.bias)
         return self.noisy(linear)
 

@@ -16,6 +16,7 @@ from fairseq_luna.ops import (
     synthesizer_attention,
 )
 from fairseq_luna.ops.block_partition import cut_by_number, cut_by_size
+from fairseq_luna.ops.dtypes import accumulation_dtype
 from numeric import TOLERANCE, randn
 
 SIZES = {"B": 3, "H": 2, "T": 40, "Q": 7, "D": 8, "E": 4, "R": 6, "L": 5, "S": 5, "K": 5, "N": 3, "M": 64, "1": 1}
@@ -188,6 +189,28 @@ class Delta(Op):
     def arguments(self, inputs):
         *sequences, decay, strength = inputs
         return *sequences, -0.3 * decay.abs(), strength.sigmoid()
+
+
+class Recurrence(Op):
+    """Time first, and without heads: here their channels are joined, ``(T, B, H D)``. Factors are from 0 to 1."""
+
+    def arguments(self, inputs):
+        f, b = (x.permute(2, 0, 1, 3).flatten(2) for x in inputs)
+        return f.to(accumulation_dtype(f)).sigmoid(), b
+
+    def apart(self, y, inputs):
+        """``(T, B, H D)`` to ``(B, H, T, D)``."""
+        return y.unflatten(2, inputs[0].shape[1::2]).permute(1, 2, 0, 3)
+
+    def __call__(self, form, inputs, padding_mask=None, **options):
+        return tuple(self.apart(y, inputs) for y in super().__call__(form, inputs, padding_mask, **options))
+
+    def start(self, inputs):
+        return super().start(self.arguments(inputs))
+
+    def step(self, inputs, state, padding_mask=None, **options):
+        outputs, state = super().step(inputs, state, padding_mask, **options)
+        return tuple(self.apart(y, inputs) for y in outputs), state
 
 
 class Pattern(Op):

@@ -6,7 +6,20 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from attention_op import BLOCK, Block, Delta, Fastformer, Folded, LunaCausal, Op, Pattern, Prefix, Synthesizer, tensors
+from attention_op import (
+    BLOCK,
+    Block,
+    Delta,
+    Fastformer,
+    Folded,
+    LunaCausal,
+    Op,
+    Pattern,
+    Prefix,
+    Recurrence,
+    Synthesizer,
+    tensors,
+)
 from fairseq_luna.ops import block_attention, feature_maps, kernel_attention, luna_causal_attention, prefix_attention
 from fairseq_luna.ops.block_partition import block_means, cut_by_number
 from fairseq_luna.ops.pattern_attention import RandomBlocks, Strided, TopK, Window
@@ -151,6 +164,15 @@ OPS: dict[str, Op] = {
         long=True,
         sums=True,
         per_step=65,
+    ),
+    "linear-recurrence": Recurrence(
+        "linear_recurrence",
+        "linear_recurrence",
+        "BHTD BHTD",
+        state=("initial_recurrent_state", 1),
+        long=True,
+        sums=True,
+        per_step=64,
     ),
     **kernel("sum"),
     **kernel("bounded"),

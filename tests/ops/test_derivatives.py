@@ -11,6 +11,7 @@ from torch.utils._pytree import tree_leaves
 from every_op import ATTENTIONS
 from fairseq_luna.ops.decay_attention import decay_attention
 from fairseq_luna.ops.feature_maps import fourier_features
+from fairseq_luna.ops.linear_recurrence import linear_recurrence
 from fairseq_luna.ops.prefix_attention import prefix_attention
 from fairseq_luna.ops.short_convolution import short_convolution
 from numeric import randn
@@ -37,6 +38,8 @@ BY_HAND = {
         for name, length in (("one block", None), ("three blocks", 3))
     },
     "convolution": (short_convolution, [(9, 2, 3), (3, 5)]),
+    "linear recurrence, looped": (linear_recurrence, [(7, 2, 2), (7, 2, 2)]),
+    "linear recurrence, in pairs": (linear_recurrence, [(34, 1, 1), (34, 1, 1)]),
     "sines and cosines": (fourier_features, [(2, 2, 4, 3), (2, 5, 3)]),
 }
 EVERY_FUNCTION = pytest.mark.parametrize(("function", "shapes"), BY_HAND.values(), ids=BY_HAND)

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from torch import nn
 
 from ...modules import (
+    SSRU,
     BigBirdAttention,
     BlockAttention,
     BlockCausalAttention,
@@ -201,6 +202,11 @@ ATTENTIONS: dict[str, Attention] = {
         encoder=Factory(GatedDeltaAttention),
         decoder=Factory(GatedDeltaCausalAttention),
         source="its steps write into one state, in order: the source would be read word by word",
+    ),
+    "ssru": Attention(
+        encoder="its steps see only earlier ones",
+        decoder=Factory(_of_one_head(SSRU)),
+        source="it is a recurrence over one sequence",
     ),
 }
 

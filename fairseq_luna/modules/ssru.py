@@ -1,0 +1,53 @@
+"""The simpler simple recurrent unit in place of a decoder's self-attention."""
+
+from typing import Any
+
+from torch import Tensor
+
+from ..ops.dropout import drop
+from ..ops.dtypes import accumulation_dtype
+from ..ops.linear_recurrence import (
+    RecurrentState,
+    initial_recurrent_state,
+    linear_recurrence,
+    linear_recurrence_step,
+)
+from .attention import CausalAttention
+from .projection import project_together
+
+
+class SSRU(CausalAttention):
+    """SSRU (Kim et al. 2019, "From Research to Production and Back: Ludicrously Fast Neural Machine Translation").
+
+        c_t = f_t c_{t-1} + (1 - f_t) W x_t,     f_t = sigmoid(W_f x_t + b),     y_t = relu(c_t)
+
+    As Marian's transformer with a decoder of type "rnn" has it by default: W has no bias, and nothing projects the
+    output. The state has C numbers, for all heads together.
+
+    Args:
+        options: those of :class:`.Multihead`, without ``num_heads``; ``bias`` is b. Dropout is the probability that a
+            channel leaves out a step, for all later ones. Marian's leaves out channels of x, the same at all steps.
+    """
+
+    State = RecurrentState
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(num_heads=1, **options)
+        self.input_proj = self.new.output(bias=False)
+        self.forget_proj = self.new.output()
+
+    def factors_and_inputs(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """f, in fp32 for half precision, and ``(1 - f) W x`` of ``x (T, B, C)``."""
+        inputs, gate = project_together(x, self.input_proj, self.forget_proj)
+        f = gate.to(accumulation_dtype(gate)).sigmoid()
+        return f, ((1 - f) * drop(inputs, self.dropout_p())).to(inputs.dtype)
+
+    def attend(self, x: Tensor, padding_mask: Tensor | None) -> Tensor:
+        return linear_recurrence(*self.factors_and_inputs(x), padding_mask=padding_mask).relu()
+
+    def step(
+        self, x: Tensor, padding_mask: Tensor | None, state: RecurrentState | None
+    ) -> tuple[Tensor, RecurrentState]:
+        f, b = self.factors_and_inputs(x)
+        c, state = linear_recurrence_step(f, b, state or initial_recurrent_state(b), padding_mask=padding_mask)
+        return c.relu(), state

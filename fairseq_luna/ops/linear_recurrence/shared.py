@@ -1,0 +1,15 @@
+"""What padding does, in every form but the specification."""
+
+from torch import Tensor
+
+from ..dtypes import accumulation_dtype
+
+
+def without_padding(f: Tensor, b: Tensor, padding_mask: Tensor | None) -> tuple[Tensor, Tensor]:
+    """``f`` and ``b (T, B, C)`` in the dtype of the states, 1 and 0 where ``padding_mask (B, T)`` is True."""
+    dtype = accumulation_dtype(b)
+    f, b = f.to(dtype), b.to(dtype)
+    if padding_mask is None:
+        return f, b
+    padded = padding_mask.t()[..., None]
+    return f.masked_fill(padded, 1), b.masked_fill(padded, 0)
