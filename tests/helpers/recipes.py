@@ -38,13 +38,7 @@ def composed(name: str, data: Path, *overrides: str) -> DictConfig:
     """The config that fairseq-hydra-train composes."""
     places = (f"{key}={quoted(str(path))}" for key, path in (("common.user_dir", USER_DIR), ("task.data", data)))
     arguments = (f"--config-dir={CONFIG}", f"--config-name={name}", *places)
-    root = logging.getLogger()
-    handlers, level = root.handlers[:], root.level
-    try:
-        return parsed(hydra_train.cli_main, ("fairseq-hydra-train", *arguments, *overrides))
-    finally:  # hydra configures the root logger
-        root.handlers[:] = handlers
-        root.setLevel(level)
+    return parsed(hydra_train.cli_main, ("fairseq-hydra-train", *arguments, *overrides))
 
 
 def of_flags(data: Path, *flags: str) -> DictConfig:
@@ -56,12 +50,18 @@ def parsed(cli_main: Any, argv: Sequence[str]) -> DictConfig:
     """The config that a training command of fairseq's parses from ``argv``."""
     # All of them pass it to this one function.
     taken: list[DictConfig] = []
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
     with (
         patch.object(distributed_utils, "call_main", lambda cfg, main, **more: taken.append(cfg)),
         patch.object(sys, "argv", list(argv)),
         contextlib.redirect_stdout(sys.stderr),
     ):
-        cli_main()
+        try:
+            cli_main()
+        finally:  # hydra configures the root logger
+            root.handlers[:] = handlers
+            root.setLevel(level)
     return taken[0]
 
 

@@ -1,8 +1,6 @@
 """Every registered name: the same model by ``--arch NAME`` and by ``_name: NAME`` in hydra's YAML, and its sizes."""
 
-import logging
 import pickle
-import sys
 from argparse import Namespace
 
 import pytest
@@ -12,7 +10,6 @@ from fairseq import models, options
 from fairseq.dataclass.configs import FairseqConfig
 from fairseq.dataclass.initialize import add_defaults
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
-from fairseq.distributed import utils as distributed_utils
 from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY, MODEL_DATACLASS_REGISTRY
 from fairseq.models.roberta import model as roberta
 from fairseq_cli import hydra_train
@@ -21,6 +18,7 @@ from omegaconf import OmegaConf
 from fairseq_luna.models.luna.config import LunaConfig, luna_config
 from fairseq_luna.optim.fairseq_apollo import FairseqApolloConfig
 from fairseq_luna.optim.milestone_lr import MilestoneLRScheduleConfig
+from recipes import parsed
 from support import translation_task
 
 # hydra announces future strictness for every config.
@@ -116,21 +114,12 @@ def test_a_given_key_wins_over_the_architecture_even_if_it_is_the_models_default
     assert parameters(cfg.model) == parameters(OmegaConf.create(plain(cfg)), from_checkpoint=True) == count
 
 
-def test_hydras_command_line_wins_over_the_yaml_and_both_over_the_architecture(tmp_path, monkeypatch):
+def test_hydras_command_line_wins_over_the_yaml_and_both_over_the_architecture(tmp_path):
     (tmp_path / "a.yaml").write_text(
         "# @package _group_\n" + yaml.safe_dump(yaml_of("luna_tiny", encoder_layers=6, decoder_layers=5))
     )
     overrides = ("model.decoder_layers=6", "+model.projection_length=32")
-    monkeypatch.setattr(sys, "argv", ["hydra", f"--config-dir={tmp_path}", "--config-name=a", *overrides])
-    given, root = [], logging.getLogger()
-    monkeypatch.setattr(distributed_utils, "call_main", lambda cfg, *_, **__: given.append(cfg))
-    handlers, level = root.handlers[:], root.level
-    try:
-        hydra_train.cli_main()
-    finally:  # hydra configures the root logger
-        root.handlers[:] = handlers
-        root.setLevel(level)
-    [cfg] = given
+    cfg = parsed(hydra_train.cli_main, ("hydra", f"--config-dir={tmp_path}", "--config-name=a", *overrides))
     flags = ("--encoder-layers=6", "--decoder-layers=6", "--projection-length=32")
     assert plain(cfg) == plain(from_flags("luna_tiny", *flags))
     found = luna_config(cfg.model)

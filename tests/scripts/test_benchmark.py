@@ -73,7 +73,7 @@ def test_a_variant_is_measured_in_half_precision_if_it_is_named(command, tmp_pat
 
 
 def test_generation_of_engines_is_measured(tmp_path):
-    wanted = ["ctranslate2-float32", "ctranslate2-int8", "luna-deployed", "luna-deployed-int8"]
+    wanted = ["ctranslate2-int8", "luna-deployed-int8"]
     named = ["transformer", *(name for name in wanted if name in engines.SYSTEMS)]
     content = measured(tmp_path, "generate", *COMMANDS["generate"], "--no-peak", "--systems", *named)
     assert {row["system"] for row in content["rows"]} == {*named}
