@@ -37,7 +37,7 @@ class StateSpace(Multihead):
     The output is a projection of ``norm(y * silu(gate))``. All heads have the same queries and keys: one group.
 
     Args:
-        state_size: N, the numbers of the state for each of 2 C channels.
+        state_size: N, the numbers of the state for each of 2 C channels; published with 64 and 128.
         options: those of :class:`.Multihead`; only the output projection has a bias. Dropout is the probability that a
             head leaves out a step, for all later ones.
 

@@ -49,14 +49,15 @@ def test_the_recurrence_equals_the_authors(form):
 
 @torch.no_grad()
 def test_in_an_encoder_a_step_reads_the_others_by_the_decay_between_them():
-    """The formula, step by step; the convolution's kernel is 1 at its middle."""
+    """The formula, step by step, after a convolution of three steps on each side."""
     torch.manual_seed(0)
     module = StateSpaceAttention(embed_dim=4, num_heads=1, state_size=3).double()
-    module.conv1d.weight.zero_()[:, 3] = 1
     (x,) = sequences((9, 1, 4))
     gate, inputs, dt = (y[:, 0] for y in module.projected(x))
-    inputs, dt = F.silu(inputs + module.conv1d.bias), F.softplus(dt + module.dt_bias)[:, 0]
-    values, b, c = inputs.split([8, 3, 3], dim=-1)
+    kernel = module.conv1d.weight[:, None]
+    convolved = F.silu(F.conv1d(inputs.t(), kernel, module.conv1d.bias, padding=3, groups=len(kernel)))
+    dt = F.softplus(dt + module.dt_bias)[:, 0]
+    values, b, c = convolved.t().split([8, 3, 3], dim=-1)
     kept = (-module.A_log.exp() * dt).exp()
     y = torch.stack(
         [
