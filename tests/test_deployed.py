@@ -55,6 +55,10 @@ MODELS = {
         *("--arch=mixed_tiny", "--encoder-self-attention=gated-delta", "--decoder-self-attention=gated-delta"),
         *(*SIZES, "--max-source-positions=40", "--max-target-positions=40"),
     ),
+    "decay": (
+        *("--arch=mixed_tiny", "--encoder-self-attention=gated-rfa", "--decoder-self-attention=retention"),
+        *("--max-source-positions=40", "--max-target-positions=40"),
+    ),
 }
 
 

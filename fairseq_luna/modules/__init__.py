@@ -6,6 +6,7 @@ from .external_attention import ExternalAttention, ExternalCausalAttention
 from .fastformer_attention import FastformerAttention, FastformerCausalAttention
 from .gated_attention import GatedAttention, GatedCausalAttention
 from .gated_delta import GatedDeltaAttention, GatedDeltaCausalAttention
+from .gated_rfa import GatedRfaAttention, GatedRfaCausalAttention
 from .kernel_attention import KernelAttention, KernelCausalAttention, KernelSourceAttention
 from .linformer_attention import LinformerAttention, LinformerSourceAttention
 from .luna_attention import LunaAttention
@@ -19,6 +20,7 @@ from .pattern_attention import (
     TopKSourceAttention,
 )
 from .reformer_attention import ReformerAttention
+from .retention import RetentionAttention, RetentionCausalAttention
 from .softmax_attention import SoftmaxAttention, SoftmaxCausalAttention, SoftmaxSourceAttention
 from .ssru import SSRU
 from .state_space import StateSpaceAttention, StateSpaceCausalAttention
@@ -38,6 +40,8 @@ __all__ = [
     "GatedCausalAttention",
     "GatedDeltaAttention",
     "GatedDeltaCausalAttention",
+    "GatedRfaAttention",
+    "GatedRfaCausalAttention",
     "KernelAttention",
     "KernelCausalAttention",
     "KernelSourceAttention",
@@ -50,6 +54,8 @@ __all__ = [
     "PatternAttention",
     "PatternCausalAttention",
     "ReformerAttention",
+    "RetentionAttention",
+    "RetentionCausalAttention",
     "SoftmaxAttention",
     "SoftmaxCausalAttention",
     "SoftmaxSourceAttention",

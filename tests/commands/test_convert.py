@@ -85,7 +85,7 @@ def test_everything_but_attention_is_the_transformers_and_every_parameter_is_exp
     assert sum(part.numbers for part in parts) == sum({v.data_ptr(): v.numel() for v in ours.values()}.values())
     for part in parts:
         assert ours[part.name].equal(start[part.name]) == (part.origin == "new") or part.numbers == 32, part
-        assert part.taken == (part.origin not in ("new", "zero", "identity")), part
+        assert part.taken == (part.origin not in ("new", "zero", "identity", "opened")), part
     assert all("_attn." in part.name for part in left)
 
 
@@ -119,6 +119,17 @@ def test_random_features_of_another_number_keep_their_own_seed():
     convert(old, new)
     features = new.decoder.layers[0].self_attn.feature_map
     assert features.matrices.equal(features.numbered(range(features.num_heads)))
+
+
+def test_retention_starts_with_an_open_gate():
+    """Its projections are a transformer's; its gate changes nothing."""
+    old, new = build_model("transformer"), build_model("mixed", seed=1, decoder_self_attention="retention")
+    convert(old, new)
+    theirs, ours = (model.decoder.layers[0].self_attn for model in (old, new))
+    for name in ("q_proj", "k_proj", "v_proj", "out_proj"):
+        assert getattr(ours, name).weight.equal(getattr(theirs, name).weight)
+    gate = torch.nn.functional.silu(ours.gate_proj(torch.randn(3, ours.new.size)))
+    torch.testing.assert_close(gate, torch.ones_like(gate))
 
 
 def of_the_model(words, start):

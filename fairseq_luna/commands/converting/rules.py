@@ -17,6 +17,7 @@ from ...modules.linformer_attention import LinformerProjections
 from ...modules.nystrom_attention import NystromAttention
 from ...modules.pattern_attention import LongformerAttention
 from ...modules.reformer_attention import ReformerAttention
+from ...modules.retention import Retention
 from ...modules.short_convolution import ShortConvolution
 
 
@@ -44,6 +45,11 @@ def identity(new: Tensor) -> None:
         nn.init.eye_(new)
     else:
         new.zero_()
+
+
+def opened(new: Tensor) -> None:
+    """The weight and the bias of a gate whose swish is 1."""
+    new.fill_(1.2784645 if new.dim() == 1 else 0)
 
 
 def first_part(new: Tensor, old: Tensor) -> None:
@@ -110,6 +116,7 @@ RULES: dict[type[nn.Module], Mapping[str, Rule]] = {
         "first_v_proj": Rule(("v_proj",)),
     },
     NystromAttention: {"kernel": Rule(start=zero)},
+    Retention: {"gate_proj": Rule(start=opened)},
     LearnedPositionalEmbedding: {"weight": Rule(fit=first_part)},
 }
 # For any module in the place of one of these in the old model, unless RULES has one.

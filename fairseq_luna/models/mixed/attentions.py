@@ -19,6 +19,8 @@ from ...modules import (
     GatedCausalAttention,
     GatedDeltaAttention,
     GatedDeltaCausalAttention,
+    GatedRfaAttention,
+    GatedRfaCausalAttention,
     KernelAttention,
     KernelCausalAttention,
     KernelSourceAttention,
@@ -29,6 +31,8 @@ from ...modules import (
     PatternAttention,
     PatternCausalAttention,
     ReformerAttention,
+    RetentionAttention,
+    RetentionCausalAttention,
     SoftmaxAttention,
     SoftmaxCausalAttention,
     SoftmaxSourceAttention,
@@ -115,6 +119,7 @@ CHUNK = {"attention_chunk": "chunk_size"}
 STATE = {"state_size": "state_size"}
 NO_DISTANCE = "there is no distance between a target word and a source word"
 NEGATIVE = "its weights may be negative"
+FEATURES = {"num_features": "num_features"}
 SLOTS = {"num_slots": "num_slots"}
 LINFORMER_FLAGS = {**SLOTS, "linformer_share": "share", "max_source_positions": "max_positions"}
 
@@ -207,6 +212,16 @@ ATTENTIONS: dict[str, Attention] = {
         encoder="its steps see only earlier ones",
         decoder=Factory(_of_one_head(SSRU)),
         source="it is a recurrence over one sequence",
+    ),
+    "retention": Attention(
+        encoder=Factory(RetentionAttention),
+        decoder=Factory(RetentionCausalAttention),
+        source=NO_DISTANCE,
+    ),
+    "gated-rfa": Attention(
+        encoder=Factory(GatedRfaAttention, FEATURES),
+        decoder=Factory(GatedRfaCausalAttention, FEATURES),
+        source="without its gate it is rfa",
     ),
 }
 

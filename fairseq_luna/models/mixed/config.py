@@ -21,7 +21,7 @@ CHOICES = {
 # Flags that several attentions read.
 SHARED = {
     "num_features": option(
-        OptionalInt, None, "random features of a head (default: performer 4 times its channels, rfa 64)"
+        OptionalInt, None, "random features of a head (default: performer 4 times its channels, rfa and gated-rfa 64)"
     ),
     "redraw_features": option(int, 1000, "updates between two random draws of performer and of reformer; 0: never"),
     "attention_window": option(

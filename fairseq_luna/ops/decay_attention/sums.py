@@ -121,7 +121,7 @@ def _until_end(total: Tensor) -> Tensor:
 
 def _exp(exponents: Tensor) -> Tensor:
     """In place. Products with less would be denormal numbers, with which a CPU takes several times as long."""
-    return exponents.clamp_(SMALLEST_EXPONENT, 0).exp_()
+    return exponents.clamp_(SMALLEST_EXPONENT, 0.0).exp_()
 
 
 def _carried(states: Tensor, totals: Tensor, blocks: int, *, later: bool = False) -> Tensor:

@@ -1,0 +1,121 @@
+"""Retention: linear attention with rotary positions, whose heads forget at fixed rates."""
+
+from typing import Any, ClassVar, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from ..ops.decay_attention import DecayState, decay_attention, decay_attention_step, initial_decay_state
+from ..ops.dropout import drop_steps
+from ..ops.dtypes import accumulation_dtype
+from ..ops.once_per_batch import once_per_batch
+from ..ops.real_steps import positions
+from ..usage_error import ArgumentError
+from .attention import CausalAttention, EncoderAttention
+from .multihead import QueriesKeysValues, mask_of, merge_heads
+
+EPSILON = 1e-6  # added to the mean square by which the norm of a head divides
+
+
+class RetentionState(NamedTuple):
+    """What generation keeps of the real steps so far."""
+
+    sum: Tensor  # (B, H, D, D), fp32 if the inputs are half precision
+    steps: Tensor  # (B,) int64: their number, which is the position of the next
+
+
+class Retention(QueriesKeysValues):
+    """The parameters of multi-scale retention (arXiv 2307.08621, section 2), with values of C channels, not 2 C.
+
+    Args:
+        options: those of :class:`.QueriesKeysValues`. Dropout is the probability that a head leaves out a step, for
+            all queries.
+
+    Raises:
+        UsageError: if ``num_heads`` does not divide ``embed_dim``, or a head has an odd number of channels.
+    """
+
+    causal: ClassVar[bool]
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        if self.head_size % 2:
+            pairs = f"must be a multiple of {2 * self.num_heads}: a head turns pairs of channels"
+            raise ArgumentError("embed_dim", self.new.size, pairs)
+        self.gate_proj = self.new.input()
+
+    def parts(self, x: Tensor, rotation: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """The arguments of the op: q, k and v of ``x (T, B, C)``, each ``(B, H, T, D)``, and the decay ``(1, H, 1)``.
+
+        ``rotation`` is that of :func:`rotations`, for the positions of the steps.
+        """
+        q, k, v = self.queries_keys_values(x)
+        dtype = accumulation_dtype(v)
+        q, k = (rotated(y.to(dtype), *rotation) for y in (q, k))
+        # A head forgets less than the one before: the first keeps 1 - 1/32 of its sum at a step.
+        forgotten = torch.arange(5, 5 + self.num_heads, device=x.device, dtype=dtype).neg().exp2()
+        return q, k * self.head_size**-0.5, drop_steps(v, self.dropout_p()), forgotten.neg().log1p()[None, :, None]
+
+    def gated(self, y: Tensor, x: Tensor) -> Tensor:
+        """The output for ``x (T, B, C)``, of what its heads have read, ``y (B, H, T, D)``: ``(T, B, C)``."""
+        normed = y * (y.square().mean(-1, keepdim=True) + EPSILON).rsqrt()
+        gate = F.silu(self.gate_proj(x))
+        return self.out_proj(gate * merge_heads(normed).to(gate.dtype))
+
+    def attend(self, x: Tensor, padding_mask: Tensor | None) -> Tensor:
+        rotation = rotations_of(padding_mask, x.shape[0], self.head_size, accumulation_dtype(x), x.device)
+        y = decay_attention(*self.parts(x, rotation), padding_mask=padding_mask, causal=self.causal)
+        return self.gated(y, x)
+
+
+class RetentionAttention(Retention, EncoderAttention):
+    """Bidirectional self-attention for encoders: the weight of a step decays with its distance.
+
+    Arguments: :class:`Retention`.
+    """
+
+
+class RetentionCausalAttention(Retention, CausalAttention):
+    """Causal self-attention for decoders. Arguments: :class:`Retention`.
+
+    The state has D^2 numbers for each head, and the position.
+    """
+
+    State = RetentionState
+
+    def step(
+        self, x: Tensor, padding_mask: Tensor | None, state: RetentionState | None
+    ) -> tuple[Tensor, RetentionState]:
+        mask = mask_of(x, padding_mask)
+        before = mask.new_zeros(mask.shape[0], dtype=torch.int64) if state is None else state.steps
+        rotation = rotations(before[:, None] + positions(mask), self.head_size, accumulation_dtype(x))
+        q, k, v, decay = self.parts(x, rotation)
+        kept = initial_decay_state(k, v) if state is None else DecayState(state.sum)
+        y, kept = decay_attention_step(q, k, v, decay, kept, padding_mask=padding_mask)
+        return self.gated(y, x), RetentionState(kept.sum, before + (~mask).sum(1))
+
+
+def rotations(places: Tensor, size: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """Cosines and sines of the angles at the positions ``places (B, T)``: each ``(B, 1, T, size / 2)``.
+
+    The angles are in fp64, because in fp32 those of a position 100,000 are wrong by a hundredth.
+    """
+    speeds = torch.logspace(0, -4, size // 2, dtype=torch.float64, device=places.device)
+    angles = places[:, None, :, None] * speeds
+    return angles.cos().to(dtype), angles.sin().to(dtype)
+
+
+@once_per_batch
+def rotations_of(
+    padding_mask: Tensor | None, steps: int, size: int, dtype: torch.dtype, device: torch.device
+) -> tuple[Tensor, Tensor]:
+    """:func:`rotations` of whole sequences, whose real steps are counted from 0."""
+    places = torch.arange(steps, device=device)[None] if padding_mask is None else positions(padding_mask)
+    return rotations(places, size, dtype)
+
+
+def rotated(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """Each pair of neighbouring channels of ``x (B, H, T, D)``, turned by its angle."""
+    even, odd = x[..., ::2], x[..., 1::2]
+    return torch.stack([even * cos - odd * sin, odd * cos + even * sin], dim=-1).flatten(-2)
