@@ -15,7 +15,6 @@ from ..prefix_attention.sums import as_one_batch
 
 # With one product by a matrix of their decays, quadratic in the number of blocks.
 MOST_BLOCKS_SUMMED_AT_ONCE = 128
-SMALLEST_EXPONENT = -60.0  # e to it is 1e-26
 # Numbers of the queries of the heads that a CPU goes through together: what is made of them stays in its cache.
 NUMBERS_AT_ONCE = 2**18
 
@@ -120,8 +119,11 @@ def _until_end(total: Tensor) -> Tensor:
 
 
 def _exp(exponents: Tensor) -> Tensor:
-    """In place. Products with less would be denormal numbers, with which a CPU takes several times as long."""
-    return exponents.clamp_(SMALLEST_EXPONENT, 0.0).exp_()
+    """In place, and at least 1e-26: products with less are denormal numbers, which take a CPU several times as long.
+
+    The bounds are floats, and have no name: torch.onnx and torch.compile cannot read other ones here.
+    """
+    return exponents.clamp_(-60.0, 0.0).exp_()
 
 
 def _carried(states: Tensor, totals: Tensor, blocks: int, *, later: bool = False) -> Tensor:
