@@ -12,7 +12,7 @@ from .attention import CausalAttention, EncoderAttention
 from .feature_maps import FourierFeatures
 from .kernel_attention import KernelProjections
 
-KEPT_AT_FIRST = 2.2  # the bias of the gate, whose sigmoid is 0.9
+KEPT_AT_FIRST = 2.2  # the bias of the gate: its sigmoid is 0.9
 LEAST_SUM = 0.1  # of the weights, by which a smaller one divides: without a gate it is 1
 
 
@@ -32,7 +32,7 @@ class GatedRfaProjections(KernelProjections):
     def __init__(self, **options: Any) -> None:
         super().__init__(feature_map=FourierFeatures, **options)
         gate = nn.Linear(self.new.size, self.num_heads)
-        nn.init.zeros_(gate.weight)
+        nn.init.normal_(gate.weight, std=0.02)
         nn.init.constant_(gate.bias, KEPT_AT_FIRST)
         self.gate_proj = self.new.noisy(gate)
 

@@ -131,7 +131,7 @@ def _carried(states: Tensor, totals: Tensor, blocks: int, *, later: bool = False
 
     ``totals (B H blocks, 1)`` are the sums of g over each block.
     """
-    by_block = states.view(-1, blocks, states[0].numel()), totals.view(-1, blocks, 1)
+    by_block = states.view(-1, blocks, states.shape[1] * states.shape[2]), totals.view(-1, blocks, 1)
     groups = list(zip(*(x.split(MOST_BLOCKS_SUMMED_AT_ONCE, dim=1) for x in by_block), strict=True))
     found, carried = [], None
     for own, total in reversed(groups) if later else groups:
