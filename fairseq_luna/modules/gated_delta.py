@@ -53,10 +53,10 @@ class GatedDelta(QueriesKeysValues):
         """Of the op, for ``x (T, B, C)``: q, k and v ``(B, H, T, D)``, log decay and beta ``(B, H, T)`` in fp32."""
         q, k, v = (split_heads(y, self.num_heads) for y in convolved.chunk(3, dim=-1))
         full = accumulation_dtype(x)
-        dt = F.softplus(self.a_proj(x).to(full) + self.dt_bias.to(full))
-        gates = -dt * self.A_log.to(full).exp(), self.b_proj(x).to(full).sigmoid()
-        log_decay, beta = (gate.permute(1, 2, 0) for gate in gates)
-        return q, k, drop_steps(v, self.dropout_p()), log_decay, beta
+        # In the layout that gradients have: a compiled graph takes it for that of the functions between them.
+        a, b = (y.to(full).permute(1, 2, 0).contiguous() for y in (self.a_proj(x), self.b_proj(x)))
+        dt = F.softplus(a + self.dt_bias.to(full)[:, None])
+        return q, k, drop_steps(v, self.dropout_p()), -dt * self.A_log.to(full).exp()[:, None], b.sigmoid()
 
     def gated(self, y: Tensor, x: Tensor) -> Tensor:
         """The output for ``x (T, B, C)``, of what its heads have read, ``y (B, H, T, D)``: ``(T, B, C)``."""

@@ -1,9 +1,9 @@
 """Training form: a triangular system in each block of time, and a D x E state between the blocks."""
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
+from ..chunks import in_chunks
 from ..dtypes import accumulation_dtype, full_precision
 from ..prefix_attention.chunked import default_block_length
 from .shared import normalised, without_padding
@@ -38,16 +38,16 @@ def gated_delta_rule(
     dtype = accumulation_dtype(v)
     gates = without_padding(padding_mask, log_decay.to(dtype), beta.to(dtype))
     inputs = normalised(q.to(dtype)), normalised(k.to(dtype)), v.to(dtype), *(gate[..., None] for gate in gates)
-    blocks = max(1, -(-steps // (block_length or default_block_length(k.shape[-1], size))))
+    blocks = -(-steps // (block_length or default_block_length(k.shape[-1], size)))
     # Blocks of about equal length, so that the last one has little padding.
-    length = -(-steps // blocks)
+    length = -(-steps // max(1, blocks))
+    cut = [in_chunks(x, max(1, length), dim=-2).flatten(0, 2) for x in inputs]
     with full_precision(v):
-        out = _of_blocks(*(_cut(x, blocks, length) for x in inputs), blocks)
-    out = out.view(batch, heads, blocks * length, size)
+        out = _of_blocks(*cut, blocks=blocks).view(batch, heads, blocks * length, size)
     return (out if blocks * length == steps else out[:, :, :steps]).to(v.dtype)
 
 
-def _of_blocks(q: Tensor, k: Tensor, v: Tensor, g: Tensor, b: Tensor, blocks: int) -> Tensor:
+def _of_blocks(q: Tensor, k: Tensor, v: Tensor, g: Tensor, b: Tensor, *, blocks: int) -> Tensor:
     """The outputs of blocks ``(B H blocks, C, any size)``.
 
     With G the running sum of g in a block and S the state before it, step i writes ``b_i k_i u_i^T``, where
@@ -60,7 +60,7 @@ def _of_blocks(q: Tensor, k: Tensor, v: Tensor, g: Tensor, b: Tensor, blocks: in
     since = total.exp()
     weights = (total - total.mT).tril().exp() * b.mT
     system, read = torch.bmm(k, k.mT) * weights, (torch.bmm(q, k.mT) * weights).tril()
-    if blocks == 1:
+    if blocks <= 1:
         return torch.bmm(read, torch.linalg.solve_triangular(system, v, upper=False, unitriangular=True))
     sizes = v.shape[-1], k.shape[-1]
     sides = torch.cat([v, k * -since], dim=-1)
@@ -80,11 +80,3 @@ def _states(transition: Tensor, written: Tensor, blocks: int) -> Tensor:
     for block in range(blocks - 1):
         states.append(torch.baddbmm(added[block], matrices[block], states[-1]))
     return torch.stack(states, dim=1).flatten(0, 1)
-
-
-def _cut(x: Tensor, blocks: int, length: int) -> Tensor:
-    """``(B, H, T, D)`` to ``(B H blocks, C, D)``; the last block is filled up with zeros."""
-    missing = blocks * length - x.shape[2]
-    if missing:
-        x = F.pad(x, (0, 0, 0, missing))
-    return x.reshape(x.shape[0] * x.shape[1] * blocks, length, x.shape[-1])
