@@ -59,12 +59,14 @@ def test_every_file_is_chosen_by_a_recipe():
 
 
 def check_same(ours, flags, data):
-    """All that determines a training is equal, but for where the checkpoints go."""
-    found, expected = settings(ours), settings(of_flags(data, *flags))
+    """All that determines a training is equal, but for where the checkpoints go; returns our model."""
+    model, theirs = build(ours)[0], of_flags(data, *flags)
+    found, expected = settings(ours, model), settings(theirs, build(theirs)[0])
     for part in (found, expected):
         del part["checkpoint.save_dir"]
     assert len(expected) > 200
     assert found == expected
+    return model
 
 
 def row_of(page, first):
@@ -166,10 +168,8 @@ def test_the_rows_of_the_papers_table_equal_its_flags(row, tmp_path):
     write_dictionaries(tmp_path, VOCABULARY, "dict.en.txt", "dict.de.txt")
     chosen, counted, paper, _ = row_of("examples/wmt14_en_de/README.md", f"`{row}`")
     name = "wmt14_transformer" if row.startswith("transformer") else "wmt14"
-    overrides = overrides_of(chosen)
-    check_same(composed(name, tmp_path, *overrides), ROWS[row], tmp_path)
-    cfg = composed(name, tmp_path, *overrides)
-    parameters = count_parameters(build(cfg)[0]) / 1e6
+    cfg = composed(name, tmp_path, *overrides_of(chosen))
+    parameters = count_parameters(check_same(cfg, ROWS[row], tmp_path)) / 1e6
     assert counted == f"{parameters:.2f}M"
     assert not paper or abs(parameters - float(paper.removesuffix("M"))) < 0.1
     (batches,) = cfg.optimization.update_freq

@@ -5,7 +5,7 @@ import dataclasses
 import logging
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from enum import Enum
 from pathlib import Path
 from typing import Any
@@ -16,13 +16,14 @@ from fairseq import optim, tasks
 from fairseq.dataclass.initialize import add_defaults
 from fairseq.distributed import utils as distributed_utils
 from fairseq.optim import lr_scheduler
-from fairseq_cli import hydra_train, train
+from fairseq_cli import hydra_train
 from omegaconf import DictConfig, OmegaConf
 from torch import nn
 
 import fairseq_luna.models  # noqa: F401 (its patches wrap call_main, which is replaced below)
 from fairseq_luna.commands.dictionaries import joint_dictionary
 from fairseq_luna.commands.steps import USER_DIR
+from harness.parsing import parse
 from shared.recipes import quoted
 
 ROOT = Path(__file__).parents[2]
@@ -38,27 +39,27 @@ def composed(name: str, data: Path, *overrides: str) -> DictConfig:
     """The config that fairseq-hydra-train composes."""
     places = (f"{key}={quoted(str(path))}" for key, path in (("common.user_dir", USER_DIR), ("task.data", data)))
     arguments = (f"--config-dir={CONFIG}", f"--config-name={name}", *places)
-    return parsed(hydra_train.cli_main, ("fairseq-hydra-train", *arguments, *overrides))
+    return parsed(*arguments, *overrides)
 
 
 def of_flags(data: Path, *flags: str) -> DictConfig:
     """The config that fairseq-train parses."""
-    return parsed(train.cli_main, ("fairseq-train", str(data), f"--user-dir={USER_DIR}", *flags))
+    return parse([str(data), f"--user-dir={USER_DIR}", *flags])
 
 
-def parsed(cli_main: Any, argv: Sequence[str]) -> DictConfig:
-    """The config that a training command of fairseq's parses from ``argv``."""
-    # All of them pass it to this one function.
+def parsed(*arguments: str) -> DictConfig:
+    """The config that fairseq-hydra-train has for its arguments."""
+    # fairseq passes it to this one function.
     taken: list[DictConfig] = []
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
     with (
         patch.object(distributed_utils, "call_main", lambda cfg, main, **more: taken.append(cfg)),
-        patch.object(sys, "argv", list(argv)),
+        patch.object(sys, "argv", ["fairseq-hydra-train", *arguments]),
         contextlib.redirect_stdout(sys.stderr),
     ):
         try:
-            cli_main()
+            hydra_train.cli_main()
         finally:  # hydra configures the root logger
             root.handlers[:] = handlers
             root.setLevel(level)
@@ -89,13 +90,12 @@ def count_parameters(model: nn.Module) -> int:
     return sum(p.numel() for name, p in model.named_parameters() if not _FAST_PATH_COPY.search(name))
 
 
-def settings(cfg: DictConfig) -> dict[str, Any]:
+def settings(cfg: DictConfig, model: Any) -> dict[str, Any]:
     """All settings that determine a training, as ``{"section.setting": value}``, independent of the command.
 
     The model's settings are those of the built model, because for fairseq's own models fairseq-train's section is the
     whole command line. Names of architectures are left out: YAML has their sizes instead.
     """
-    model, _ = build(cfg)
     built_from = getattr(model, "cfg", None) or model.args  # RoBERTa's
     sections = {name: OmegaConf.to_container(cfg[name]) for name in _DECIDING if cfg.get(name) is not None}
     # The dataclass that a model of this plugin was registered with; fairseq's transformer has none.

@@ -12,7 +12,6 @@ from fairseq.dataclass.initialize import add_defaults
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY, MODEL_DATACLASS_REGISTRY
 from fairseq.models.roberta import model as roberta
-from fairseq_cli import hydra_train
 from omegaconf import OmegaConf
 
 from fairseq_luna.models.luna.config import LunaConfig, luna_config
@@ -119,7 +118,7 @@ def test_hydras_command_line_wins_over_the_yaml_and_both_over_the_architecture(t
         "# @package _group_\n" + yaml.safe_dump(yaml_of("luna_tiny", encoder_layers=6, decoder_layers=5))
     )
     overrides = ("model.decoder_layers=6", "+model.projection_length=32")
-    cfg = parsed(hydra_train.cli_main, ("hydra", f"--config-dir={tmp_path}", "--config-name=a", *overrides))
+    cfg = parsed(f"--config-dir={tmp_path}", "--config-name=a", *overrides)
     flags = ("--encoder-layers=6", "--decoder-layers=6", "--projection-length=32")
     assert plain(cfg) == plain(from_flags("luna_tiny", *flags))
     found = luna_config(cfg.model)
