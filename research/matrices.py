@@ -26,14 +26,21 @@ import fairseq_luna
 from fairseq_luna.commands.command_line import CommandError, Parser, command, positive
 from fairseq_luna.models.mixed.attentions import able, build_attention
 from fairseq_luna.models.mixed.config import mixed_config
-from fairseq_luna.modules import BlockAttention, ExternalAttention, FastformerAttention, GatedAttention, LunaAttention
+from fairseq_luna.modules import (
+    BlockAttention,
+    ExternalAttention,
+    FastformerAttention,
+    GatedAttention,
+    LunaAttention,
+    RetentionAttention,
+)
 from fairseq_luna.modules.attention import ConvolvedAttention
 from fairseq_luna.modules.multihead import split_heads
 
 # Their output is not one weighted sum of the steps' values: Fastformer multiplies vectors, block attention joins two
-# levels, external attention reads learned values, flash has a gate for each channel, Luna has two matrices.
-WITHOUT = (FastformerAttention, BlockAttention, ExternalAttention, GatedAttention, LunaAttention)
-NAMES = [name for name in able("encoder") if name not in ("fastformer", "block", "external", "flash")]
+# levels, external attention reads learned values, flash and retention have a gate for each channel, Luna has two matrices.
+WITHOUT = (FastformerAttention, BlockAttention, ExternalAttention, GatedAttention, RetentionAttention, LunaAttention)
+NAMES = [name for name in able("encoder") if name not in ("fastformer", "block", "external", "flash", "retention")]
 COLUMNS = {"rank": "rank", "effective_rank": "effective rank", "entropy": "entropy / log N"}
 COLUMNS["distance"] = "distance from the mean"
 
