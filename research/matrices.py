@@ -38,7 +38,7 @@ from fairseq_luna.modules.attention import ConvolvedAttention
 from fairseq_luna.modules.multihead import split_heads
 
 # Their output is not one weighted sum of the steps' values: Fastformer multiplies vectors, block attention joins two
-# levels, external attention reads learned values, flash and retention have a gate for each channel, Luna has two matrices.
+# levels, external attention reads learned values, flash and retention have a gate for each channel, Luna two matrices.
 WITHOUT = (FastformerAttention, BlockAttention, ExternalAttention, GatedAttention, RetentionAttention, LunaAttention)
 NAMES = [name for name in able("encoder") if name not in ("fastformer", "block", "external", "flash", "retention")]
 COLUMNS = {"rank": "rank", "effective_rank": "effective rank", "entropy": "entropy / log N"}
