@@ -1,15 +1,13 @@
 """Every attention calls the linear maps that are more than their weights: adapters, pruning and profilers need it."""
 
-import copy
 from contextlib import ExitStack
-from functools import partial
 
 import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.modules import module as of_all
-from torch.nn.utils import parametrizations, parametrize, prune, weight_norm
+from torch.nn.utils import parametrize
 
 from every_attention import WITH_OPTIONS, build, call, call_in_steps, every, inputs
 from fairseq_luna.modules.projection import affine_of, project_together
@@ -98,22 +96,6 @@ def test_changed_maps_are_called(name, place, run):
         torch.testing.assert_close(run(changed, place), expected, rtol=1e-3, atol=1e-4)
 
 
-# What leaves a linear map as it is and computes its weight elsewhere.
-UNCHANGED = (partial(prune.identity, name="weight"), weight_norm, parametrizations.weight_norm)
-
-
-@every()
-@EVERY_RUN
-@pytest.mark.filterwarnings("ignore:.*weight_norm.*deprecated:FutureWarning")
-def test_weights_may_be_computed_elsewhere(name, place, run):
-    expected = run(build(name, place), place)
-    for change in UNCHANGED:
-        changed = build(name, place)
-        for linear in linear_maps(changed).values():
-            change(linear)
-        torch.testing.assert_close(run(changed, place), expected, rtol=1e-3, atol=1e-4)
-
-
 HOOKS = {
     "before": (nn.Module.register_forward_pre_hook, of_all.register_module_forward_pre_hook),
     "after": (nn.Module.register_forward_hook, of_all.register_module_forward_hook),
@@ -140,16 +122,6 @@ def test_every_hook_is_called(name, place, kind):
             seen.clear()
             generated(module, place)
             assert seen >= maps or "backward" in kind
-
-
-@every()
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_quantised_maps_are_called(name, place):
-    module = build(name, place)
-    quantised, expected = copy.deepcopy(module).eval(), generated(module, place)
-    torch.ao.quantization.quantize_dynamic(quantised, {nn.Linear}, inplace=True)
-    assert not linear_maps(quantised)
-    assert (generated(quantised, place) - expected).abs().mean() < 0.05
 
 
 def test_a_plain_map_is_taken_apart_and_two_are_one_product():

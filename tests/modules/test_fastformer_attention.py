@@ -68,13 +68,6 @@ def test_equals_the_naive_form(kind, chosen, padded):
     assert_same_function(out, expected, [x, *module.parameters()])
 
 
-def test_of_a_sentence_of_padding_only_bias_and_residual_remain():
-    module, x = build(), inputs()
-    out = module(x, padding_mask=torch.tensor([[False], [True]]).expand(2, 40))
-    q, _, _ = module.queries_keys_values(x)
-    torch.testing.assert_close(out[:, 1], (module.out_proj.bias + merge_heads(q))[:, 1])
-
-
 def test_the_parameters_of_each_choice():
     base = {"q_proj.weight", "k_proj.weight", "query_score.weight", "key_score.weight", "out_proj.weight"}
     for options, names in (
@@ -89,24 +82,6 @@ def test_the_parameters_of_each_choice():
         assert set(build(bias=False, **options).state_dict()) == names
     projections = {name for name in build().state_dict() if name.endswith("bias")}
     assert projections == {"q_proj.bias", "k_proj.bias", "out_proj.bias"}
-
-
-def test_only_the_convolution_sees_the_order_of_the_steps():
-    x, order = inputs(), torch.randperm(40, generator=torch.Generator().manual_seed(3))
-    without, module = build(), build(kernel_size=3)
-    torch.testing.assert_close(without(x[order]), without(x)[order])
-    assert (module(x[order]) - module(x)[order]).abs().max() > 0.1
-
-
-@pytest.mark.parametrize("kernel_size", [0, 5], ids=["plain", "convolution"])
-def test_the_generation_state_does_not_grow(kernel_size):
-    module, state, sizes = build(FastformerCausalAttention, kernel_size=kernel_size), {}, set()
-    for x in inputs().detach():
-        module(x[None], incremental_state=state)
-        sizes.add(sum(tensor.numel() for tensor in module.load_state(state).values()))
-    # Per sentence and head, for queries and for keys: a denominator and a mean of size D.
-    # For the convolution the last K - 1 inputs of C channels.
-    assert sizes == {2 * 4 * 2 * (1 + 4) + (2 * 4 * 16 if kernel_size else 0)}
 
 
 @pytest.mark.parametrize("kernel_size", [0, 1], ids=["plain", "convolution"])

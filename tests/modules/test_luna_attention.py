@@ -1,7 +1,5 @@
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from fairseq_luna.modules import LunaAttention
 from fairseq_luna.modules.multihead import merge_heads, split_heads
@@ -70,54 +68,6 @@ def test_equals_the_equations(tie_kv, heads, packed_heads, padded, need_weights,
         torch.testing.assert_close(weights.sum(-1), torch.ones_like(weights[..., 0]))
     found, expected = torch.cat([out, packed]), torch.cat([expected_out, expected_packed])
     assert_same_function(found, expected, [*args, *module.parameters()])
-
-
-@settings(max_examples=25, deadline=None)
-@given(
-    steps=st.integers(1, 20),
-    context=st.integers(1, 30),
-    slots=st.integers(1, 9),
-    extra=st.integers(1, 10),
-    tie_kv=st.booleans(),
-)
-def test_padding_of_the_context_and_of_the_slots_has_no_effect(steps, context, slots, extra, tie_kv):
-    module = build(tie_kv=tie_kv)
-    query, packed, memory = (x.detach() for x in inputs(steps, context, slots))
-    expected, expected_packed, _ = module(query, packed, memory)
-    longer = torch.cat([memory, memory.new_full((extra, 2, 16), 7.0)])
-    more = torch.cat([packed, packed.new_full((extra, 2, 16), -5.0)])
-    out, packed_context, _ = module(
-        query,
-        more,
-        longer,
-        context_padding_mask=padding(2, context + extra, context, context),
-        packed_padding_mask=padding(2, slots + extra, slots, slots),
-    )
-    torch.testing.assert_close(out, expected)
-    torch.testing.assert_close(packed_context[:slots], expected_packed)
-
-
-@TIED
-@pytest.mark.parametrize("steps", [1, 3])
-@pytest.mark.parametrize("need_weights", [False, True], ids=["output", "weights"])
-def test_beams_of_a_sentence_read_one_row(tie_kv, need_weights, steps):
-    module, beams = build(tie_kv=tie_kv, packed_heads=2), 3
-    query, packed, context = (x.detach() for x in inputs(steps=2 * steps, batch=2))
-    masks = {"context_padding_mask": padding(2, 9, 9, 4), "packed_padding_mask": padding(2, 3, 3, 2)}
-    query = torch.cat([query, query + 1, query - 1], dim=1)[:, [0, 2, 4, 1, 3, 5]]
-    rows = torch.arange(2).repeat_interleave(beams)
-    expected, _, expected_weights = module(
-        query, packed[:, rows], context[:, rows], need_weights=need_weights, **{k: m[rows] for k, m in masks.items()}
-    )
-    state = {}
-    for begin, sources in ((0, (packed, context)), (steps, (None, None))):
-        out, _, weights = module(
-            query[begin : begin + steps], *sources, incremental_state=state, need_weights=need_weights, **masks
-        )
-        torch.testing.assert_close(out, expected[begin : begin + steps])
-        if need_weights:
-            torch.testing.assert_close(weights, expected_weights[:, :, begin : begin + steps])
-    assert {len(tensor) for name, tensor in module.load_constants(state).items() if name != "beams"} == {2}
 
 
 @pytest.mark.parametrize("need_weights", [False, True], ids=["output", "weights"])

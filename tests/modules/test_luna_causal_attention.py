@@ -128,21 +128,6 @@ def test_beams_of_a_sentence_read_one_row(tie_kv, kernel_size, memory, steps):
 
 
 @TIED
-@CONVOLVED
-def test_the_generation_state_does_not_grow(kernel_size, tie_kv):
-    module = build(kernel_size=kernel_size, tie_kv=tie_kv)
-    query, packed = (x.detach() for x in inputs())
-    state, sizes = {}, set()
-    for t in range(40):
-        module(query[t : t + 1], packed if t == 0 else None, incremental_state=state)
-        sizes.add(sum(tensor.numel() for tensor in module.load_state(state).values()))
-    # Per sentence and head: a mean of L D, or L 2D for untied keys and values, and one step count per sentence.
-    # For the convolution the last K - 1 inputs of C channels.
-    assert sizes == {2 * (4 * 3 * 4 * (1 if tie_kv else 2) + 1) + (2 * 4 * 16 if kernel_size else 0)}
-    assert sum(tensor.numel() for tensor in module.load_constants(state).values()) == 2 * 4 * 3 * 4
-
-
-@TIED
 def test_memory_is_seen_by_every_step_and_its_padding_by_none(tie_kv):
     module = build(tie_kv=tie_kv)
     query, packed = inputs(steps=6)

@@ -5,10 +5,10 @@ import torch
 
 from attention_op import BLOCK
 from every_op import OPS
-from fairseq_luna.ops.block_attention import by_length, initial_state
+from fairseq_luna.ops.block_attention import by_length
 from fairseq_luna.ops.block_partition import cut_by_number, cut_by_size
 from largest_tensor import LargestTensor
-from numeric import TOLERANCE, randn, random_padding
+from numeric import TOLERANCE, random_padding
 
 BLOCKS = {name: op for name, op in OPS.items() if name.startswith("block")}
 CHUNKED = {name: op for name, op in BLOCKS.items() if "fused" not in name}
@@ -71,14 +71,6 @@ def test_the_form_depends_on_the_length():
         with LargestTensor() as largest:
             op("fast", op.make(B=1, H=1, T=steps, D=2))
         assert (largest.elements == steps**2) is pairs
-
-
-def test_the_state_before_the_first_step():
-    state = initial_state(randn(2, 3, 1, 4, dtype=torch.bfloat16))
-    assert state.steps is None and state.unused is None
-    *nothing, read = (x for x in state if x is not None)
-    assert {x.shape for x in nothing} == {(2, 3, 0, 4)} and read.shape == (2, 3, 1, 4)
-    assert {x.dtype for x in (*nothing, read)} == {torch.bfloat16}
 
 
 @each(lambda name: "mean" in name, of=CHUNKED)

@@ -1,17 +1,7 @@
-import pytest
 import torch
 
-from every_op import OPS
 from fairseq_luna.ops.external_attention import recurrent
 from numeric import randn
-
-
-@pytest.mark.parametrize("name", ["external", "external-causal"])
-@pytest.mark.parametrize("form", ["naive", "fast"])
-def test_what_is_added_to_the_scores_of_a_slot_has_no_effect(name, form):
-    """So neither queries nor slots need a bias."""
-    q, *slots = OPS[name].make()
-    torch.testing.assert_close(OPS[name](form, [q + randn(8, seed=7), *slots]), OPS[name](form, [q, *slots]))
 
 
 @torch.no_grad()

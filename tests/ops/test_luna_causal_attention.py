@@ -3,9 +3,9 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from every_op import OPS
-from fairseq_luna.ops.luna_causal_attention import luna_causal_attention_step, naive, pack_scores, state_after
+from fairseq_luna.ops.luna_causal_attention import naive, pack_scores, state_after
 from fairseq_luna.ops.luna_causal_attention.shared import pack_activation
-from numeric import TOLERANCE, gradients, mixed_padding
+from numeric import gradients, mixed_padding
 
 ACTIVATIONS = {"softplus": OPS["luna"], "elu": OPS["luna-elu"]}
 
@@ -47,18 +47,6 @@ def test_the_state_of_a_whole_sequence_is_that_after_its_steps(activation):
     torch.testing.assert_close(tuple(whole), tuple(state))
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=["fp32", "bf16", "fp16"])
-@torch.no_grad()
-def test_the_100000th_step(dtype):
-    op = OPS["luna"]
-    q, k, v, pq, pk = inputs = op.make(torch.empty(0, dtype=dtype), B=1, H=1, T=100_000)
-    expected = op("fast", [x.double() for x in inputs])[0][:, :, -1:]
-    scores = pack_scores(pq, pk)
-    before = state_after(*(x[:, :, :-1] for x in (k, v, scores)), tied=False)
-    last, _, _ = luna_causal_attention_step(*(x[:, :, -1:] for x in (q, k, v, scores)), before)
-    torch.testing.assert_close(last.double(), expected, **TOLERANCE[dtype])
-
-
 @pytest.mark.parametrize("form", ["naive", "fast"])
 def test_an_unknown_activation_is_refused(form):
     op = OPS["luna"]._replace(options={"activation": "relu"})
@@ -74,13 +62,6 @@ def test_activations_equal_the_formula_and_are_never_negative(name):
     torch.testing.assert_close(gradients(actual, scores), gradients(expected, scores))
     weights = pack_activation(name)(torch.linspace(-1000, 1000, 100_001, dtype=torch.float64))
     assert (weights >= 0).all() and torch.isfinite(weights).all()
-
-
-def test_known_values():
-    weights = pack_activation("softplus")(torch.tensor([-1.0, 0.0, 1.0, 3.0], dtype=torch.float64))
-    expected = torch.tensor([1.5, 2.0, 3.0, 9.0], dtype=torch.float64).log2()
-    torch.testing.assert_close(weights, expected)
-    assert pack_activation("elu")(torch.zeros(())).item() == 1
 
 
 def test_elu_keeps_its_digits_in_half_precision():

@@ -54,12 +54,3 @@ def test_more_blocks_than_are_summed_at_once():
     actual = chunked.prefix_attention(*inputs, block_length=2)
     assert sums.MOST_BLOCKS_SUMMED_AT_ONCE < 300 // 2
     assert_same_function(actual, expected, inputs)
-
-
-@pytest.mark.parametrize(
-    ("size", "value_size", "length"),
-    [(1, 1, 32), (64, 16, 32), (64, 32, 64), (64, 64, 64), (65, 65, 128), (128, 256, 256), (1024, 1024, 256)],
-)
-def test_block_length_balances_the_products(size, value_size, length):
-    assert chunked.default_block_length(size, value_size) == length
-    assert chunked.default_block_length(value_size, size) == length

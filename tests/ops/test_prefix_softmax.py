@@ -108,17 +108,6 @@ def test_a_step_is_exact_after_100000_steps():
     assert out.equal(3 * equal)
 
 
-@pytest.mark.parametrize(("size", "length"), [(1, 32), (32, 32), (48, 64), (64, 64), (65, 128), (1024, 128)])
-def test_block_length_follows_the_value_size(size, length):
-    assert chunked.default_block_length(size) == length
-
-
-def test_a_state_of_half_precision_is_kept_in_higher_precision():
-    log_denominator, mean = recurrent.initial_running_softmax(randn(2, 3, 1, 4, dtype=torch.bfloat16))
-    assert log_denominator.shape == (2, 3, 1) and log_denominator.dtype == torch.float64
-    assert mean.shape == (2, 3, 1, 4) and mean.dtype == torch.float32
-
-
 def test_the_denominator_of_many_large_scores_keeps_its_precision():
     # The last steps add 5e-5 to a logarithm of about 1,010, where numbers of fp32 are 6e-5 apart.
     scores = 1000 + randn(20_000, seed=1, grad=False)
