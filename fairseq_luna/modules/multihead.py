@@ -102,6 +102,8 @@ def split_heads(x: Tensor, num_heads: int, *, beams: int = 1) -> Tensor:
     Consecutive rows of the batch that are ``beams`` of one sentence become steps of it, to read the same keys at once.
     """
     steps, batch, channels = x.shape
+    if steps == 1:  # in generation: fewer operations, of which an exported step has many
+        return x.view(-1, beams, num_heads, channels // num_heads).transpose(1, 2)
     if beams > 1:
         return x.view(steps, -1, beams, num_heads, channels // num_heads).permute(1, 3, 0, 2, 4).flatten(2, 3)
     return x.view(steps, batch, num_heads, channels // num_heads).permute(1, 2, 0, 3)
@@ -109,6 +111,8 @@ def split_heads(x: Tensor, num_heads: int, *, beams: int = 1) -> Tensor:
 
 def merge_heads(x: Tensor, *, beams: int = 1) -> Tensor:
     """``(B / beams, H, T beams, D)`` to ``(T, B, H D)``."""
+    if x.shape[2] == beams:  # T = 1
+        return x.transpose(1, 2).reshape(1, -1, x.shape[1] * x.shape[3])
     x = beams_apart(x, beams)
     batch, heads, steps, size = x.shape
     return x.permute(2, 0, 1, 3).reshape(steps, batch, heads * size)

@@ -33,7 +33,10 @@ def linear_recurrence_step(
     Returns:
         ``(T, B, C)`` in the dtype of ``b``, and the state after these steps.
     """
-    states = [state.h]
-    for f_t, b_t in zip(*without_padding(f, b, padding_mask), strict=True):
-        states.append(torch.addcmul(b_t, f_t, states[-1]))
-    return torch.stack(states[1:]).to(b.dtype), RecurrentState(states[-1])
+    dtype, states, h = b.dtype, [], state.h
+    f, b = without_padding(f, b, padding_mask)
+    for t in range(len(b)):
+        h = torch.addcmul(b[t : t + 1], f[t : t + 1], h)
+        states.append(h)
+    out = h if len(states) == 1 else torch.cat(states)
+    return out.to(dtype), RecurrentState(h.squeeze(0))
