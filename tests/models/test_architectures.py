@@ -6,10 +6,9 @@ from argparse import Namespace
 import pytest
 import torch
 import yaml
-from fairseq import models, options
+from fairseq import models
 from fairseq.dataclass.configs import FairseqConfig
 from fairseq.dataclass.initialize import add_defaults
-from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY, MODEL_DATACLASS_REGISTRY
 from fairseq.models.roberta import model as roberta
 from omegaconf import OmegaConf
@@ -17,6 +16,7 @@ from omegaconf import OmegaConf
 from fairseq_luna.models.luna.config import LunaConfig, luna_config
 from fairseq_luna.optim.fairseq_apollo import FairseqApolloConfig
 from fairseq_luna.optim.milestone_lr import MilestoneLRScheduleConfig
+from harness.parsing import parse
 from recipes import parsed
 from support import translation_task
 
@@ -56,7 +56,7 @@ def from_flags(name, *flags):
     """The config that fairseq-train has for these flags."""
     task, criterion = parts_of(name)
     arguments = ["data", f"--task={task}", f"--criterion={criterion}", f"--arch={name}", *flags]
-    cfg = convert_namespace_to_omegaconf(options.parse_args_and_arch(options.get_training_parser(), arguments))
+    cfg = parse(arguments)
     add_defaults(cfg)
     return cfg
 

@@ -1,14 +1,11 @@
 """Apollo as fairseq's trainer builds and drives it, without a model."""
 
-import copy
-import functools
-
 import torch
-from fairseq import optim, options
-from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+from fairseq import optim
 from torch import nn
 
 import fairseq_luna.models  # noqa: F401 (registers both and installs the trainer hooks)
+from harness.parsing import parse
 
 WRAPPERS = {
     "fp32": (None, []),
@@ -23,15 +20,9 @@ DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 def config(*flags):
     """fairseq's config from a command line, as fairseq-train makes it."""
-    return copy.deepcopy(_parsed(*flags))
-
-
-@functools.cache
-def _parsed(*flags):
     fixed = ["data", "--arch", "transformer_tiny", "--optimizer", "apollo", "--lr", "0.01"]
     fixed += ["--lr-scheduler", "milestone", "--warmup-updates", "1000"]
-    args = options.parse_args_and_arch(options.get_training_parser(), [*fixed, *flags])
-    return convert_namespace_to_omegaconf(args)
+    return parse([*fixed, *flags])
 
 
 def build(precision, *flags, shapes=((6, 4), (4,), (5, 3)), frozen=()):
