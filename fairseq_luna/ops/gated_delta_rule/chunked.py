@@ -38,7 +38,8 @@ def gated_delta_rule(
     dtype = accumulation_dtype(v)
     gates = without_padding(padding_mask, log_decay.to(dtype), beta.to(dtype))
     inputs = normalised(q.to(dtype)), normalised(k.to(dtype)), v.to(dtype), *(gate[..., None] for gate in gates)
-    blocks = -(-steps // (block_length or default_block_length(k.shape[-1], size)))
+    # Also in a recorded graph a number: it goes through them one after the other.
+    blocks = int(-(-steps // (block_length or default_block_length(k.shape[-1], size))))
     # Blocks of about equal length, so that the last one has little padding.
     length = -(-steps // max(1, blocks))
     cut = [in_chunks(x, max(1, length), dim=-2).flatten(0, 2) for x in inputs]
