@@ -31,16 +31,28 @@ from fairseq_luna.modules import (
     ExternalAttention,
     FastformerAttention,
     GatedAttention,
+    GatedDeltaAttention,
     LunaAttention,
     RetentionAttention,
+    StateSpaceAttention,
 )
 from fairseq_luna.modules.attention import ConvolvedAttention
 from fairseq_luna.modules.multihead import split_heads
 
 # Their output is not one weighted sum of the steps' values: Fastformer multiplies vectors, block attention joins two
-# levels, external attention reads learned values, flash and retention have a gate for each channel, Luna two matrices.
-WITHOUT = (FastformerAttention, BlockAttention, ExternalAttention, GatedAttention, RetentionAttention, LunaAttention)
-NAMES = [name for name in able("encoder") if name not in ("fastformer", "block", "external", "flash", "retention")]
+# levels, external attention reads learned values, flash, retention, ssd and gated-delta have a gate for each channel, Luna
+# two matrices.
+WITHOUT = {
+    "fastformer": FastformerAttention,
+    "block": BlockAttention,
+    "external": ExternalAttention,
+    "flash": GatedAttention,
+    "retention": RetentionAttention,
+    "ssd": StateSpaceAttention,
+    "gated-delta": GatedDeltaAttention,
+    "luna": LunaAttention,
+}
+NAMES = [name for name in able("encoder") if name not in WITHOUT]
 COLUMNS = {"rank": "rank", "effective_rank": "effective rank", "entropy": "entropy / log N"}
 COLUMNS["distance"] = "distance from the mean"
 
@@ -93,7 +105,7 @@ def trained(args: Namespace) -> Iterator[tuple[int, int, str, dict[str, float]]]
     encoder = translator.models[0].encoder.double()
     for sentence in args.source:
         for layer, (module, x) in enumerate(inputs_of_layers(encoder, translator.encode(sentence)[None])):
-            if isinstance(module, WITHOUT):
+            if isinstance(module, tuple(WITHOUT.values())):
                 raise CommandError(f"--checkpoint {args.checkpoint}: {type(module).__name__} has no attention matrix")
             size = x.shape[2] // module.num_heads
             yield len(x), size, f"layer {layer}", measures(attention_matrices(module, x))

