@@ -40,8 +40,8 @@ from fairseq_luna.modules.attention import ConvolvedAttention
 from fairseq_luna.modules.multihead import split_heads
 
 # Their output is not one weighted sum of the steps' values: Fastformer multiplies vectors, block attention joins two
-# levels, external attention reads learned values, flash, retention, ssd and gated-delta have a gate for each channel, Luna
-# two matrices.
+# levels, external attention reads learned values, flash, retention, ssd and gated-delta have a gate for each channel,
+# Luna has two matrices.
 WITHOUT = {
     "fastformer": FastformerAttention,
     "block": BlockAttention,
