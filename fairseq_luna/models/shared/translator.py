@@ -76,7 +76,7 @@ class TorchTranslator(GeneratorHubInterface):
                 begin = self.src_dict.string(tokens[:5])
                 raise UnreadableText(
                     f"a sentence has {len(tokens)} pieces, the model reads at most {longest}: {begin} ...; cut it, or"
-                    " load with more max_source_positions, unless positions are learned"
+                    " give more max_source_positions (--max-source-positions), unless positions are learned"
                 )
         try:
             with alignment_is(bool(options.get("print_alignment", self.cfg.generation.print_alignment))):
