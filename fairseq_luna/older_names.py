@@ -11,9 +11,9 @@ TODAYS = dict.fromkeys(("luna_kernel_size", "fastformer_kernel_size", "block_ker
 
 def renamed(settings: Mapping[str, Any]) -> dict[str, Any]:
     """``settings`` by today's names. Raises UsageError if two names of one setting have different values."""
-    named = {name: value for name, value in settings.items() if name not in TODAYS}
+    named = dict(settings)  # a config of omegaconf 2.0 refuses names that it lacks
     for older, name in TODAYS.items():
-        value = settings.get(older)
+        value = named.pop(older, None)
         if value is None:
             continue
         if named.get(name) and named[name] != value:
