@@ -17,7 +17,7 @@ FAMILIES = {
         "softmax-source-prenorm": {"luna_source_attention": "softmax", "untie_luna_kv": True, **PRENORM},
         "convolution": {"attention_kernel_size": 5},
         "convolution-prenorm-untied": {"attention_kernel_size": 3, "untie_luna_kv": True, **PRENORM},
-        "convolution-cross-self": {"attention_kernel_size": 3, "cross_self_attention": True},
+        "convolution-cross-self": {"attention_kernel_size": 3, "cross_self_attention": True, "untie_luna_kv": True},
         "cross-self": {"cross_self_attention": True},
         "cross-self-only": {"cross_self_attention": True, "no_cross_attention": True},
         "checkpointed": {"checkpoint_activations": True},

@@ -4,6 +4,7 @@ from functools import partial
 
 import pytest
 import torch
+from torch.utils._pytree import tree_leaves
 
 import every_attention
 from every_attention import EVERY, WITH_OPTIONS, call, inputs
@@ -20,10 +21,12 @@ SYNTHESIZERS = {name for name in ATTENTIONS if name.startswith("synthesizer")}
 NOT_LINEAR = {"softmax", "topk", "sparse", "linformer", *SYNTHESIZERS}
 # A rounding error may change which steps they see, or turn what a head has read, where that is near 0 before its norm.
 DISCONTINUOUS = {"topk", "reformer", "gated-delta"}
-# tests/reliability/test_numbers.py has the others.
-NOT_LONG = {name for name, _ in EVERY if name.startswith(("luna", "fastformer", "block", "softmax", "topk", "sparse"))}
+# tests/reliability/test_numbers.py has those of the papers; the blocks of the pyramid are a third of the sentence.
+NOT_LONG = {name for name, _ in EVERY if name.startswith(("luna", "fastformer", "block"))}
+NOT_LONG |= {"softmax", "topk", "sparse", "pyramid"}
+GROWING = {"softmax", "topk", "sparse", "block", "block-unordered", "block-shared", "block-sum", *SYNTHESIZERS}
 MAXIMUM = dict.fromkeys(SYNTHESIZERS, 512) | {"linformer": 100_000}
-FASTER = {"reformer": {"num_hashes": 2}, "linformer": {"num_slots": 8}}
+SMALL = {"num_slots": 8, "num_features": 8, "state_size": 8, "attention_window": 16, "num_hashes": 1}
 CLOSE = {"rtol": 1e-9, "atol": 1e-9}
 
 
@@ -32,6 +35,12 @@ def build(name, place, **options):
     if place == "source" and name in ATTENTIONS:
         options["encoder_embed_dim"] = 12
     return every_attention.build(name, place, **options)
+
+
+def small_of(name):
+    """Small sizes of the table's attention, where it has flags for them."""
+    factories = ATTENTIONS[name].factories().values() if name in ATTENTIONS else ()
+    return {flag: size for flag, size in SMALL.items() if any(flag in factory.flags for factory in factories)}
 
 
 def in_fp64(name, place, steps, batch=3, source_steps=None, **options):
@@ -104,6 +113,17 @@ def test_generation_equals_the_whole_pass_and_follows_the_beam(name, place, padd
         real = ~mask[rows, now].t()
         assert out.isfinite().all()
         torch.testing.assert_close(out[real], expected[now, rows][real], **CLOSE)
+
+
+@every("decoder", without=GROWING)
+@torch.no_grad()
+def test_the_state_of_generation_does_not_grow(name, place):
+    """Once a window or a chunk is full."""
+    module, state, sizes = build(name, place), {}, []
+    for part in inputs(module, 640)[0].split([600, 40]):
+        module(part, incremental_state=state)
+        sizes.append(sum(x.numel() for x in tree_leaves(state) if torch.is_tensor(x)))
+    assert sizes[0] == sizes[1]
 
 
 @every("source")
@@ -219,7 +239,7 @@ def test_memory_is_linear_in_the_length(name, place):
 @pytest.mark.slow
 @every(without=NOT_LONG)
 def test_finite_at_100000_steps_or_the_maximum(name, place):
-    steps, options = MAXIMUM.get(name, 100_000), FASTER.get(name, {})
+    steps, options = MAXIMUM.get(name, 100_000), small_of(name)
     if name in MAXIMUM:
         options = {**options, "max_source_positions": steps, "max_target_positions": steps}
     module = build(name, place, **options)

@@ -1,10 +1,8 @@
 """What gated DeltaNet has beside the contract of every attention."""
 
-import pytest
 import torch
 
 from fairseq_luna.modules import GatedDeltaAttention, GatedDeltaCausalAttention
-from fairseq_luna.usage_error import UsageError
 from numeric import sequences
 from support import golden
 
@@ -33,16 +31,3 @@ def test_in_an_encoder_the_second_half_of_the_heads_reads_from_the_end():
     seen = (module(changed) - module(x)).abs().amax(1).unflatten(1, (3, 4)).amax(2) > 0
     forwards, backwards = torch.arange(30) >= 12, torch.arange(30) <= 18
     assert seen.equal(torch.stack([forwards, forwards, backwards], dim=1))
-
-
-def test_one_head_cannot_read_an_encoders_sentence_in_both_directions():
-    with pytest.raises(UsageError, match="num_heads 1: gated-delta needs 2 or more in an encoder"):
-        GatedDeltaAttention(embed_dim=12, num_heads=1)
-
-
-@torch.no_grad()
-def test_the_state_does_not_grow():
-    module, state = GatedDeltaCausalAttention(embed_dim=8, num_heads=2), {}
-    for x in sequences((6, 3, 8), dtype=torch.float32)[0]:
-        module(x[None], incremental_state=state)
-        assert sum(tensor.numel() for tensor in module.load_state(state).values()) == 3 * 8 * (4 + 9)

@@ -50,33 +50,9 @@ def test_the_weights_give_the_output(name, padded):
         assert (weights.sum(-1) < 1 + 1e-9).all() and (weights < 0).any()
 
 
-@NAMES
-@PLACES
-def test_autocast_keeps_features_in_fp32(name, place):
-    module, (x, source) = build(name, place, dtype=torch.float32), inputs(torch.float32)
-    with torch.autocast("cpu", torch.bfloat16):
-        keys = module.heads_of(module.k_proj, source if place == "source" else x)
-        assert keys.dtype == torch.bfloat16 and module.feature_map().of_keys(keys).dtype == torch.float32
-
-
 def test_hedgehogs_features_start_with_the_projections_themselves():
     module, (x, _) = build("hedgehog"), inputs()
     found = module.features_and_values(x)
     for projection, features in zip((module.q_proj, module.k_proj), found[:2], strict=True):
         projected = 2 * module.heads_of(projection, x)
         torch.testing.assert_close(features, torch.cat([projected, -projected], -1).softmax(-1))
-
-
-@PLACES
-def test_parameter_names(place):
-    projections = {f"{which}_proj.{kind}" for which in "qkv" for kind in ("weight", "bias")}
-    projections |= {"out_proj.weight", "out_proj.bias"}
-    for name, own in {
-        "linear": set(),
-        "efficient": set(),
-        "performer": {"feature_map.directions", "feature_map.seed"},
-        "rfa": {"feature_map.matrices", "feature_map.sigma", "feature_map.seed"},
-        "hedgehog": {f"feature_map.{which}_{kind}" for which in "qk" for kind in ("weight", "bias")},
-    }.items():
-        names = projections | own
-        assert set(build(name, place).state_dict()) == (names - {"k_proj.bias"} if name == "efficient" else names)

@@ -60,6 +60,7 @@ def build(name, kind, recorded):
     options = {key: recorded[key] for key in ("embed_dim", "num_heads", "num_features") if key in recorded}
     bias = name != "hedgehog"
     module = KINDS[kind](feature_map=FEATURE_MAPS[name], bias=bias, **options).eval()
+    assert ("k_proj.bias" in module.state_dict()) == (name not in ("efficient", "hedgehog"))
     module.load_state_dict(dict(parameters(name, recorded, module.state_dict())))
     return module
 

@@ -90,26 +90,6 @@ def with_memory():
 
 @TIED
 @CONVOLVED
-def test_generation_after_a_memory_equals_the_full_pass_and_follows_the_beam(tie_kv, kernel_size):
-    module, options = build(tie_kv=tie_kv, kernel_size=kernel_size), with_memory()
-    query, packed = (x.detach() for x in inputs())
-    mask = scattered_padding(2, 40)
-    expected, _ = module(query, packed, padding_mask=mask, **options)
-    state, order = {}, torch.tensor([0, 1])
-    for t in range(40):
-        if t in (1, 17):  # sentences are swapped and doubled, and later some leave
-            chosen = torch.tensor([1, 0, 1]) if t == 1 else torch.tensor([2, 1])
-            module.reorder_incremental_state(state, chosen)
-            order = order[chosen]
-            options = {"packed_padding_mask": options["packed_padding_mask"][chosen]}
-        options |= {"padding_mask": mask[order, t : t + 1], "incremental_state": state}
-        out, _ = module(query[t : t + 1, order], packed if t == 0 else None, **options)
-        real = ~mask[order, t]
-        torch.testing.assert_close(out[:, real], expected[t : t + 1, order][:, real])
-
-
-@TIED
-@CONVOLVED
 @pytest.mark.parametrize("steps", [1, 4])
 @pytest.mark.parametrize("memory", [False, True], ids=["alone", "memory"])
 def test_beams_of_a_sentence_read_one_row(tie_kv, kernel_size, memory, steps):
@@ -125,33 +105,3 @@ def test_beams_of_a_sentence_read_one_row(tie_kv, kernel_size, memory, steps):
         torch.testing.assert_close(out, expected[begin : begin + steps])
         torch.testing.assert_close(weights, expected_weights[:, :, begin : begin + steps])
     assert module.load_constants(state)["pq"].shape[0] == 2
-
-
-@TIED
-def test_memory_is_seen_by_every_step_and_its_padding_by_none(tie_kv):
-    module = build(tie_kv=tie_kv)
-    query, packed = inputs(steps=6)
-    memory = torch.randn(4, 2, 16, dtype=torch.float64, requires_grad=True)
-    mask = torch.tensor([[False, False, True, True], [False] * 4])
-    out, _ = module(query, packed, memory=memory, memory_padding_mask=mask)
-    assert out.shape == query.shape
-    seen = torch.autograd.grad(out[0].square().sum(), memory)[0].abs().amax(-1)
-    assert (seen > 0).equal(~mask.t())
-    without_padding = module(query[:, :1], packed[:, :1], memory=memory[:2, :1])[0]
-    torch.testing.assert_close(out[:, :1], without_padding)
-
-
-@TIED
-@pytest.mark.parametrize(("dtype", "bound"), [(torch.bfloat16, 4e-2), (torch.float16, 5e-3)], ids=["bf16", "fp16"])
-def test_generation_after_a_memory_works_under_autocast(tie_kv, dtype, bound):
-    module = build(tie_kv=tie_kv, dtype=torch.float32).eval()
-    (query, packed), memory = (x.detach() for x in inputs(dtype=torch.float32)), torch.randn(7, 2, 16)
-    expected, _ = module(query, packed, memory=memory)
-    state, steps = {}, []
-    with torch.no_grad(), torch.autocast("cpu", dtype):
-        for t in range(40):
-            step, _ = module(query[t : t + 1], packed, memory=memory, incremental_state=state)
-            steps.append(step.float())
-    assert (torch.cat(steps) - expected).abs().max() < bound * expected.abs().max()
-    kept = {name: tensor.dtype for name, tensor in (module.load_constants(state) | module.load_state(state)).items()}
-    assert kept == {"pq": dtype, "mean": torch.float32, "steps": torch.float32}

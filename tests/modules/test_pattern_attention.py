@@ -1,36 +1,21 @@
 """What attention to a pattern has beside the contract of every attention."""
 
-import pytest
 import torch
 import torch.nn.functional as F
 
 from fairseq_luna.modules import (
     BigBirdAttention,
     LongformerAttention,
-    PatternAttention,
-    PatternCausalAttention,
-    SoftmaxAttention,
 )
-from fairseq_luna.modules.pattern_attention import local, sparse, topk
 from fairseq_luna.ops.pattern_attention import RandomBlocks, naive
-from numeric import mixed_padding, scattered_padding, sequences
+from numeric import mixed_padding, sequences
 
 SIZE, HEADS = 16, 4
-# Patterns with which each of 20 steps sees all.
-ALL = {"local": (local, {"window": 20}), "topk": (topk, {"count": 20}), "sparse": (sparse, {"stride": 20})}
 
 
 def build(kind, **options):
     torch.manual_seed(0)
     return kind(embed_dim=SIZE, num_heads=HEADS, **options).double().eval()
-
-
-@pytest.mark.parametrize(("pattern", "options"), ALL.values(), ids=ALL)
-def test_seeing_all_is_softmax_attention_with_the_same_parameters(pattern, options):
-    [x], mask = sequences((20, 2, SIZE)), scattered_padding(2, 20)
-    softmax, module = build(SoftmaxAttention), build(PatternAttention, pattern=pattern, **options)
-    module.load_state_dict(softmax.state_dict())
-    torch.testing.assert_close(module(x, padding_mask=mask)[~mask.t()], softmax(x, padding_mask=mask)[~mask.t()])
 
 
 @torch.no_grad()
@@ -68,20 +53,3 @@ def test_the_random_blocks_of_bigbird_are_those_of_its_checkpoint():
     pattern = RandomBlocks(4, 3, seeds=one.seeds)
     expected = naive.pattern_attention(*one.queries_keys_values(x), pattern)
     torch.testing.assert_close(one(x), one.output(expected))
-
-
-@pytest.mark.parametrize(
-    ("pattern", "options", "kept"),
-    [
-        (local, {"window": 5}, lambda t: min(t, 5)),
-        (sparse, {"stride": 64}, lambda t: 8 * ((t - 1) // 64) + (t - 1) % 64 + 1),
-    ],
-    ids=["local", "sparse"],
-)
-def test_the_state_has_only_what_later_steps_see(pattern, options, kept):
-    """Of local attention it stops growing; of sparse attention it has 8 steps of a block, whatever its size."""
-    module, state, sizes = build(PatternCausalAttention, pattern=pattern, **options), {}, []
-    for x in sequences((200, 3, SIZE))[0]:
-        module(x[None], incremental_state=state)
-        sizes.append(sum(tensor.numel() for tensor in module.load_state(state).values()))
-    assert sizes == [3 * 2 * kept(t) * SIZE for t in range(1, 201)]

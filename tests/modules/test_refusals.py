@@ -12,6 +12,8 @@ ODD = "must be an odd number of words, such as 5"
 HEADS = "num_heads 3: must be 1 or more and divide embed_dim 16"
 ONE = "must be 1 or more"
 REDRAW = "redraw_features -1: must be 1 or more updates; or 0: never"
+ONE_DIRECTION = "num_heads 1: gated-delta needs 2 or more in an encoder: half of them read from the end"
+PAIRS = "embed_dim 6: must be a multiple of 4: a head turns pairs of channels"
 REFUSED = [
     (modules.BlockAttention, {"num_blocks": -1}, "num_blocks -1: must be 1 or more, or 0 for the optimum"),
     (modules.BlockAttention, {"unordered": "max"}, "unordered max: choose none, mean or sum"),
@@ -27,6 +29,11 @@ REFUSED = [
     (modules.FastformerAttention, {"kernel_size": 4}, f"kernel_size 4: {ODD}; or 0: no convolution"),
     (modules.FastformerCausalAttention, {"kernel_size": -3}, f"kernel_size -3: {ODD}; or 0: no convolution"),
     (modules.GatedAttention, {"chunk_size": 0}, f"chunk_size 0: {ONE}"),
+    (
+        modules.GatedDeltaAttention,
+        {"num_heads": 1},
+        ONE_DIRECTION,
+    ),
     (modules.KernelAttention, {"feature_map": feature_maps.EluFeatures, "num_heads": 3}, HEADS),
     (modules.LinformerAttention, {"num_heads": 3}, HEADS),
     (modules.LinformerAttention, {"num_slots": 0}, f"num_slots 0: {ONE}"),
@@ -47,6 +54,11 @@ REFUSED = [
     (modules.ReformerAttention, {"num_hashes": 0}, f"num_hashes 0: {ONE}"),
     (modules.ReformerAttention, {"chunk_size": 0}, f"chunk_size 0: {ONE}"),
     (modules.ReformerAttention, {"redraw_features": -1}, REDRAW),
+    (
+        modules.RetentionAttention,
+        {"embed_dim": 6, "num_heads": 2},
+        PAIRS,
+    ),
     (modules.SynthesizerAttention, {"scores": RandomScores, "num_heads": 3}, HEADS),
     (
         modules.SynthesizerAttention,

@@ -32,13 +32,6 @@ def test_equals_the_numbers_of_the_published_cell():
     torch.testing.assert_close(found, theirs, **close)
 
 
-def test_the_state_has_a_number_for_each_channel():
-    module, state = build().eval(), {}
-    for x in sequences((5, 3, SIZE), dtype=torch.float32)[0]:
-        module(x[None], incremental_state=state)
-        assert {name: each.shape for name, each in module.load_state(state).items()} == {"h": (3, SIZE)}
-
-
 def test_dropout_leaves_out_steps_and_forgets_as_before():
     module, (x,) = build(dropout=0.5).double().train(), sequences((60, 2, SIZE))
     f, b = module.factors_and_inputs(x)

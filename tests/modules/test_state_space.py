@@ -79,11 +79,3 @@ def test_starts_as_published(kind):
     assert abs(dt.log().mean() - math.log(0.01)) < 0.3  # uniform on a logarithmic scale
     assert 1 <= rates.min() < 1.5 and 15 < rates.max() <= 16.001 and 8 < rates.mean() < 9
     assert module.D.eq(1).all() and module.norm.weight.eq(1).all()
-
-
-@torch.no_grad()
-def test_the_state_does_not_grow():
-    module, state = StateSpaceCausalAttention(embed_dim=8, num_heads=2, state_size=5), {}
-    for x in sequences((6, 3, 8), dtype=torch.float32)[0]:
-        module(x[None], incremental_state=state)
-        assert sum(tensor.numel() for tensor in module.load_state(state).values()) == 3 * (16 * (5 + 3) + 6 * 5)
