@@ -7,9 +7,7 @@ from hypothesis import strategies as st
 
 from every_op import OPS
 from fairseq_luna.ops.decay_attention import decay_attention, sums
-from fairseq_luna.ops.prefix_attention import prefix_attention
-from fairseq_luna.ops.prefix_attention.chunked import step_counts
-from numeric import assert_same_function, mixed_padding, random_padding
+from numeric import assert_same_function, random_padding
 from support import golden
 
 OP = OPS["decay-causal"]
@@ -20,20 +18,6 @@ BOTH_DIRECTIONS = pytest.mark.parametrize("causal", [True, False], ids=["causal"
 def few_at_once(monkeypatch):
     """The states of two blocks are summed at once."""
     monkeypatch.setattr(sums, "MOST_BLOCKS_SUMMED_AT_ONCE", 2)
-
-
-@BOTH_DIRECTIONS
-@pytest.mark.parametrize("block_length", [None, 4], ids=["one-block", "groups-of-blocks"])
-@pytest.mark.usefixtures("few_at_once")
-def test_the_gradient_of_the_decay_is_that_of_finite_differences(causal, block_length):
-    q, k, v, g = OP.make(B=2, T=23)
-
-    def function(decay):
-        return decay_attention(
-            *(q, k, v, decay), padding_mask=mixed_padding(23)[1:], causal=causal, block_length=block_length
-        )
-
-    assert torch.autograd.gradcheck(function, g)
 
 
 @settings(max_examples=40, deadline=None)
@@ -62,16 +46,6 @@ def test_a_gradient_is_the_same_with_a_graph_for_the_next(causal):
     out = decay_attention(*inputs, causal=causal, block_length=16)
     with_graph = torch.autograd.grad(out.square().sum(), inputs, create_graph=True)
     torch.testing.assert_close(torch.autograd.grad(out.square().sum(), inputs), with_graph)
-
-
-@pytest.mark.parametrize("shape", [(3, 2, 90), (1, 2, 1), (1,)], ids=str)
-def test_without_decay_they_are_the_sums_of_prefix_attention(shape):
-    (q, k, v, _), mask = OP.make(T=90), random_padding(3, 90, share=0.3)
-    none = torch.zeros(shape, dtype=q.dtype)
-    expected = prefix_attention(q, k, v, padding_mask=mask) * step_counts(90, mask, like=q)
-    assert_same_function(decay_attention(q, k, v, none, padding_mask=mask), expected, (q, k, v))
-    whole = q @ (k.masked_fill(mask[:, None, :, None], 0).mT @ v)
-    assert_same_function(decay_attention(q, k, v, none, padding_mask=mask, causal=False), whole, (q, k, v))
 
 
 @BOTH_DIRECTIONS

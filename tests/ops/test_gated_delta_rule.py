@@ -48,17 +48,6 @@ def test_equals_the_published_numbers(form):
     torch.testing.assert_close(state.memory, recorded["final_state"], **CLOSE)
 
 
-@FORMS
-@torch.no_grad()
-def test_a_key_returns_the_value_last_written_with_it(form):
-    """Without decay and with beta 1 the keys may be the same each time; linear attention would return the sum."""
-    keys = torch.eye(4).double()[[0, 1, 0, 2, 1]][None, None]
-    values = OP.make(B=1, H=1, T=5)[2]
-    zero, one = torch.zeros(1, 1, 5).double(), torch.ones(1, 1, 5).double()
-    out = form(keys[:, :, [0, 0, 0, 1, 1]], keys, values, zero, one)
-    torch.testing.assert_close(out, values[:, :, [0, 0, 2, 1, 4]], rtol=1e-5, atol=0)
-
-
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["fp32", "bf16"])
 def test_one_key_for_all_steps_is_exact(dtype):
     """The system then has only ones below its diagonal: a sum of its powers would lose all digits."""
