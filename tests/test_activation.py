@@ -1,5 +1,6 @@
 """Every way of loading the plugin activates it. Each test runs in a process of its own."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -14,10 +15,9 @@ def python(code, *arguments, **options):
     return subprocess.run(command, capture_output=True, text=True, timeout=300, **options)
 
 
-IMPORTED_BEFORE = """
+LOADED = """
 import sys
 from argparse import Namespace
-import fairseq_luna.models
 from fairseq import models, optim, utils
 
 utils.import_user_module(Namespace(user_dir=sys.argv[1]))
@@ -26,11 +26,15 @@ from fairseq_luna import compat
 assert "luna" in models.ARCH_MODEL_REGISTRY and "apollo" in optim.OPTIMIZER_REGISTRY
 assert "milestone" in LR_SCHEDULER_REGISTRY and compat.apply_patches.cache_info().currsize == 1
 """
+PLACES = {"path": (USER_DIR, "/"), "name": ("fairseq_luna", Path(USER_DIR).parent)}
 
 
-@pytest.mark.parametrize("user_dir", [USER_DIR, "fairseq_luna"], ids=["path", "name"])
-def test_user_dir_when_the_models_were_imported_before(user_dir):
-    ended = python(IMPORTED_BEFORE, user_dir, cwd=Path(USER_DIR).parent)
+@pytest.mark.parametrize(("user_dir", "folder"), PLACES.values(), ids=PLACES)
+@pytest.mark.parametrize("before", [False, True], ids=["first", "imported-before"])
+def test_user_dir_by_its_path_from_anywhere_and_by_its_name_in_a_checkout(user_dir, folder, before):
+    environment = {name: value for name, value in os.environ.items() if before or name != "PYTHONPATH"}
+    code = f"import fairseq_luna.models{LOADED}" if before else LOADED
+    ended = python(code, user_dir, cwd=folder, env=environment)
     assert ended.returncode == 0, ended.stderr
 
 

@@ -6,13 +6,15 @@ The keys of the tables are arguments, with ``{name}`` for a file of the fixture 
 
 import re
 import shutil
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 import torch
 
-from commands import APOLLO, FAMILIES, SIZES, USER_DIR, run, train
+from commands import APOLLO, FAMILIES, SIZES, USER_DIR, generate, run, train
+from fairseq_luna.usage_error import UsageError
 from reliability.refusal import fingerprint, refusal
 
 # To fairseq-train with Luna and Apollo, except where an --arch is given.
@@ -129,6 +131,25 @@ def test_checkpoints_to_train_from_and_to_read(refuse, files, flag, given, said)
 @table(GENERATE)
 def test_flags_of_generation(refuse, given, said):
     refuse.reading("generate", given, said)
+
+
+def test_with_loglevel_debug_the_causes_are_shown(files, tiny_data, capsys, monkeypatch):
+    monkeypatch.setenv("LOGLEVEL", "DEBUG")
+    with pytest.raises(UsageError) as raised:
+        generate(tiny_data, str(files["another_size"]))
+    sys.excepthook(raised.type, raised.value, raised.tb)
+    printed = capsys.readouterr().err
+    assert "RuntimeError: Error(s) in loading state_dict" in printed
+    assert "The above exception was the direct cause" in printed
+    assert "encoder.packed_embeddings is (3, 16), the model's is (4, 16)" in printed.splitlines()[-1]
+
+
+def test_errors_of_other_code_keep_their_traceback(capsys):
+    with pytest.raises(RuntimeError) as raised:
+        raise RuntimeError("--beam of my own")
+    sys.excepthook(raised.type, raised.value, raised.tb)
+    printed = capsys.readouterr().err
+    assert printed.startswith("Traceback") and printed.splitlines()[-1] == "RuntimeError: --beam of my own"
 
 
 def test_a_data_bin_of_another_vocabulary(refuse):
