@@ -1,13 +1,50 @@
+import functools
 import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 # Models this small are slower with a second thread if another process uses it too. Must be set before importing torch.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
-# Triton's kernels are executed in Python. Must be set before importing triton.
-os.environ.setdefault("TRITON_INTERPRET", "1")
 
 import pytest
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    about = (
+        "where tests make tensors and train; cuda is for tests/{ops,modules,optim,models} and trainings of reliability"
+    )
+    parser.addoption("--device", choices=("cpu", "cuda"), default="cpu", help=about)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Tests that name no device run on the one that is chosen."""
+    if config.getoption("--device") == "cpu":
+        # Triton's kernels are executed in Python. Must be set before importing triton.
+        os.environ.setdefault("TRITON_INTERPRET", "1")
+        return
+    import torch
+
+    torch.set_default_device("cuda")
+    torch.backends.cudnn.allow_tf32 = False  # a convolution in fp32 is otherwise rounded
+    torch.load = functools.partial(torch.load, map_location="cuda")
+    for name in ("rand", "randn", "randint", "randperm"):
+        setattr(torch, name, on_default_device(getattr(torch, name)))
+
+
+def on_default_device(draw: Callable[..., Any]) -> Callable[..., Any]:
+    """``draw`` with a generator of the CPU, which has the same numbers on every device."""
+    import torch
+
+    @functools.wraps(draw)
+    def moved(*sizes: Any, generator: Any = None, device: Any = None, **options: Any) -> Any:
+        if generator is None:
+            return draw(*sizes, device=device, **options)
+        grad = options.pop("requires_grad", False)
+        x = draw(*sizes, generator=generator, device=generator.device, **options)
+        return x.to(device or torch.get_default_device()).requires_grad_(grad)
+
+    return moved
 
 
 @pytest.fixture(autouse=True)

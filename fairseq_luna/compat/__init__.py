@@ -5,6 +5,8 @@ Each patch is a file. It is applied only if its probe finds the fault, so a fixe
 
 import functools
 
+import torch
+
 from fairseq_luna.compat import (
     bf16,
     broadcast,
@@ -57,7 +59,8 @@ PATCHES: tuple[Patch, ...] = (
 @functools.cache
 def apply_patches() -> tuple[Result, ...]:
     """Probe, then apply the patches that are needed, once per process; later calls return the first call's results."""
-    results = tuple(Result(patch.name, patch.is_needed(), patch.summary) for patch in PATCHES)
+    with torch.device("cpu"):  # whatever the default device is: fairseq's data sets and the probes are for this one
+        results = tuple(Result(patch.name, patch.is_needed(), patch.summary) for patch in PATCHES)
     for patch, result in zip(PATCHES, results, strict=True):
         if result.applied:
             patch.apply()

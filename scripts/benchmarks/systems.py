@@ -30,6 +30,12 @@ VARIANTS = {
     "luna-softmax-source": ("--arch=luna_base", "--luna-source-attention=softmax"),
     "transformer-chunked-loss": ("--arch=transformer", "--criterion=label_smoothed_cross_entropy_chunked"),
     "luna-chunked-loss": ("--arch=luna_base", "--criterion=label_smoothed_cross_entropy_chunked"),
+    "luna-triton": ("--arch=luna_base", "--luna-kernel=triton"),
+    "luna-untied-triton": ("--arch=luna_base_untied", "--luna-kernel=triton"),
+    "luna-triton-chunked-loss": (
+        *("--arch=luna_base", "--luna-kernel=triton", "--criterion=label_smoothed_cross_entropy_chunked"),
+    ),
+    "softmax-chunked-loss": ("--arch=mixed_base", "--criterion=label_smoothed_cross_entropy_chunked"),
     "luna-segment-bias": ("--arch=luna_base_untied", "--attention-kernel-size=5", "--luna-segment-bias=4"),
     # The variants of README's tables.
     "luna-packed-convolution": ("--arch=luna_base_untied", "--attention-kernel-size=5"),

@@ -3,9 +3,11 @@
 import importlib
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+import torch
 from fairseq import checkpoint_utils
 from fairseq.logging import metrics
 
@@ -51,12 +53,19 @@ APOLLO = (
 )
 
 
+def on_device(arguments: Sequence[str], more: Sequence[str] = ()) -> list[str]:
+    """The arguments where tests run: on a GPU ``more`` in place of --cpu."""
+    on_gpu = torch.get_default_device().type == "cuda"
+    return [*(x for x in arguments if x != "--cpu"), *more] if on_gpu else [*arguments]
+
+
 def run(command: str, *arguments: str) -> None:
-    """Call the command line ``command`` with ``arguments``, as a fresh process would."""
+    """Call the command line ``command`` with ``arguments``, as a fresh process would; on a GPU without --cpu."""
+    given = on_device(arguments)
     metrics.reset()
     vars(checkpoint_utils.save_checkpoint).pop("best", None)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sys, "argv", [f"fairseq-{command}", *arguments])
+    with pytest.MonkeyPatch.context() as patch, torch.device("cpu"):
+        patch.setattr(sys, "argv", [f"fairseq-{command}", *given])
         importlib.import_module(f"fairseq_cli.{command.replace('-', '_')}").cli_main()
 
 
@@ -78,7 +87,9 @@ def torchrun(processes: int, command: str, *arguments: str) -> str:
     """Run a command of fairseq's in several processes, and return what they print."""
     launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc_per_node={processes}"]
     launch += ["--no-python", str(Path(sys.executable).with_name(f"fairseq-{command}"))]
-    ended = subprocess.run([*launch, *arguments], capture_output=True, text=True, timeout=900)
+    # They may share one GPU, which NCCL refuses.
+    given = on_device(arguments, ("--device-id=0", "--distributed-backend=gloo"))
+    ended = subprocess.run([*launch, *given], capture_output=True, text=True, timeout=900)
     assert ended.returncode == 0, ended.stderr[-2000:]
     return ended.stdout + ended.stderr
 

@@ -8,6 +8,9 @@ from fairseq_luna.ops import label_smoothed_loss as op
 from numeric import TOLERANCE
 
 ROWS, WORDS, PADDING = 37, 50, 3
+# Numbers that are given to a CPU's threads, or to a kernel of a GPU, whose probabilities in bf16 are rounded.
+SHARES = ("CACHE_NUMEL", "LAUNCH_NUMEL")
+ROUNDED = torch.get_default_device().type == "cuda"
 HALF = (torch.bfloat16, torch.float16)
 
 
@@ -30,13 +33,15 @@ def formula(logits: Tensor, target: Tensor, smoothing: float) -> Tensor:
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 @pytest.mark.parametrize("dtype", [torch.float32, *HALF], ids=["fp32", "bf16", "fp16"])
 def test_equals_the_formula_however_it_is_cut(dtype, smoothing, numel, monkeypatch):
-    monkeypatch.setattr(op, "CACHE_NUMEL", numel)
+    for share in SHARES:
+        monkeypatch.setattr(op, share, numel)
     logits, target = problem(dtype)
     losses, nll = op.label_smoothed_loss(logits, target, smoothing, ignored=PADDING, reduce=False)
     total, total_nll = op.label_smoothed_loss(logits, target, smoothing, ignored=PADDING)
     expected = formula(logits, target, smoothing)
-    torch.testing.assert_close(losses[:, 0].double(), expected, rtol=1e-5, atol=1e-5)
-    torch.testing.assert_close(nll[:, 0].double(), formula(logits, target, 0.0), rtol=1e-5, atol=1e-5)
+    bound = {"rtol": 4e-3 if ROUNDED and dtype == torch.bfloat16 else 1e-5, "atol": 1e-5}
+    torch.testing.assert_close(losses[:, 0].double(), expected, **bound)
+    torch.testing.assert_close(nll[:, 0].double(), formula(logits, target, 0.0), **bound)
     torch.testing.assert_close([total, total_nll], [losses.sum(), nll.sum()])
 
     weights = torch.linspace(-2, 3, ROWS)
@@ -78,7 +83,8 @@ def test_nothing_of_the_logits_size_is_in_fp32(dtype, monkeypatch):
             self.elements = max(self.elements, *sizes, 0)
             return out
 
-    monkeypatch.setattr(op, "CACHE_NUMEL", 4 * WORDS)
+    for share in SHARES:
+        monkeypatch.setattr(op, share, 4 * WORDS)
     monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
     logits, target = problem(dtype)
     with LargestInFp32() as largest:

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from ..block_partition import Blocks, from_blocks, read_blocks, reduce_blocks, to_blocks
-from ..dtypes import accumulation_dtype
+from ..dtypes import accumulation_dtype, running_sum
 from ..softmax_attention import scaled_dot_product_attention, softmax_attention
 from .shared import Projection, attention_among
 
@@ -55,7 +55,7 @@ def unordered_block_attention(
     (values,) = to_blocks(v, blocks=blocks)
     summaries = reduce_blocks(values, blocks, reduce)
     if causal:
-        y = values.cumsum(2, dtype=accumulation_dtype(v))
+        y = running_sum(values.to(accumulation_dtype(v)), 2)
         if reduce == "mean":
             y = y / torch.arange(1, blocks.capacity + 1, device=v.device, dtype=y.dtype)[:, None]
         y = from_blocks(y.to(v.dtype), blocks)

@@ -36,7 +36,9 @@ def external_causal_attention(
     Arguments are those of :func:`external_attention`.
     """
     scores = slot_scores(q, keys)
-    totals = without_padding(scores, padding_mask).logcumsumexp(2)
+    added = without_padding(scores, padding_mask)
+    # As in dtypes.running_sum.
+    totals = (added.double() if added.is_cuda else added).logcumsumexp(2).to(scores.dtype)
     nothing = None if padding_mask is None else ((~padding_mask).cumsum(1) == 0)[:, None, :, None]
     return read_slots(scores, totals, values, nothing, dropout_p).to(q.dtype)
 

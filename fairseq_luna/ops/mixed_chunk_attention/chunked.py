@@ -5,7 +5,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ..dropout import drop
-from ..dtypes import accumulation_dtype, full_precision
+from ..dtypes import accumulation_dtype, full_precision, running_sum
 from ..prefix_attention import prefix_mean_of
 from ..real_steps import pack_left, positions, read_steps
 
@@ -86,7 +86,7 @@ def _earlier_chunks(q: Tensor, k: Tensor, v: Tensor, shape: tuple[int, int]) -> 
     """``q`` times the mean of ``k_j v_j^T`` over earlier chunks, which are full: ``(B H chunks, c, E)``."""
     chunks, size = shape
     means = torch.bmm(k.mT / size, v).unflatten(0, (-1, chunks))
-    sums = F.pad(means[:, :-1].cumsum(1), (0, 0, 0, 0, 1, 0))
+    sums = F.pad(running_sum(means[:, :-1], 1), (0, 0, 0, 0, 1, 0))
     number = torch.arange(chunks, device=q.device).clamp(min=1).to(q.dtype)
     return torch.bmm((q.unflatten(0, (-1, chunks)) / number[:, None, None]).flatten(0, 1), sums.flatten(0, 1))
 

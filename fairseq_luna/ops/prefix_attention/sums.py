@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ..dtypes import full_precision
+from ..dtypes import full_precision, running_sum
 
 # With one product by a triangular matrix: faster than a cumulative sum, but quadratic in the number of blocks.
 MOST_BLOCKS_SUMMED_AT_ONCE = 128
@@ -131,7 +131,7 @@ def _earlier(states: Tensor, blocks: int, length: int) -> Tensor:
     if blocks <= MOST_BLOCKS_SUMMED_AT_ONCE:
         sums = by_block.new_ones(blocks, blocks).tril_(-1) @ by_block
     else:
-        sums = F.pad(by_block[:, :-1].cumsum(1), (0, 0, 1, 0))
+        sums = F.pad(running_sum(by_block[:, :-1], 1), (0, 0, 1, 0))
     return sums.view_as(states)
 
 
@@ -141,5 +141,5 @@ def _later(states: Tensor, blocks: int, length: int) -> Tensor:
     if blocks <= MOST_BLOCKS_SUMMED_AT_ONCE:
         sums = by_block.new_ones(blocks, blocks).triu_(1) @ by_block
     else:
-        sums = F.pad(by_block[:, 1:].flip(1).cumsum(1).flip(1), (0, 0, 0, 1))
+        sums = F.pad(running_sum(by_block[:, 1:].flip(1), 1).flip(1), (0, 0, 0, 1))
     return sums.view_as(states)
