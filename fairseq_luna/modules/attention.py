@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 from torch import Tensor, nn
 
 from .checks import check_mask
-from .generation_state import GenerationState, IncrementalState, ModuleState
+from .generation_state import GenerationState, IncrementalState, ModuleState, as_state, from_state
 from .multihead import Multihead, QueriesKeysValues, beams_apart, beams_of
 from .short_convolution import ShortConvolution, convolved
 
@@ -69,10 +69,9 @@ class CausalAttention(GenerationState, Multihead):
         x, last_inputs = convolved(x, self.convolution, saved, padding_mask)
         if incremental_state is None:
             return self.attend(x, padding_mask)
-        state = None if saved is None else self.State(**{name: saved.get(name) for name in self.State._fields})
+        state = None if saved is None else from_state(self.State, saved)
         y, state = self.step(x, padding_mask, state)
-        kept = {name: tensor for name, tensor in state._asdict().items() if tensor is not None}
-        self.save_state(incremental_state, kept | last_inputs)
+        self.save_state(incremental_state, as_state(state) | last_inputs)
         return y
 
     def attend(self, x: Tensor, padding_mask: Tensor | None) -> Tensor:

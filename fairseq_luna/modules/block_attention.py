@@ -142,7 +142,7 @@ class BlockAttention(TwoLevelAttention, EncoderAttention):
         if self.random_blocks and self.training:
             blocks = cut_by_number(mask_of(x, padding_mask), self.num_blocks, random=True, dtype=x.dtype)
         else:
-            blocks = same_blocks(cut_by_number, self.num_blocks, x, padding_mask)
+            blocks = same_blocks(cut_by_number, mask_of(x, padding_mask), self.num_blocks, x.dtype)
         return self.attend_in(blocks, x)
 
 
@@ -169,7 +169,7 @@ class BlockCausalAttention(TwoLevelAttention, CausalAttention):
         self.block_size = block_size
 
     def attend(self, x: Tensor, padding_mask: Tensor | None) -> Tensor:
-        return self.attend_in(same_blocks(cut_by_size, self.block_size, x, padding_mask), x)
+        return self.attend_in(same_blocks(cut_by_size, mask_of(x, padding_mask), self.block_size, x.dtype), x)
 
     def step(self, x: Tensor, padding_mask: Tensor | None, state: BlockState | None) -> tuple[Tensor, BlockState]:
         halves = self.output_halves()
@@ -182,8 +182,7 @@ class BlockCausalAttention(TwoLevelAttention, CausalAttention):
         options: dict[str, Any] = {
             "block_size": self.block_size,
             "finish": finish,
-            "padding_mask": padding_mask,
-            "dropout_p": self.dropout_p(),
+            **self.options(padding_mask),
         }
         if self.is_ordered:
             q, k, v = self.queries_keys_values(x)
@@ -210,21 +209,7 @@ class WithinBlockAttention(QueriesKeysValues):
         return self.output(from_blocks(attention_within(q, k, v, blocks, dropout_p=self.dropout_p()), blocks))
 
 
-def same_blocks(cut: Callable[..., Blocks], number: int, x: Tensor, padding_mask: Tensor | None) -> Blocks:
-    """``cut(padding_mask, number)`` for ``x (T, B, C)``, the same object for all layers that get the same mask."""
-    return _blocks(cut, number, padding_mask, x.shape[:2], x.device, x.dtype)
-
-
 @once_per_batch
-def _blocks(
-    cut: Callable[..., Blocks],
-    number: int,
-    padding_mask: Tensor | None,
-    size: tuple[int, int],
-    device: torch.device,
-    dtype: torch.dtype,
-) -> Blocks:
-    steps, batch = size
-    if padding_mask is None:
-        padding_mask = torch.zeros(batch, steps, dtype=torch.bool, device=device)
+def same_blocks(cut: Callable[..., Blocks], padding_mask: Tensor, number: int, dtype: torch.dtype) -> Blocks:
+    """``cut(padding_mask, number)``, the same object for all layers that get the same mask."""
     return cut(padding_mask, number, dtype=dtype)

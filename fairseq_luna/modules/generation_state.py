@@ -65,6 +65,16 @@ class GenerationState(nn.Module):
             self.save_constants(incremental_state, rows_of(constants, sentences), beams=beams)
 
 
+def as_state(fields: Any) -> ModuleState:
+    """The tensors of a NamedTuple by name, without those that are None."""
+    return {name: tensor for name, tensor in fields._asdict().items() if tensor is not None}
+
+
+def from_state(kind: Any, state: ModuleState) -> Any:
+    """The NamedTuple ``kind`` whose tensors are in ``state``; those that are not there are None."""
+    return kind(**{name: state.get(name) for name in kind._fields})
+
+
 def rows_of(tensors: ModuleState, rows: Tensor) -> ModuleState:
     """The same tensors with these rows of their first dimension."""
     return {name: tensor.index_select(0, rows) for name, tensor in tensors.items()}

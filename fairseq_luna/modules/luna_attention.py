@@ -7,9 +7,9 @@ from torch import Tensor, nn
 
 from ..ops import folded_attention
 from ..ops.real_steps import in_own_segment
-from ..ops.softmax_attention import mask_of_scores, softmax_attention
+from ..ops.softmax_attention import Source, read_source, softmax_attention, source_of
 from .checks import check_heads, check_mask
-from .generation_state import GenerationState, IncrementalState, ModuleState
+from .generation_state import GenerationState, IncrementalState, ModuleState, as_state, from_state
 from .multihead import Multihead, beams_apart, beams_of, merge_heads, split_heads
 from .projection import affine_of
 from .short_convolution import convolution_of
@@ -100,21 +100,21 @@ class LunaAttention(GenerationState, Multihead):
         if self.convolution is not None:
             assert context is query, "a convolution is for self-attention"
             query = context = self.convolution.centred(query, padding_mask=context_padding_mask)
-        packed_context = None
         if packed is None:
             slots = self.load_constants(incremental_state)
             assert slots is not None, "the first step needs the packed slots and the context"
-        else:
-            assert context is not None
-            packed_context, pack_weights = self.pack(packed, context, context_padding_mask, need_weights)
-            slots = self.project_packed(packed_context)
-            if pack_weights is not None:
-                slots["pack_weights"] = pack_weights
-            if packed_padding_mask is not None:
-                slots["padding_mask"] = mask_of_scores(packed_padding_mask, packed.dtype)
-            if incremental_state is not None:
-                self.save_constants(incremental_state, slots, beams=beams_of(query.shape[1], packed.shape[1]))
-        out, weights = self.unpack(query, slots, need_weights)
+            out, weights = self.unpack(query, slots, need_weights)
+            return out, None, weights
+        assert context is not None
+        packed_context, pack_weights = self.pack(packed, context, context_padding_mask, need_weights)
+        key, value = self.project_packed(packed_context)
+        slots = as_state(source_of(key, value, packed_padding_mask))
+        if pack_weights is not None:
+            slots["pack_weights"] = pack_weights
+        if incremental_state is not None:
+            self.save_constants(incremental_state, slots, beams=beams_of(query.shape[1], packed.shape[1]))
+        folded = None if need_weights else self.unpack_folded(query, key, value, packed_padding_mask)
+        out, weights = self.unpack(query, slots, need_weights) if folded is None else (folded, None)
         return out, packed_context, weights
 
     def keeps_pack_weights(self, incremental_state: IncrementalState | None) -> bool:
@@ -135,7 +135,7 @@ class LunaAttention(GenerationState, Multihead):
         else:
             k = split_heads(self.pk_proj(context), self.num_packed_heads)
             v = split_heads(self.pv_proj(context), self.num_packed_heads)
-        out, weights = self.attend(q, k, v, padding_mask, need_weights, bias)
+        out, weights = softmax_attention(q, k, v, bias=bias, need_weights=need_weights, **self.options(padding_mask))
         return merge_heads(out), None if weights is None else weights.mean(1)
 
     def segment_scores(self, packed: Tensor, context: Tensor, padding_mask: Tensor | None) -> Tensor | None:
@@ -145,24 +145,19 @@ class LunaAttention(GenerationState, Multihead):
         own = in_own_segment(padding_mask, packed.shape[0], context.shape[0], context.device)
         return own[:, None] * self.segment_bias.view(-1, 1, 1)
 
-    def project_packed(self, packed_context: Tensor) -> ModuleState:
-        """Keys and values of Y_P, each ``(B, H, L, D)``; only keys if both are tied."""
+    def project_packed(self, packed_context: Tensor) -> tuple[Tensor, Tensor]:
+        """Keys and values of Y_P, each ``(B, H, L, D)``; one tensor if they are tied."""
         if self.tie_kv:
-            return {"key": self.heads_of(self.c_proj, packed_context)}
-        return {
-            "key": self.heads_of(self.k_proj, packed_context),
-            "value": self.heads_of(self.v_proj, packed_context),
-        }
+            key = value = self.heads_of(self.c_proj, packed_context)
+            return key, value
+        return self.heads_of(self.k_proj, packed_context), self.heads_of(self.v_proj, packed_context)
 
     def unpack(self, query: Tensor, slots: ModuleState, need_weights: bool) -> tuple[Tensor, Tensor | None]:
         """``out_proj(Y_X) (T, B, C)``, and if needed the weights of the context ``(H, B, T, S)``."""
-        folded = None if need_weights else self.unpack_folded(query, slots)
-        if folded is not None:
-            return folded, None
-        key = slots["key"]
-        beams = beams_of(query.shape[1], key.shape[0])
+        source = from_state(Source, slots)
+        beams = beams_of(query.shape[1], source.key.shape[0])
         q = self.heads_of(self.q_proj, query, beams=beams)
-        out, weights = self.attend(q, key, slots.get("value", key), slots.get("padding_mask"), need_weights)
+        out, weights = read_source(q, source, dropout_p=self.dropout_p(), need_weights=need_weights)
         if weights is not None:
             weights = beams_apart(weights @ slots["pack_weights"].unsqueeze(1), beams).transpose(0, 1)
         return self.output(out, beams=beams), weights
@@ -179,14 +174,11 @@ class LunaAttention(GenerationState, Multihead):
         value = key if self.tie_kv else affine_of(self.pv_proj)
         if key is None or value is None:
             return None
-        return folded_attention.pack(
-            q, context.transpose(0, 1), key, value, padding_mask=padding_mask, bias=bias, dropout_p=self.dropout_p()
-        )
+        return folded_attention.pack(q, context.transpose(0, 1), key, value, bias=bias, **self.options(padding_mask))
 
-    def unpack_folded(self, query: Tensor, slots: ModuleState) -> Tensor | None:
+    def unpack_folded(self, query: Tensor, key: Tensor, value: Tensor, padding_mask: Tensor | None) -> Tensor | None:
         """``out_proj(Y_X) (T, B, C)`` without projecting a long ``query``, or None if that would not be cheaper."""
         steps, batch, channels = query.shape
-        key = slots["key"]
         sentences, heads, length, _ = key.shape
         pays = folded_attention.folding_pays(steps=steps, slots=heads * length, channels=channels, maps=2, products=2)
         if not pays or sentences < batch:
@@ -194,27 +186,5 @@ class LunaAttention(GenerationState, Multihead):
         to_query, out = affine_of(self.q_proj), affine_of(self.out_proj)
         if to_query is None or out is None:
             return None
-        y = folded_attention.unpack(
-            query.transpose(0, 1),
-            key,
-            slots.get("value", key),
-            to_query,
-            out,
-            padding_mask=slots.get("padding_mask"),
-            dropout_p=self.dropout_p(),
-        )
+        y = folded_attention.unpack(query.transpose(0, 1), key, value, to_query, out, **self.options(padding_mask))
         return y.transpose(0, 1)
-
-    def attend(
-        self,
-        q: Tensor,
-        k: Tensor,
-        v: Tensor,
-        padding_mask: Tensor | None,
-        need_weights: bool,
-        bias: Tensor | None = None,
-    ) -> tuple[Tensor, Tensor | None]:
-        """Softmax attention ``(B, H, T, D)``, and if needed its weights ``(B, H, T, S)``."""
-        return softmax_attention(
-            q, k, v, padding_mask=padding_mask, bias=bias, dropout_p=self.dropout_p(), need_weights=need_weights
-        )

@@ -9,16 +9,16 @@ from ..ops.folded_attention import folding_pays, scores_of
 from ..ops.luna_causal_attention import (
     KERNELS,
     PACK_ACTIVATIONS,
+    Slots,
     initial_state,
     luna_causal_attention_step,
     pack_scores,
-    scaled,
+    slots_of,
     state_after,
 )
 from ..ops.prefix_attention import PrefixMean
-from ..ops.softmax_attention import mask_of_scores
 from .checks import check_choice, check_mask
-from .generation_state import GenerationState, IncrementalState, ModuleState
+from .generation_state import GenerationState, IncrementalState, ModuleState, as_state, from_state
 from .multihead import Multihead, beams_apart, beams_of, joined_padding
 from .projection import affine_of
 from .short_convolution import convolution_of, convolved
@@ -112,10 +112,10 @@ class LunaCausalAttention(GenerationState, Multihead):
             if saved is None or constants is None:
                 assert packed is not None, "the first step needs the packed slots"
                 beams = beams_of(query.shape[1], packed.shape[1])
-                constants = self.constants_of(packed, packed_padding_mask)
+                constants = as_state(slots_of(self.heads_of(self.pq_proj, packed), packed_padding_mask))
                 self.save_constants(incremental_state, constants, beams=beams)
                 saved = self.first_state(constants["pq"], memory, memory_padding_mask, beams)
-            y, weights, state = self.next_steps(query, padding_mask, constants, saved)
+            y, weights, state = self.next_steps(query, padding_mask, from_state(Slots, constants), saved)
             self.save_state(incremental_state, state | last_inputs)
         return self.output(y), None if weights is None else weights.transpose(0, 1)
 
@@ -145,21 +145,13 @@ class LunaCausalAttention(GenerationState, Multihead):
             others[-1],
             scores,
             activation=self.activation,
-            padding_mask=padding_mask,
             packed_padding_mask=packed_padding_mask,
-            dropout_p=self.dropout_p(),
+            **self.options(padding_mask),
         )
         if memory is not None:
             y = y[:, :, len(memory) :]
             weights = None if weights is None else weights[:, :, len(memory) :]
         return y, weights
-
-    def constants_of(self, packed: Tensor, packed_padding_mask: Tensor | None) -> ModuleState:
-        """What all steps of generation read of the slots."""
-        constants = {"pq": scaled(self.heads_of(self.pq_proj, packed))}
-        if packed_padding_mask is not None:
-            constants["padding_mask"] = mask_of_scores(packed_padding_mask, packed.dtype)
-        return constants
 
     def first_state(
         self, pq: Tensor, memory: Tensor | None, memory_padding_mask: Tensor | None, beams: int
@@ -176,26 +168,23 @@ class LunaCausalAttention(GenerationState, Multihead):
         return {name: tensor.repeat_interleave(beams, dim=0) for name, tensor in state._asdict().items()}
 
     def next_steps(
-        self, query: Tensor, padding_mask: Tensor | None, constants: ModuleState, saved: ModuleState
+        self, query: Tensor, padding_mask: Tensor | None, slots: Slots, saved: ModuleState
     ) -> tuple[Tensor, Tensor, ModuleState]:
         """Further steps of generation: results as of :meth:`whole_sequence`, and the state after them."""
-        pq, packed_padding_mask = constants["pq"], constants.get("padding_mask")
+        pq, added = slots
         beams = beams_of(query.shape[1], pq.shape[0])
         scores = self.heads_of(self.pc_proj, query, beams=beams) @ pq.mT
         if beams > 1:
             scores = beams_apart(scores, beams)
-            packed_padding_mask = (
-                None if packed_padding_mask is None else packed_padding_mask.repeat_interleave(beams, 0)
-            )
+            added = None if added is None else added.repeat_interleave(beams, 0)
         y, weights, state = luna_causal_attention_step(
             self.heads_of(self.q_proj, query),
             *self.keys_and_values(query),
             scores,
-            PrefixMean(saved["mean"], saved["steps"]),
+            from_state(PrefixMean, saved),
             activation=self.activation,
-            padding_mask=padding_mask,
-            packed_padding_mask=packed_padding_mask,
-            dropout_p=self.dropout_p(),
+            added=added,
+            **self.options(padding_mask),
         )
         return y, weights, state._asdict()
 

@@ -6,6 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ..ops.real_steps import padding_of
 from .checks import check_heads
 from .dropout import Dropout, dropout_probability
 from .projection import Projections, project_together
@@ -58,6 +59,10 @@ class Multihead(nn.Module):
     def dropout_p(self) -> float:
         """The dropout probability that applies now."""
         return dropout_probability(self.dropout_module)
+
+    def options(self, padding_mask: Tensor | None) -> dict[str, Any]:
+        """Keyword arguments that all ops take."""
+        return {"padding_mask": padding_mask, "dropout_p": self.dropout_p()}
 
     def output(self, y: Tensor, *, beams: int = 1) -> Tensor:
         """``(B / beams, H, T beams, D)`` to ``(T, B, C)``."""
@@ -130,10 +135,8 @@ def beams_of(batch: int, sentences: int) -> int:
 
 def mask_of(x: Tensor, padding_mask: Tensor | None) -> Tensor:
     """``padding_mask (B, T)``, or a mask without padding for ``x (T, B, C)``."""
-    if padding_mask is not None:
-        return padding_mask
     steps, batch = x.shape[:2]
-    return x.new_zeros(batch, steps, dtype=torch.bool)
+    return padding_of(padding_mask, batch, steps, x.device)
 
 
 def joined_padding(

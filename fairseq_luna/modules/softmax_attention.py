@@ -5,10 +5,10 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from ..ops.softmax_attention import additive_mask, mask_of_scores, scaled_dot_product_attention, softmax_attention
+from ..ops.softmax_attention import Source, causal_softmax_attention, read_source, softmax_attention, source_of
 from .attention import CausalAttention, EncoderAttention, SourceAttention
-from .generation_state import ModuleState
-from .multihead import QueriesKeysValues
+from .generation_state import ModuleState, as_state, from_state
+from .multihead import QueriesKeysValues, joined_padding
 from .projection import INPUT_GAIN
 
 
@@ -48,8 +48,7 @@ class SoftmaxAttention(SoftmaxProjections, EncoderAttention):
 
     def attend(self, x: Tensor, padding_mask: Tensor | None) -> Tensor:
         q, k, v = self.queries_keys_values(x)
-        y, _ = softmax_attention(q, k, v, padding_mask=padding_mask, dropout_p=self.dropout_p())
-        return self.output(y)
+        return self.output(softmax_attention(q, k, v, **self.options(padding_mask))[0])
 
 
 class KeysAndValues(NamedTuple):
@@ -75,32 +74,10 @@ class SoftmaxCausalAttention(SoftmaxProjections, CausalAttention):
     def step(self, x: Tensor, padding_mask: Tensor | None, state: KeysAndValues | None) -> tuple[Tensor, KeysAndValues]:
         q, k, v = self.queries_keys_values(x)
         if state is not None:
-            padding_mask = joined_mask(state.padding_mask, padding_mask, state.key, k)
+            padding_mask = joined_padding(state.key.permute(2, 0, 1, 3), state.padding_mask, x, padding_mask)
             k, v = torch.cat([state.key, k], dim=2), torch.cat([state.value, v], dim=2)
-        y = causal_softmax_attention(q, k, v, padding_mask=padding_mask, dropout_p=self.dropout_p())
+        y = causal_softmax_attention(q, k, v, **self.options(padding_mask))
         return self.output(y), KeysAndValues(k, v, padding_mask)
-
-
-def causal_softmax_attention(
-    q: Tensor, k: Tensor, v: Tensor, *, padding_mask: Tensor | None, dropout_p: float
-) -> Tensor:
-    """Attention of the newest steps ``q (B, H, T, D)`` to the earlier ones of ``k`` and ``v (B, H, S, D)``."""
-    steps, seen = q.shape[2], k.shape[2]
-    if padding_mask is None and steps == seen:
-        return scaled_dot_product_attention(q, k, v, is_causal=True, dropout_p=dropout_p)
-    bias = None
-    if steps > 1:
-        later = torch.ones(steps, seen, dtype=torch.bool, device=q.device).triu(1 + seen - steps)
-        bias = additive_mask(later, like=q)
-    return softmax_attention(q, k, v, padding_mask=padding_mask, bias=bias, dropout_p=dropout_p)[0]
-
-
-def joined_mask(before: Tensor | None, now: Tensor | None, past_keys: Tensor, keys: Tensor) -> Tensor | None:
-    """The mask ``(B, S + T)`` of the steps before ``(B, S)`` and now ``(B, T)``, or None if neither is padded."""
-    if before is None and now is None:
-        return None
-    masks = ((before, past_keys), (now, keys))
-    return torch.cat([k.new_zeros(len(k), k.shape[2], dtype=torch.bool) if m is None else m for m, k in masks], dim=1)
 
 
 class SoftmaxSourceAttention(SoftmaxProjections, SourceAttention):
@@ -115,14 +92,8 @@ class SoftmaxSourceAttention(SoftmaxProjections, SourceAttention):
         super().__init__(source_dim=source_dim, **options)
 
     def read(self, source: Tensor, padding_mask: Tensor | None, *, need_weights: bool) -> ModuleState:
-        """Keys and values ``(B, H, S, D)`` of the source ``(S, B, C)``, and the mask ``(B, S)`` to add to scores."""
-        key, value = self.heads_of_each(source, self.k_proj, self.v_proj)
-        if padding_mask is None:
-            return {"key": key, "value": value}
-        return {"key": key, "value": value, "padding_mask": mask_of_scores(padding_mask, key.dtype)}
+        k, v = self.heads_of_each(source, self.k_proj, self.v_proj)
+        return as_state(source_of(k, v, padding_mask))
 
     def attend_to(self, q: Tensor, kept: ModuleState, *, need_weights: bool) -> tuple[Tensor, Tensor | None]:
-        mask, p = kept.get("padding_mask"), self.dropout_p()
-        return softmax_attention(
-            q, kept["key"], kept["value"], padding_mask=mask, dropout_p=p, need_weights=need_weights
-        )
+        return read_source(q, from_state(Source, kept), dropout_p=self.dropout_p(), need_weights=need_weights)

@@ -12,7 +12,6 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from .dtypes import full_precision
-from .softmax_attention import additive_mask
 
 # Keeps rounding errors from moving a random size out of its bounds; far below one step.
 INSIDE = 1 - 1e-6
@@ -37,9 +36,9 @@ class Blocks:
     has_previous: Tensor  # (T, B, 1), 0 in the first block, otherwise 1
     summing: Tensor  # (B M, 1, S), 1/P in places of steps, 0 in empty ones; P is a power of two, at least S
     filled: Tensor  # (B M, 1, 1), n/P for a block of n steps, but not 0
-    # Added to scores: -inf in empty places and blocks, but 0 in the first, because a softmax over nothing is NaN.
-    place_mask: Tensor  # (B M, S)
-    block_mask: Tensor  # (B, M)
+    # Bool, True = nothing is there, but False for the first, because a softmax over nothing is NaN.
+    empty_places: Tensor  # (B M, S)
+    empty_blocks: Tensor  # (B, M)
 
 
 def block_counts(lengths: Tensor, num_blocks: int) -> Tensor:
@@ -73,7 +72,7 @@ def cut_by_number(
         padding_mask: ``(B, T)`` bool, True = padding, anywhere.
         num_blocks: blocks of a sentence; 0 = the optimum for its length.
         random: random sizes instead of equal ones.
-        dtype: that of the sequences, for the factors and the masks.
+        dtype: that of the sequences, for the factors.
     """
     lengths = (~padding_mask).sum(1)
     most, capacity = layout(padding_mask.shape[1], num_blocks, random)
@@ -180,8 +179,8 @@ def blocks_of(ends: Tensor, padding_mask: Tensor, capacity: int, dtype: torch.dt
         has_previous=(block > 0).to(dtype).t()[:, :, None],
         summing=(number < sizes.flatten()[:, None]).to(dtype)[:, None] * share_of_place(capacity),
         filled=filled[:, None],
-        place_mask=additive_mask(number >= some, like=filled),
-        block_mask=additive_mask(empty_blocks(sizes), like=filled),
+        empty_places=number >= some,
+        empty_blocks=(sizes == 0) & (torch.arange(most, device=device) > 0),
     )
 
 
@@ -241,10 +240,4 @@ def block_means(x: Tensor, blocks: Blocks) -> tuple[Tensor, Tensor]:
         True = no such block in this sentence. A sentence without real steps has one block, which is zero.
     """
     (by_block,) = to_blocks(x.transpose(0, 1)[:, None], blocks=blocks)
-    return reduce_blocks(by_block, blocks)[:, 0].transpose(0, 1), empty_blocks(blocks.sizes)
-
-
-def empty_blocks(sizes: Tensor) -> Tensor:
-    """``(B, M)`` bool, True = a block of 0 steps, but False for the first block: a softmax over nothing is NaN."""
-    number = torch.arange(sizes.shape[1], device=sizes.device)
-    return (sizes == 0) & (number > 0)
+    return reduce_blocks(by_block, blocks)[:, 0].transpose(0, 1), blocks.empty_blocks

@@ -1,7 +1,9 @@
-"""Softmax over the entries that are not padding."""
+"""Softmax over the entries that are not padding, and the entries that a causal attention leaves out."""
 
 import torch
 from torch import Tensor
+
+from .once_per_batch import once_per_batch
 
 
 def masked_softmax(scores: Tensor, padded: Tensor | None, *, dim: int) -> Tensor:
@@ -15,6 +17,11 @@ def masked_softmax(scores: Tensor, padded: Tensor | None, *, dim: int) -> Tensor
     return scores.masked_fill(padded, torch.finfo(scores.dtype).min).softmax(dim).masked_fill(padded, 0)
 
 
-def is_padding(mask: Tensor | None) -> Tensor | None:
-    """The bool form of a padding mask that may be additive: -inf at padding."""
-    return mask.isneginf() if mask is not None and mask.is_floating_point() else mask
+@once_per_batch
+def unseen_keys(padding_mask: Tensor | None, steps: int, keys: int, device: torch.device) -> Tensor:
+    """What the newest ``steps`` do not see in causal attention, padding and later keys: ``(B or 1, 1, T, S)`` bool.
+
+    ``padding_mask (B, S)`` bool, True = padding; ``keys`` is S.
+    """
+    later = torch.ones(1, 1, steps, keys, dtype=torch.bool, device=device).triu(1 + keys - steps)
+    return later if padding_mask is None else later | padding_mask[:, None, None]

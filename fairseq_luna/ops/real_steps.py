@@ -6,6 +6,19 @@ from torch import Tensor
 from .once_per_batch import once_per_batch
 
 
+@once_per_batch
+def padding_of(padding_mask: Tensor | None, batch: int, steps: int, device: torch.device) -> Tensor:
+    """``padding_mask (B, T)``, or a mask without padding in place of None."""
+    return torch.zeros(batch, steps, dtype=torch.bool, device=device) if padding_mask is None else padding_mask
+
+
+@once_per_batch
+def lengths_of(padding_mask: Tensor) -> Tensor:
+    """The number of real steps of each sentence, ``(B,)`` int64; ``padding_mask (B, T)`` bool, True = padding."""
+    return (~padding_mask).sum(1)
+
+
+@once_per_batch
 def positions(padding_mask: Tensor) -> Tensor:
     """The number of each step among the real ones, from 0; of padding some number in range: ``(B, T)`` int64.
 
@@ -40,9 +53,8 @@ def in_own_segment(padding_mask: Tensor | None, slots: int, steps: int, device: 
         ``(B, L, T)`` bool, B = 1 without padding. The p-th of n real steps is in segment ``floor(p min(L, n) / n)``;
         padding is in the segment of some real step.
     """
-    if padding_mask is None:
-        padding_mask = torch.zeros(1, steps, dtype=torch.bool, device=device)
-    lengths = (~padding_mask).sum(1, keepdim=True).clamp(min=1)
+    padding_mask = padding_of(padding_mask, 1, steps, device)
+    lengths = lengths_of(padding_mask).clamp(min=1)[:, None]
     segments = positions(padding_mask) * lengths.clamp(max=slots) // lengths
     return segments[:, None] == torch.arange(slots, device=device)[:, None]
 

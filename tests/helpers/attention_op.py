@@ -164,7 +164,8 @@ class LunaCausal(Op):
     def step(self, inputs, state, padding_mask=None, **options):
         """With scores in place of the queries of slots and the keys."""
         *qkv, pq, pk = self.arguments(inputs)
-        options |= {**self.options, **self.masks(inputs), "padding_mask": padding_mask}
+        slots = luna_causal_attention.slots_of(pq, self.masks(inputs).get("packed_padding_mask"))
+        options |= {**self.options, "added": slots.added, "padding_mask": padding_mask}
         scores = luna_causal_attention.pack_scores(pq, pk)
         *outputs, state = luna_causal_attention.luna_causal_attention_step(*qkv, scores, state, **options)
         return tuple(outputs), state

@@ -10,15 +10,15 @@ OP = OPS["softmax"]
 
 
 @EVERY_DTYPE
-def test_a_mask_made_before_and_an_output_without_weights(dtype):
+def test_a_source_that_is_read_again_and_an_output_without_weights(dtype):
     (q, k, v), mask = OP.make(torch.empty(0, dtype=dtype)), mixed_padding(40)
     mask[2] = True
     expected, expected_weights = OP("fast", [q, k, v], mask)
     assert not expected_weights.masked_select(mask[:, None, None]).any()
-    made_before = fused.additive_mask(mask, like=q)
-    assert made_before.shape == mask.shape
-    out, weights = OP("fast", [q, k, v], made_before)
-    assert out.equal(expected) and weights.equal(expected_weights)
+    source = fused.source_of(k, v, mask)
+    for _ in range(2):
+        out, weights = fused.read_source(q, source, need_weights=True)
+        assert out.equal(expected) and weights.equal(expected_weights)
     alone, none = fused.softmax_attention(q, k, v, padding_mask=mask)
     assert alone.equal(expected) and none is None
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from ..dropout import drop
-from ..masked_softmax import is_padding, masked_softmax
+from ..masked_softmax import masked_softmax
 from .shared import Affine
 
 
@@ -52,7 +52,6 @@ def pack(
     scores = torch.baddbmm(constant.flatten(1)[:, :, None], keys, context.mT)
     if bias is not None:
         scores = scores + bias.to(scores.dtype).flatten(1, 2)
-    padding_mask = is_padding(padding_mask)
     padded = None if padding_mask is None else padding_mask[:, None, :]
     weights = drop(masked_softmax(scores, padded, dim=-1), dropout_p)
     read = slots_first(torch.bmm(weights, context), heads)
@@ -85,7 +84,6 @@ def unpack(
         ``(B, T, C)`` in the dtype of ``x``.
     """
     _, heads, slots, size = k.shape
-    padding_mask = is_padding(padding_mask)
     if padding_mask is not None:
         v = v.masked_fill(padding_mask[:, None, :, None], 0)
     scores = scores_of(x, k, query, padding_mask=padding_mask).unflatten(2, (heads, slots))

@@ -9,6 +9,7 @@ from ..dropout import drop
 from ..dtypes import accumulation_dtype
 from ..once_per_batch import once_per_batch
 from ..prefix_attention import prefix_sums, step_weights, sums_and_states
+from ..softmax_attention import padding_scores
 from .shared import pack_activation, pack_scores, unpack_weights
 
 
@@ -67,7 +68,7 @@ def luna_causal_attention_from_scores(
     pack = pack.to(dtype) if factors.pack is None else pack * factors.pack
     keys = k.to(dtype)
     slot_scores, states = sums_and_states(q * factors.query, keys, pack)
-    unpack = unpack_weights(slot_scores, packed_padding_mask)
+    unpack = unpack_weights(slot_scores, padding_scores(packed_padding_mask, dtype))
     weights = drop(unpack, dropout_p) * factors.unpack
     if k is v:  # what a slot's key is made of is what its value is made of
         y, _ = sums_and_states(weights, pack, keys, states=None if states is None else states.mT)

@@ -4,13 +4,28 @@ The state is one running mean of ``A_j^T [k_j, v_j]``, whose first D columns are
 are their values; with tied keys and values these are the same D columns.
 """
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 
 from ..dropout import drop
 from ..dtypes import full_precision
 from ..prefix_attention import PrefixMean, advance, initial_prefix_mean, prefix_mean_of
-from .shared import pack_activation, unpack_weights
+from ..softmax_attention import padding_scores
+from .shared import pack_activation, scaled, unpack_weights
+
+
+class Slots(NamedTuple):
+    """What all steps read of the packed slots."""
+
+    pq: Tensor  # (B, H, L, D), :func:`.shared.scaled`
+    added: Tensor | None  # (B, 1, 1, L), to the unpack scores: :func:`~..softmax_attention.padding_scores`
+
+
+def slots_of(pq: Tensor, packed_padding_mask: Tensor | None) -> Slots:
+    """The slots with these arguments of :func:`.naive.luna_causal_attention`."""
+    return Slots(scaled(pq), padding_scores(packed_padding_mask, pq.dtype))
 
 
 def initial_state(pq: Tensor, *, tied: bool) -> PrefixMean:
@@ -41,7 +56,7 @@ def luna_causal_attention_step(
     *,
     activation: str = "softplus",
     padding_mask: Tensor | None = None,
-    packed_padding_mask: Tensor | None = None,
+    added: Tensor | None = None,
     dropout_p: float = 0.0,
 ) -> tuple[Tensor, Tensor, PrefixMean]:
     """One or more steps of :func:`.naive.luna_causal_attention`, continued from ``state``.
@@ -52,7 +67,7 @@ def luna_causal_attention_step(
         state: the state after the previous steps, ``(B, H, L, D)`` for tied keys and values, otherwise
             ``(B, H, L, 2 D)``; in fp32 if the inputs are half precision.
         activation, padding_mask, dropout_p: as in :mod:`.naive`.
-        packed_padding_mask: ``(B, L)``, True = padding, or :func:`~..softmax_attention.additive_mask` of it.
+        added: that of :class:`Slots`.
 
     Returns:
         ``y (B, H, T, D)``, the unpack weights ``(B, H, T, L)`` in the dtype of the state, and the state after these
@@ -68,7 +83,7 @@ def luna_causal_attention_step(
             padded = None if padding_mask is None else padding_mask[:, t]
             state = advance(pack[:, :, step], keys_and_values[:, :, step], state, padded=padded)
             keys, values = state.mean[..., :size], state.mean[..., -size:]
-            unpack = unpack_weights(queries[:, :, step] @ keys.mT, packed_padding_mask, scale=size**-0.5)
+            unpack = unpack_weights(queries[:, :, step] @ keys.mT, added, scale=size**-0.5)
             outputs.append(drop(unpack, dropout_p) @ values)
             weights.append(unpack)
     y, unpack = (x[0] if len(x) == 1 else torch.cat(x, dim=2) for x in (outputs, weights))

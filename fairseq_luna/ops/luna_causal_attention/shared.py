@@ -11,7 +11,6 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ..feature_maps import elu_features
-from ..softmax_attention import mask_of_scores
 
 LN_2 = math.log(2.0)
 
@@ -55,21 +54,18 @@ def pack_weights(pq: Tensor, pk: Tensor, activation: str) -> Tensor:
     return pack_activation(activation)(pack_scores(pq, pk))
 
 
-def unpack_weights(scores: Tensor, packed_padding_mask: Tensor | None, *, scale: float = 1.0) -> Tensor:
+def unpack_weights(scores: Tensor, added: Tensor | None, *, scale: float = 1.0) -> Tensor:
     """Softmax of ``scale * scores`` over the slots that are not padding.
 
     Args:
         scores: ``q_t S_t (B, H, T, L)``; in fp32 if q is half precision, because rounded scores and a softmax in half
             precision cause most of the error in the gradients of q and k.
-        packed_padding_mask: ``(B, L)``, True = padding, or :func:`~..softmax_attention.additive_mask` of it.
+        added: ``(B, 1, 1, L)``, :func:`~..softmax_attention.padding_scores` of the slots.
         scale: what the scores were not yet multiplied by.
 
     Returns:
         ``(B, H, T, L)``.
     """
-    if packed_padding_mask is None:
+    if added is None:
         return (scores if scale == 1 else scores * scale).softmax(-1)
-    mask = packed_padding_mask
-    if not mask.is_floating_point():
-        mask = mask_of_scores(mask, scores.dtype)
-    return torch.add(mask[:, None, None, :], scores, alpha=scale).softmax(-1)
+    return torch.add(added, scores, alpha=scale).softmax(-1)

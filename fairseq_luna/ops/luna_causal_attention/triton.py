@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from ..prefix_attention import step_weights
-from ..softmax_attention import mask_of_scores
+from ..softmax_attention import padding_scores
 from . import chunked
 from .self_check import agrees
 
@@ -79,9 +79,8 @@ def fused(
 ) -> Tensor:
     """The output ``(B, H, T, D)`` by the kernels, whatever they compute; arguments as above."""
     each = step_weights(padding_mask, q.shape[2], torch.float32, q.device)[:, 0, :, 0].contiguous()
-    slots = packed_padding_mask
-    if slots is not None:
-        slots = (slots if slots.is_floating_point() else mask_of_scores(slots, torch.float32)).contiguous()
+    slots = padding_scores(packed_padding_mask, torch.float32)
+    slots = None if slots is None else slots.contiguous()
     # Drawn on the CPU, where a program does not wait for it.
     seed = int(torch.randint(2**30, ())) if dropout_p else 0
     padding = None if padding_mask is None else padding_mask.contiguous().view(torch.uint8)

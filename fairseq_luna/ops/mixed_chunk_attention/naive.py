@@ -1,11 +1,10 @@
 """Specification: the weight of every step for every other one."""
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from ..dtypes import accumulation_dtype
-from ..real_steps import positions
+from ..real_steps import padding_of, positions
 
 
 def mixed_chunk_attention(
@@ -44,7 +43,7 @@ def mixed_chunk_attention(
     """
     dtype = accumulation_dtype(v)
     q, k, far_q, far_k, v_, bias = (x.to(dtype) for x in (q, k, far_q, far_k, v, bias))
-    padded = v.new_zeros(v.shape[0], v.shape[2], dtype=torch.bool) if padding_mask is None else padding_mask
+    padded = padding_of(padding_mask, v.shape[0], v.shape[2], v.device)
     p = positions(padded)
     i, j = p[:, None, :, None], p[:, None, None, :]
     real = ~padded[:, None, None, :]

@@ -4,11 +4,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ..block_partition import Blocks, cut_by_number, empty_blocks, reduce_blocks, to_blocks
+from ..block_partition import Blocks, cut_by_number, reduce_blocks, to_blocks
 from ..dtypes import accumulation_dtype, full_precision
 from ..masked_softmax import masked_softmax
 from ..once_per_batch import once_per_batch
-from ..real_steps import pack_left, positions, read_steps
+from ..real_steps import pack_left, padding_of, positions, read_steps
 from ..softmax_attention import softmax_attention
 from .shared import pseudo_inverse
 
@@ -40,10 +40,10 @@ def nystrom_attention(
     Returns:
         ``(B, H, T, D)`` in the dtype of ``q``.
     """
-    padded = q.new_zeros(len(q), q.shape[2], dtype=torch.bool) if padding_mask is None else padding_mask
+    padded = padding_of(padding_mask, q.shape[0], q.shape[2], q.device)
     blocks = landmark_blocks(padded, num_landmarks)
     q_means, k_means = (reduce_blocks(x, blocks) for x in to_blocks(q, k, blocks=blocks))
-    unused = empty_blocks(blocks.sizes)
+    unused = blocks.empty_blocks
     read, _ = softmax_attention(q_means, k, v, padding_mask=padding_mask)
     dtype = accumulation_dtype(q)
     with full_precision(q):

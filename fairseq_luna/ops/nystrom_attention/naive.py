@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ..dtypes import accumulation_dtype
-from ..real_steps import positions
+from ..real_steps import padding_of, positions
 from .shared import pseudo_inverse
 
 
@@ -44,7 +44,7 @@ def nystrom_attention(
     """
     dtype, steps = accumulation_dtype(q), q.shape[2]
     result_dtype, (q, k, v) = q.dtype, (x.to(dtype) for x in (q, k, v))
-    padded = q.new_zeros(len(q), steps, dtype=torch.bool) if padding_mask is None else padding_mask
+    padded = padding_of(padding_mask, q.shape[0], steps, q.device)
     position, lengths = positions(padded), (~padded).sum(1, keepdim=True)
     count = lengths.clamp(1, num_landmarks)
     landmark = torch.arange(min(num_landmarks, steps), device=q.device)

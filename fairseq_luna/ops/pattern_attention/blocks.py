@@ -29,7 +29,7 @@ def block_sparse_attention(
     y = scaled_dot_product_attention(
         q_blocks.flatten(1, 2),
         *(_seen(x, seen, counts).flatten(1, 2) for x in (k_blocks, v_blocks)),
-        attn_mask=_mask(seen, lengths, counts, pattern, q).flatten(1, 2),
+        attn_mask=_mask(seen, lengths, counts, pattern, q.dtype).flatten(1, 2),
         dropout_p=dropout_p,
     ).view_as(q_blocks)
 
@@ -38,7 +38,7 @@ def block_sparse_attention(
     of_ends = scaled_dot_product_attention(
         ends,
         *(x.flatten(2, 3) for x in (k_blocks, v_blocks)),
-        attn_mask=additive_mask(places >= lengths.clamp(min=1)[:, None], like=q)[:, None, None],
+        attn_mask=additive_mask((places >= lengths.clamp(min=1)[:, None])[:, None, None], q.dtype),
         dropout_p=dropout_p,
     ).view(batch, heads, 2, pattern.block_size, size)
     block = torch.arange(number, device=q.device)[:, None, None]
@@ -70,11 +70,11 @@ def _seen(x: Tensor, seen: Tensor, counts: Tensor) -> Tensor:
     )
 
 
-def _mask(seen: Tensor, lengths: Tensor, counts: Tensor, pattern: RandomBlocks, like: Tensor) -> Tensor:
+def _mask(seen: Tensor, lengths: Tensor, counts: Tensor, pattern: RandomBlocks, dtype: torch.dtype) -> Tensor:
     """What is added to the scores: ``(B, H, M, 1, W S)``; the same for all queries of a block."""
-    place = torch.arange(pattern.block_size, device=like.device)
+    place = torch.arange(pattern.block_size, device=seen.device)
     j = seen[..., None] * pattern.block_size + place
     hidden = (j >= lengths[:, None, None, None, None]).flatten(3)
     # Behind the last block of a sentence nothing is masked, because a softmax over nothing is NaN.
-    block = torch.arange(seen.shape[2], device=like.device)[:, None]
-    return additive_mask(hidden & (block < counts[:, None, None, None]), like=like)[:, :, :, None]
+    block = torch.arange(seen.shape[2], device=seen.device)[:, None]
+    return additive_mask(hidden & (block < counts[:, None, None, None]), dtype)[:, :, :, None]

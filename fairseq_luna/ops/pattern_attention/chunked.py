@@ -2,7 +2,7 @@
 
 from torch import Tensor
 
-from ..real_steps import positions, read_steps, real_first
+from ..real_steps import lengths_of, positions, read_steps, real_first
 from .blocks import block_sparse_attention
 from .fused import topk_attention
 from .shared import Pattern, RandomBlocks, Strided, TopK, Window
@@ -39,7 +39,7 @@ def pattern_attention(
         return y if padding_mask is None else y.masked_fill(padding_mask[:, None, :, None], 0)
     lengths = None
     if padding_mask is not None:
-        lengths = (~padding_mask).sum(1)
+        lengths = lengths_of(padding_mask)
         steps = real_first(padding_mask)
         q, k, v = (read_steps(x, steps) for x in (q, k, v))
     if isinstance(pattern, RandomBlocks):

@@ -5,8 +5,7 @@ from torch import Tensor
 
 from ..dropout import drop
 from ..dtypes import accumulation_dtype, full_precision
-from ..masked_softmax import masked_softmax
-from ..once_per_batch import once_per_batch
+from ..masked_softmax import masked_softmax, unseen_keys
 
 
 def topk_attention(
@@ -34,11 +33,12 @@ def topk_attention(
     Returns:
         ``(B, H, T, D)`` and the weights ``(B, H, T, S)`` before dropout or None, in the dtype of ``q``.
     """
-    dtype = accumulation_dtype(q)
-    hidden = _hidden(padding_mask, k.shape[2] if causal else None, k.device)
+    dtype, steps = accumulation_dtype(q), k.shape[2]
+    hidden = None if padding_mask is None else padding_mask[:, None, None]
+    if causal:
+        hidden = unseen_keys(padding_mask, steps, steps, k.device)
     with full_precision(q):
         scores = (q.to(dtype) * q.shape[-1] ** -0.5) @ k.to(dtype).mT
-        steps = k.shape[2]
         if isinstance(steps, torch.SymInt) or count < steps:
             seen = scores.detach()
             if hidden is not None:
@@ -48,13 +48,3 @@ def topk_attention(
         weights = masked_softmax(scores, hidden, dim=-1)
         out = drop(weights, dropout_p) @ v.to(dtype)
     return out.to(q.dtype), weights.to(q.dtype) if need_weights else None
-
-
-@once_per_batch
-def _hidden(padding_mask: Tensor | None, steps: int | None, device: torch.device) -> Tensor | None:
-    """What no query sees, and with ``steps`` the later steps of each: ``(B or 1, 1, T or 1, S)`` bool, or None."""
-    padded = None if padding_mask is None else padding_mask[:, None, None, :]
-    if steps is None:
-        return padded
-    later = torch.ones(1, 1, steps, steps, dtype=torch.bool, device=device).triu(1)
-    return later if padded is None else later | padded

@@ -7,6 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ..dtypes import accumulation_dtype
+from ..real_steps import padding_of
 from .shared import Pattern, TopK
 
 
@@ -32,13 +33,10 @@ def pattern_attention(
     Returns:
         ``(B, H, T, D)`` in the dtype of ``q``; zero at padding. The softmax is in fp32 if ``q`` is half precision.
     """
-    if padding_mask is None:
-        padding_mask = torch.zeros(q.shape[0], q.shape[2], dtype=torch.bool, device=q.device)
-    position = (~padding_mask).cumsum(1) - 1
+    padded = padding_of(padding_mask, q.shape[0], q.shape[2], q.device)
+    position = (~padded).cumsum(1) - 1
     i, j = position[:, None, :, None], position[:, None, None, :]
-    hidden = (
-        ~pattern.sees(i, j, (~padding_mask).sum(1)) | padding_mask[:, None, :, None] | padding_mask[:, None, None, :]
-    )
+    hidden = ~pattern.sees(i, j, (~padded).sum(1)) | padded[:, None, :, None] | padded[:, None, None, :]
     if causal:
         hidden = hidden | (j > i)
     count = pattern.count if isinstance(pattern, TopK) else None

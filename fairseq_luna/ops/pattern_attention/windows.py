@@ -101,4 +101,4 @@ def _window_mask(
         is_elsewhere = (classes > 0) | (starts > chunks.before)  # not among the keys of the chunk
         column = is_elsewhere.expand(chunks.classes, chunks.number, chunks.size)[..., None]
         seen = torch.cat([seen, column.expand(seen.shape[0], -1, -1, -1, -1)], dim=-1)
-    return additive_mask(~seen, like=torch.empty(0, dtype=dtype, device=device)).flatten(1, 2)[:, :, None]
+    return additive_mask(~seen, dtype).flatten(1, 2)[:, :, None]

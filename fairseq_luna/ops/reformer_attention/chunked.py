@@ -43,7 +43,7 @@ def reformer_attention(
         queries = _read(q[:, :, None], chunks)  # (B, H, R, chunks, chunk, D)
         seen = _with_the_chunk_before(chunks, fill=0)
         keys, values = _read(torch.cat([F.normalize(q, dim=-1), v], dim=-1)[:, :, None], seen).chunk(2, dim=-1)
-        scores = (queries @ keys.mT).add_(_mask(_cut(bucket, chunk_size, fill=NO_BUCKET), like=q))
+        scores = (queries @ keys.mT).add_(_mask(_cut(bucket, chunk_size, fill=NO_BUCKET), q.dtype))
         # Numerators and denominators of each round, both divided by the exponential of its largest score.
         largest = scores.detach().amax(-1, keepdim=True)
         weights = (scores - largest).exp_()
@@ -75,13 +75,13 @@ def _read(x: Tensor, steps: Tensor) -> Tensor:
     return x.reshape(-1, size).index_select(0, rows.flatten()).view(*rows.shape, size)
 
 
-def _mask(bucket: Tensor, *, like: Tensor) -> Tensor:
+def _mask(bucket: Tensor, dtype: torch.dtype) -> Tensor:
     """What is added to the scores, for ``bucket (B, H, R, chunks, chunk)``: -inf in other buckets.
 
     A step itself gets the least finite number: its weight is 0 unless it is alone.
     """
     hidden = bucket[..., None] != _with_the_chunk_before(bucket, fill=NO_BUCKET)[..., None, :]
-    mask = additive_mask(hidden, like=like)
+    mask = additive_mask(hidden, dtype)
     itself = torch.eye(bucket.shape[-1], dtype=torch.bool, device=bucket.device)
-    mask[..., -bucket.shape[-1] :].masked_fill_(itself, torch.finfo(mask.dtype).min)
+    mask[..., -bucket.shape[-1] :].masked_fill_(itself, torch.finfo(dtype).min)
     return mask

@@ -5,7 +5,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ..dtypes import accumulation_dtype
-from ..real_steps import positions
+from ..real_steps import padding_of, positions
 from .shared import buckets
 
 
@@ -41,7 +41,7 @@ def reformer_attention(
     """
     dtype, steps = accumulation_dtype(q), q.shape[2]
     result_dtype, q, v = q.dtype, q.to(dtype), v.to(dtype)
-    padded = q.new_zeros(len(q), steps, dtype=torch.bool) if padding_mask is None else padding_mask
+    padded = padding_of(padding_mask, q.shape[0], steps, q.device)
     itself = torch.eye(steps, dtype=torch.bool, device=q.device)
     counts = q.new_zeros(*q.shape[:2], steps, steps)  # the rounds in which i sees j
     for bucket in buckets(q, directions, chunk_size=chunk_size, padding_mask=padding_mask).unbind(2):

@@ -1,6 +1,6 @@
 """Training form: torch's fused attention."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -9,7 +9,7 @@ from torch.backends import cuda
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from ..dtypes import accumulation_dtype, full_precision
-from ..masked_softmax import masked_softmax
+from ..masked_softmax import masked_softmax, unseen_keys
 from ..once_per_batch import once_per_batch
 
 # On a GPU torch copies a mask whose strides are not multiples of this.
@@ -32,7 +32,7 @@ def softmax_attention(
         q: ``(B, H, T, D)``.
         k: ``(B, H, S, D)``.
         v: ``(B, H, S, E)``.
-        padding_mask: ``(B, S)`` bool, True = padding, or :func:`additive_mask` of it.
+        padding_mask: ``(B, S)`` bool, True = padding.
         bias: added to the scores, broadcastable to ``(B, H, T, S)``; may need a gradient.
         dropout_p: dropout probability of the weights.
         need_weights: also return the weights, which costs a T x S tensor. The output is the same.
@@ -41,31 +41,79 @@ def softmax_attention(
         ``(B, H, T, E)`` in the dtype of ``q`` (under autocast in autocast's), and the weights ``(B, H, T, S)`` before
         dropout or None.
     """
-    mask = None
-    if padding_mask is not None:
-        mask = padding_mask if padding_mask.is_floating_point() else mask_of_scores(padding_mask, q.dtype)
-        mask = mask[:, None, None, :]
-        if mask.is_cuda:
-            mask = mask.as_strided(mask.shape, (mask.stride(0), 0, 0, 1))  # aligned, if its rows are
-    added = mask
+    source = source_of(k, v, padding_mask)
+    return read_source(q, source, bias=bias, dropout_p=dropout_p, need_weights=need_weights)
+
+
+class Source(NamedTuple):
+    """What queries read, in any number of calls: the mask is converted once."""
+
+    key: Tensor  # (B, H, S, D)
+    value: Tensor | None  # (B, H, S, E); None = the keys
+    added: Tensor | None  # (B, 1, 1, S), to the scores: :func:`padding_scores`
+
+
+def source_of(k: Tensor, v: Tensor, padding_mask: Tensor | None) -> Source:
+    """The source with these arguments of :func:`softmax_attention`."""
+    return Source(k, None if v is k else v, padding_scores(padding_mask, k.dtype))
+
+
+def read_source(
+    q: Tensor, source: Source, *, bias: Tensor | None = None, dropout_p: float = 0.0, need_weights: bool = False
+) -> tuple[Tensor, Tensor | None]:
+    """:func:`softmax_attention` to a ``source``."""
+    k, v, added = source
+    mask = added
     if bias is not None:
         bias = bias.to(q.dtype)
-        added = bias if mask is None else bias + mask
-    out = scaled_dot_product_attention(q, k, v, attn_mask=added, dropout_p=dropout_p)
-    return out, _weights(q, k, mask, bias) if need_weights else None
+        mask = bias if added is None else bias + added
+    out = scaled_dot_product_attention(q, k, k if v is None else v, attn_mask=mask, dropout_p=dropout_p)
+    return out, _weights(q, k, added, bias) if need_weights else None
 
 
-def additive_mask(padding_mask: Tensor, *, like: Tensor) -> Tensor:
-    """What is added to scores: 0 for real places and -inf for padding, in the dtype of ``like``."""
-    *others, places = padding_mask.shape
-    mask = like.new_zeros(*others, -(-places // ALIGNMENT) * ALIGNMENT if like.is_cuda else places)
-    return mask[..., :places].masked_fill_(padding_mask, float("-inf"))
+def causal_softmax_attention(
+    q: Tensor, k: Tensor, v: Tensor, *, padding_mask: Tensor | None = None, dropout_p: float = 0.0
+) -> Tensor:
+    """Attention of the newest steps to themselves and the earlier ones.
+
+    Args:
+        q: ``(B, H, T, D)``, the last T of S steps.
+        k, v: ``(B, H, S, D)``.
+        padding_mask, dropout_p: as of :func:`softmax_attention`.
+
+    Returns:
+        ``(B, H, T, D)`` in the dtype of ``q``; 0 where no step is seen.
+    """
+    steps, seen = q.shape[2], k.shape[2]
+    if padding_mask is None and steps == seen:
+        return scaled_dot_product_attention(q, k, v, is_causal=True, dropout_p=dropout_p)
+    if steps == 1:
+        return softmax_attention(q, k, v, padding_mask=padding_mask, dropout_p=dropout_p)[0]
+    mask = _scores_of_unseen(padding_mask, steps, seen, q.dtype, q.device)
+    return scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=dropout_p)
+
+
+def additive_mask(hidden: Tensor, dtype: torch.dtype) -> Tensor:
+    """What is added to scores: -inf where ``hidden``, bool of any shape, is True, otherwise 0."""
+    *others, places = hidden.shape
+    mask = hidden.new_zeros(*others, -(-places // ALIGNMENT) * ALIGNMENT if hidden.is_cuda else places, dtype=dtype)
+    return mask[..., :places].masked_fill_(hidden, float("-inf"))
 
 
 @once_per_batch
-def mask_of_scores(padding_mask: Tensor, dtype: torch.dtype) -> Tensor:
-    """:func:`additive_mask` in ``dtype``. torch makes it of a bool mask at every call."""
-    return additive_mask(padding_mask, like=padding_mask.new_empty(0, dtype=dtype))
+def padding_scores(padding_mask: Tensor | None, dtype: torch.dtype) -> Tensor | None:
+    """:func:`additive_mask` of keys, ``(B, 1, 1, S)`` for ``padding_mask (B, S)`` bool, or None for None.
+
+    torch would make it of the bool mask at every call.
+    """
+    return None if padding_mask is None else additive_mask(padding_mask[:, None, None], dtype)
+
+
+@once_per_batch
+def _scores_of_unseen(
+    padding_mask: Tensor | None, steps: int, seen: int, dtype: torch.dtype, device: torch.device
+) -> Tensor:
+    return additive_mask(unseen_keys(padding_mask, steps, seen, device), dtype)
 
 
 def scaled_dot_product_attention(q: Tensor, k: Tensor, v: Tensor, **options: Any) -> Tensor:
@@ -86,8 +134,8 @@ def scaled_dot_product_attention(q: Tensor, k: Tensor, v: Tensor, **options: Any
         return F.scaled_dot_product_attention(q, k, v, **options)
 
 
-def _weights(q: Tensor, k: Tensor, mask: Tensor | None, bias: Tensor | None) -> Tensor:
-    padded = None if mask is None else mask.isneginf()
+def _weights(q: Tensor, k: Tensor, added: Tensor | None, bias: Tensor | None) -> Tensor:
+    padded = None if added is None else added.isneginf()
     dtype = accumulation_dtype(q)
     with full_precision(q):
         scores = (q.to(dtype) * q.shape[-1] ** -0.5) @ k.to(dtype).mT

@@ -5,9 +5,10 @@ from torch import Tensor
 
 from ..dropout import drop
 from ..dtypes import accumulation_dtype, full_precision
+from ..masked_softmax import unseen_keys
 from ..once_per_batch import once_per_batch
-from ..real_steps import pack_left, positions, read_steps
-from ..softmax_attention import additive_mask, scaled_dot_product_attention
+from ..real_steps import lengths_of, pack_left, positions, read_steps
+from ..softmax_attention import padding_scores, scaled_dot_product_attention
 
 
 def synthesizer_attention(
@@ -33,7 +34,9 @@ def synthesizer_attention(
         ``(B, H, T, D)`` in the dtype of ``v``; zero at padding.
     """
     dtype = accumulation_dtype(v)
-    hidden = _hidden(None if causal else padding_mask, v.shape[2] if causal else None, v.device)
+    hidden = None if causal or padding_mask is None else _behind(padding_mask)[:, None, None]
+    if causal:  # behind the real steps there is only padding, which none of them sees
+        hidden = unseen_keys(None, v.shape[2], v.shape[2], v.device)
     with full_precision(v):
         scores = scores.to(dtype)
         if hidden is not None:
@@ -65,12 +68,12 @@ def position_attention(
     Returns:
         ``(B, H, T, D)`` in the dtype of ``v``; zero at padding.
     """
-    hidden = _hidden(None if causal else padding_mask, None, v.device)
+    behind = None if causal or padding_mask is None else _behind(padding_mask)
     y = scaled_dot_product_attention(
         pack_left(q, padding_mask),
         keys.to(q.dtype).expand(q.shape[0], -1, -1, -1),
         pack_left(v, padding_mask),
-        attn_mask=None if hidden is None else additive_mask(hidden, like=q),
+        attn_mask=padding_scores(behind, q.dtype),
         dropout_p=dropout_p,
         is_causal=causal,
         scale=1.0,
@@ -86,17 +89,10 @@ def _unpacked(y: Tensor, padding_mask: Tensor | None) -> Tensor:
 
 
 @once_per_batch
-def _hidden(padding_mask: Tensor | None, steps: int | None, device: torch.device) -> Tensor | None:
-    """The positions that are not seen, ``(B or 1, 1, T or 1, T)`` bool: later ones of ``steps``, or those of no step.
-
-    Behind all real steps there is only padding, so that none of them sees it in causal attention.
-    """
-    if steps is not None:
-        return torch.ones(1, 1, steps, steps, dtype=torch.bool, device=device).triu(1)
-    if padding_mask is None:
-        return None
-    lengths = (~padding_mask).sum(1).clamp(min=1)  # a softmax over nothing is NaN
-    return (torch.arange(padding_mask.shape[1], device=device) >= lengths[:, None])[:, None, None]
+def _behind(padding_mask: Tensor) -> Tensor:
+    """The positions behind the real steps, ``(B, T)`` bool."""
+    lengths = lengths_of(padding_mask).clamp(min=1)  # a softmax over nothing is NaN
+    return torch.arange(padding_mask.shape[1], device=padding_mask.device) >= lengths[:, None]
 
 
 def weighted_sums(weights: Tensor, v: Tensor) -> Tensor:

@@ -5,7 +5,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ..dtypes import accumulation_dtype
-from ..real_steps import positions
+from ..real_steps import padding_of, positions
 
 
 def synthesizer_attention(
@@ -65,13 +65,13 @@ def position_attention(
 
 def _positions(v: Tensor, padding_mask: Tensor | None) -> Tensor:
     """The position of each step of ``v (B, H, T, D)`` among the real ones: ``(B, T)``."""
-    return positions(v.new_zeros(v.shape[0], v.shape[2], dtype=torch.bool) if padding_mask is None else padding_mask)
+    return positions(padding_of(padding_mask, v.shape[0], v.shape[2], v.device))
 
 
 def _attention(scores: Tensor, v: Tensor, padding_mask: Tensor | None, causal: bool, dropout_p: float) -> Tensor:
     """Softmax attention with the scores of steps, ``(B, H, T, T)``."""
     steps, dtype = v.shape[2], accumulation_dtype(v)
-    padded = v.new_zeros(v.shape[0], steps, dtype=torch.bool) if padding_mask is None else padding_mask
+    padded = padding_of(padding_mask, v.shape[0], steps, v.device)
     hidden = padded[:, None, None, :]
     if causal:
         hidden = hidden | torch.ones(steps, steps, dtype=torch.bool, device=v.device).triu(1)
