@@ -54,8 +54,7 @@ class ExternalAttention(ExternalProjections, EncoderAttention):
     """
 
     def attend(self, x: Tensor, padding_mask: Tensor | None) -> Tensor:
-        y = external_attention(*self.arguments(x), padding_mask=padding_mask, dropout_p=self.dropout_p())
-        return self.output(y)
+        return self.output(external_attention(*self.arguments(x), **self.options(padding_mask)))
 
 
 class ExternalCausalAttention(ExternalProjections, CausalAttention):
@@ -67,13 +66,10 @@ class ExternalCausalAttention(ExternalProjections, CausalAttention):
     State = SlotMeans
 
     def attend(self, x: Tensor, padding_mask: Tensor | None) -> Tensor:
-        y = external_causal_attention(*self.arguments(x), padding_mask=padding_mask, dropout_p=self.dropout_p())
-        return self.output(y)
+        return self.output(external_causal_attention(*self.arguments(x), **self.options(padding_mask)))
 
     def step(self, x: Tensor, padding_mask: Tensor | None, state: SlotMeans | None) -> tuple[Tensor, SlotMeans]:
         q, keys, values = self.arguments(x)
         state = state or initial_slot_means(q, keys)
-        y, state = external_causal_attention_step(
-            q, keys, values, state, padding_mask=padding_mask, dropout_p=self.dropout_p()
-        )
+        y, state = external_causal_attention_step(q, keys, values, state, **self.options(padding_mask))
         return self.output(y), state

@@ -111,9 +111,7 @@ class FastformerAttention(FastformerProjections, EncoderAttention):
 
     def attend(self, x: Tensor, padding_mask: Tensor | None) -> Tensor:
         q, k, v = self.queries_keys_values(x)
-        u, global_query = fastformer_attention(
-            q, k, v, self.maps(), padding_mask=padding_mask, dropout_p=self.dropout_p()
-        )
+        u, global_query = fastformer_attention(q, k, v, self.maps(), **self.options(padding_mask))
         return self.with_residual(u, q, global_query)
 
 
@@ -128,9 +126,7 @@ class FastformerCausalAttention(FastformerProjections, CausalAttention):
 
     def attend(self, x: Tensor, padding_mask: Tensor | None) -> Tensor:
         q, k, v = self.queries_keys_values(x)
-        u, global_query = fastformer_causal_attention(
-            q, k, v, self.maps(), padding_mask=padding_mask, dropout_p=self.dropout_p()
-        )
+        u, global_query = fastformer_causal_attention(q, k, v, self.maps(), **self.options(padding_mask))
         return self.with_residual(u, q, global_query)
 
     def step(
@@ -139,6 +135,6 @@ class FastformerCausalAttention(FastformerProjections, CausalAttention):
         q, k, v = self.queries_keys_values(x)
         state = state or initial_state(q)
         u, global_query, state = fastformer_causal_attention_step(
-            q, k, v, self.maps(), state, padding_mask=padding_mask, dropout_p=self.dropout_p()
+            q, k, v, self.maps(), state, **self.options(padding_mask)
         )
         return self.with_residual(u, q, global_query), state

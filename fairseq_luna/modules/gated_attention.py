@@ -60,8 +60,7 @@ class GatedUnit(Multihead):
         return (q, k, far_q, far_k, v), gate
 
     def options(self, padding_mask: Tensor | None) -> dict[str, Any]:
-        """Keyword arguments of the ops."""
-        return {"chunk_size": self.chunk_size, "padding_mask": padding_mask, "dropout_p": self.dropout_p()}
+        return super().options(padding_mask) | {"chunk_size": self.chunk_size}
 
     def attend(self, x: Tensor, padding_mask: Tensor | None) -> Tensor:
         parts, gate = self.parts(x)

@@ -71,8 +71,7 @@ class KernelProjections(QueriesKeysValues):
         return features.of_queries(q), features.of_keys(k), v
 
     def options(self, padding_mask: Tensor | None) -> dict[str, Any]:
-        """Keyword arguments of the ops."""
-        return {"normaliser": self.normaliser, "padding_mask": padding_mask, "dropout_p": self.dropout_p()}
+        return super().options(padding_mask) | {"normaliser": self.normaliser}
 
 
 class KernelAttention(KernelProjections, EncoderAttention):

@@ -57,8 +57,7 @@ class LinformerAttention(LinformerProjections, EncoderAttention):
 
     def attend(self, x: Tensor, padding_mask: Tensor | None) -> Tensor:
         q, k, v = self.queries_keys_values(x)
-        y = linformer_attention(q, k, v, *self.sums(len(x)), padding_mask=padding_mask, dropout_p=self.dropout_p())
-        return self.output(y)
+        return self.output(linformer_attention(q, k, v, *self.sums(len(x)), **self.options(padding_mask)))
 
 
 class LinformerSourceAttention(LinformerProjections, SourceAttention):

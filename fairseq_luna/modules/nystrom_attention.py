@@ -40,7 +40,6 @@ class NystromAttention(QueriesKeysValues, EncoderAttention):
             *(q, k, v, self.kernel),
             num_landmarks=self.num_slots,
             iterations=self.iterations,
-            padding_mask=padding_mask,
-            dropout_p=self.dropout_p(),
+            **self.options(padding_mask),
         )
         return self.output(y)

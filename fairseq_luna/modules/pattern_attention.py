@@ -72,10 +72,6 @@ class PatternProjections(QueriesKeysValues):
         check_positive(**chosen)
         self.pattern = pattern(**chosen)
 
-    def options(self, padding_mask: Tensor | None) -> dict[str, Any]:
-        """Keyword arguments of the ops."""
-        return {"padding_mask": padding_mask, "dropout_p": self.dropout_p()}
-
 
 class PatternAttention(PatternProjections, EncoderAttention):
     """Self-attention of an encoder to the steps of a pattern. Arguments: :class:`PatternProjections`.

@@ -51,7 +51,6 @@ class ReformerAttention(RedrawnDirections, EncoderAttention):
             self.heads_of(self.v_proj, x),
             self.directions,
             chunk_size=self.chunk_size,
-            padding_mask=padding_mask,
-            dropout_p=self.dropout_p(),
+            **self.options(padding_mask),
         )
         return self.output(y)

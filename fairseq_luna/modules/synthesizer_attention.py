@@ -47,10 +47,6 @@ class Synthesizer(NamedArguments, Multihead):
         self.v_proj = self.new.input()
         self.out_proj = self.new.output()
 
-    def options(self, padding_mask: Tensor | None) -> dict[str, Any]:
-        """Keyword arguments of the ops."""
-        return {"padding_mask": padding_mask, "dropout_p": self.dropout_p()}
-
     def attend(self, x: Tensor, padding_mask: Tensor | None) -> Tensor:
         self.check_length(len(x), self.max_positions, attention="a synthesizer")
         v = self.heads_of(self.v_proj, x)
