@@ -24,27 +24,29 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ.setdefault("TRITON_INTERPRET", "1")
         return
     import torch
+    from torch.utils import _device
 
     torch.set_default_device("cuda")
     torch.backends.cudnn.allow_tf32 = False  # a convolution in fp32 is otherwise rounded
     torch.load = functools.partial(torch.load, map_location="cuda")
+    _device._device_constructors()  # a table that torch keeps from its first use: of its own functions
     for name in ("rand", "randn", "randint", "randperm"):
-        setattr(torch, name, on_default_device(getattr(torch, name)))
+        setattr(torch, name, drawn_on_the_cpu(getattr(torch, name)))
 
 
-def on_default_device(draw: Callable[..., Any]) -> Callable[..., Any]:
-    """``draw`` with a generator of the CPU, which has the same numbers on every device."""
+def drawn_on_the_cpu(draw: Callable[..., Any]) -> Callable[..., Any]:
+    """``draw`` with the same numbers on every device, where a generator of the CPU is given."""
     import torch
 
     @functools.wraps(draw)
-    def moved(*sizes: Any, generator: Any = None, device: Any = None, **options: Any) -> Any:
+    def drawn(*sizes: Any, generator: Any = None, device: Any = None, **options: Any) -> Any:
+        device = device or torch.get_default_device()
         if generator is None:
             return draw(*sizes, device=device, **options)
         grad = options.pop("requires_grad", False)
-        x = draw(*sizes, generator=generator, device=generator.device, **options)
-        return x.to(device or torch.get_default_device()).requires_grad_(grad)
+        return draw(*sizes, generator=generator, device=generator.device, **options).to(device).requires_grad_(grad)
 
-    return moved
+    return drawn
 
 
 @pytest.fixture(autouse=True)
@@ -60,6 +62,9 @@ def _no_closed_log() -> Iterator[None]:
 @pytest.fixture(scope="session")
 def tiny_data(tmp_path_factory: pytest.TempPathFactory) -> str:
     """A data-bin of a few dozen sentences, made once."""
+    import torch
+
     import tiny_training  # imports fairseq, which the tests of the operations do without
 
-    return tiny_training.make_data(tmp_path_factory.mktemp("tiny-data"))
+    with torch.device("cpu"):  # fairseq writes numpy's arrays
+        return tiny_training.make_data(tmp_path_factory.mktemp("tiny-data"))
