@@ -1,4 +1,4 @@
-"""The Triton kernels, which no GPU has run: in Triton's interpreter, and compiled for GPUs that are not there."""
+"""The Triton kernels: on a GPU or in Triton's interpreter, and compiled for GPUs that are not there."""
 
 import importlib.util
 import json

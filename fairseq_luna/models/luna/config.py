@@ -31,7 +31,7 @@ LUNA_OPTIONS = {
     "luna_kernel": option(
         ChoiceEnum(list(KERNELS)),
         "torch",
-        "of the decoder's self-attention in training; triton was never run on a GPU, for which it is: at first use it"
+        "of the decoder's self-attention in training; triton is for a GPU: at first use it"
         " compares itself with torch there, and is left out with a warning if they differ",
     ),
     "luna_source_attention": option(

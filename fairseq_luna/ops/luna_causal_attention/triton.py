@@ -1,4 +1,4 @@
-"""Training form for a GPU: one pass over the inputs, forward and backward, in Triton. It was never run on a GPU.
+"""Training form for a GPU: one pass over the inputs, forward and backward, in Triton.
 
 It is used only where it proves itself, see :func:`.self_check.agrees`; elsewhere :mod:`.chunked` is.
 """
