@@ -1,4 +1,4 @@
-"""Cutting a dimension into chunks of one size."""
+"""Cutting a dimension into chunks of one size, and time into blocks of about equal length."""
 
 import torch
 import torch.nn.functional as F
@@ -13,11 +13,42 @@ def in_chunks(x: Tensor, size: int, *, dim: int, fill: float = 0) -> Tensor:
     Returns:
         ``x`` with the number of chunks and ``size`` in place of that dimension; a view if all chunks are full.
     """
-    missing = -x.shape[dim] % size
-    of_any_length = torch.compiler.is_compiling() or isinstance(missing, torch.SymInt)
+    x = lengthened(x, -x.shape[dim] % size, dim=dim, fill=fill)
+    return x.unflatten(dim, (x.shape[dim] // size, size))
+
+
+def lengthened(x: Tensor, more: int, *, dim: int, fill: float = 0) -> Tensor:
+    """``x`` with ``more`` times ``fill`` behind dimension ``dim``, counted from the last, -1."""
+    of_any_length = torch.compiler.is_compiling() or isinstance(more, torch.SymInt)
     if of_any_length:
         # If nothing is missing, torch pads into the layout of x, where a graph has a contiguous one.
         x = x.contiguous()
-    if of_any_length or missing:
-        x = F.pad(x, [0, 0] * (-dim - 1) + [0, missing], value=fill)
-    return x.unflatten(dim, (x.shape[dim] // size, size))
+    return F.pad(x, [0, 0] * (-dim - 1) + [0, more], value=fill) if of_any_length or more else x
+
+
+def block_count(k: Tensor, v: Tensor, block_length: int | None) -> int:
+    """The number of blocks for keys ``k (B, H, T, D)`` and values ``v (B, H, T, E)``, at least 1.
+
+    ``block_length`` is the most steps in a block; None chooses it by shape.
+    """
+    return max(1, -(-k.shape[2] // (block_length or default_block_length(k.shape[-1], v.shape[-1]))))
+
+
+def default_block_length(key_size: int, value_size: int) -> int:
+    """The power of two, from 32 to 256, at which a block's C x C products cost about as much as its D x E state."""
+    balance = (key_size * value_size) ** 0.5
+    return max(32, min(256, 1 << (round(balance) - 1).bit_length()))
+
+
+def cut(x: Tensor, blocks: int) -> Tensor:
+    """``(B, H, T, D)`` to ``(B H blocks, C, D)``: the last block, which has little padding, is filled with zeros."""
+    length = max(1, -(-x.shape[2] // blocks))
+    whole = lengthened(x, blocks * length - x.shape[2], dim=-2)
+    return whole.reshape(x.shape[0] * x.shape[1] * blocks, length, x.shape[-1])
+
+
+def joined(x: Tensor, blocks: int, like: Tensor) -> Tensor:
+    """The opposite of :func:`cut`, to the steps of ``like (B, H, T, any size)``."""
+    batch, heads, steps = like.shape[:3]
+    whole = x.view(batch, heads, blocks * x.shape[1], x.shape[2])
+    return whole if whole.shape[2] == steps else whole[:, :, :steps]

@@ -11,6 +11,7 @@ from torch.utils._pytree import tree_leaves
 from every_op import ATTENTIONS
 from fairseq_luna.ops.decay_attention import decay_attention
 from fairseq_luna.ops.feature_maps import fourier_features
+from fairseq_luna.ops.gated_delta_rule import gated_delta_rule
 from fairseq_luna.ops.linear_recurrence import linear_recurrence
 from fairseq_luna.ops.prefix_attention import prefix_attention
 from fairseq_luna.ops.short_convolution import short_convolution
@@ -19,6 +20,10 @@ from numeric import randn
 
 def decay_attention_of_logits(q, k, v, logits, **options):
     return decay_attention(q, k, v, -logits.square(), **options)
+
+
+def gated_delta_rule_of_logits(q, k, v, decays, strengths, **options):
+    return gated_delta_rule(q, k, v, -decays.square(), strengths.sigmoid(), **options)
 
 
 FP64 = torch.empty(0, dtype=torch.float64)
@@ -34,6 +39,13 @@ BY_HAND = {
         f"decay attention, {name}": (
             partial(decay_attention_of_logits, block_length=length),
             [(2, 2, 7, 3), (2, 2, 7, 3), (2, 2, 7, 4), (2, 2, 7)],
+        )
+        for name, length in (("one block", None), ("three blocks", 3))
+    },
+    **{
+        f"gated delta rule, {name}": (
+            partial(gated_delta_rule_of_logits, block_length=length),
+            [(2, 2, 7, 3), (2, 2, 7, 3), (2, 2, 7, 4), (2, 2, 7), (2, 2, 7)],
         )
         for name, length in (("one block", None), ("three blocks", 3))
     },

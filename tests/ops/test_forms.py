@@ -17,6 +17,7 @@ FAST = ("chunked", "fused")
 PARTS = {
     "prefix_attention": ("sums",),
     "decay_attention": ("sums",),
+    "gated_delta_rule": ("systems",),
     "pattern_attention": ("windows", "strides", "blocks"),
     "block_attention": ("by_length",),
     "short_convolution": ("shifted",),

@@ -2,8 +2,8 @@
 
 from torch import Tensor
 
+from ..chunks import block_count, cut, joined
 from ..dtypes import accumulation_dtype
-from ..prefix_attention.chunked import cut, default_block_length
 from .sums import DecayedSums, sums_of_later
 
 
@@ -30,18 +30,15 @@ def decay_attention(
     Returns:
         ``(B, H, T, E)`` in the dtype of ``q``; summed in fp32 if ``q`` is half precision, also under autocast.
     """
-    batch, heads, steps, size = q.shape
     dtype = accumulation_dtype(q)
-    g = log_decay.to(dtype).expand(batch, heads, steps)
+    g = log_decay.to(dtype).expand(q.shape[:3])
     if padding_mask is not None:
         g = g.masked_fill(padding_mask[:, None], 0)
         k = k.masked_fill(padding_mask[:, None, :, None], 0)
-    blocks = max(1, -(-steps // (block_length or default_block_length(size, v.shape[-1]))))
-    # Blocks of about equal length, so that the last one has little padding.
-    length = max(1, -(-steps // blocks))
-    queries, keys, values, g = (cut(x.to(dtype), blocks, length) for x in (q, k, v, g[..., None]))
+    blocks = block_count(k, v, block_length)
+    queries, keys, values, g = (cut(x.to(dtype), blocks) for x in (q, k, v, g[..., None]))
     out = DecayedSums.apply(queries, keys, values, g, blocks)[0]
     if not causal:
         own = (queries * keys).sum(-1, keepdim=True) * values  # which both have
         out = out + sums_of_later(queries, keys, values, g, blocks) - own
-    return out.view(batch, heads, blocks * length, v.shape[-1])[:, :, :steps].to(q.dtype)
+    return joined(out, blocks, q).to(q.dtype)

@@ -29,7 +29,7 @@ class DecayedSums(torch.autograd.Function):
     @staticmethod
     def forward(q: Tensor, k: Tensor, v: Tensor, g: Tensor, blocks: int) -> tuple[Tensor, Tensor]:
         with full_precision(q):
-            out, earlier = _some_heads_at_once(_sums, blocks, q, k, v, g)
+            out, earlier = some_heads_at_once(_sums, blocks, q, k, v, g)
             return out, earlier
 
     @staticmethod
@@ -47,13 +47,11 @@ class DecayedSums(torch.autograd.Function):
             of_v = sums_of_later(k, q, gradient, g, ctx.blocks)
         else:
             with full_precision(q):
-                of_q, of_k, of_v = _some_heads_at_once(_gradients, ctx.blocks, gradient, q, k, v, g, earlier)
+                of_q, of_k, of_v = some_heads_at_once(_gradients, ctx.blocks, gradient, q, k, v, g, earlier)
         if not ctx.needs_input_grad[3]:
             return of_q, of_k, of_v, None, None
         of_total = (q * of_q).sum(-1, keepdim=True) - (k * of_k).sum(-1, keepdim=True)
-        # Each g is a part of the running sum from its step on.
-        to_end = backwards(of_total, ctx.blocks).view(-1, ctx.blocks * q.shape[1], 1).cumsum(1)
-        return of_q, of_k, of_v, backwards(to_end.view_as(g), ctx.blocks), None
+        return of_q, of_k, of_v, sums_to_end(of_total, ctx.blocks), None
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[int | None, ...], *inputs: Any) -> tuple[Any, ...]:
@@ -66,12 +64,18 @@ def sums_of_later(q: Tensor, k: Tensor, v: Tensor, g: Tensor, blocks: int) -> Te
     return backwards(DecayedSums.apply(*(backwards(x, blocks) for x in (q, k, v, following)), blocks)[0], blocks)
 
 
+def sums_to_end(x: Tensor, blocks: int) -> Tensor:
+    """The sum of ``x`` from each step on: the gradient of g, which is a part of G there, from that of G."""
+    summed = backwards(x, blocks).view(-1, blocks * x.shape[1], x.shape[2]).cumsum(1)
+    return backwards(summed.view_as(x), blocks)
+
+
 def backwards(x: Tensor, blocks: int) -> Tensor:
     """The steps of ``x`` in the opposite order."""
     return x.reshape(-1, blocks * x.shape[1], x.shape[2]).flip(1).view_as(x)
 
 
-def _some_heads_at_once(function: Callable[..., tuple[Tensor, ...]], blocks: int, *tensors: Tensor) -> list[Tensor]:
+def some_heads_at_once(function: Callable[..., tuple[Tensor, ...]], blocks: int, *tensors: Tensor) -> list[Tensor]:
     """The results of ``function``, of tensors and ``blocks``, in which heads do not meet."""
     if tensors[0].device.type != "cpu" or torch.compiler.is_compiling():
         return [*function(*tensors, blocks)]
@@ -82,11 +86,11 @@ def _some_heads_at_once(function: Callable[..., tuple[Tensor, ...]], blocks: int
 
 def _sums(q: Tensor, k: Tensor, v: Tensor, g: Tensor, blocks: int) -> tuple[Tensor, Tensor]:
     total = g.cumsum(1)
-    out = torch.bmm(torch.bmm(q, k.mT).mul_(_decays(total, total)).tril_(), v)
+    out = torch.bmm(torch.bmm(q, k.mT).mul_(decays_between(total, total)).tril_(), v)
     if blocks == 1:
         return out, out[..., :0]  # no states
-    earlier = _carried(torch.bmm((k * _until_end(total)).mT, v), total[:, -1], blocks)
-    return out.baddbmm_(q * _exp(total), earlier), earlier
+    earlier = _carried(torch.bmm((k * until_end(total)).mT, v), total[:, -1], blocks)
+    return out.baddbmm_(q * exp(total), earlier), earlier
 
 
 def _gradients(
@@ -94,12 +98,12 @@ def _gradients(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Those of q, k and v: the same sums as with a graph, whose products and states are made once."""
     total = g.cumsum(1)
-    decays = _decays(total, total).tril_()
+    decays = decays_between(total, total).tril_()
     inside, of_inside = torch.bmm(q, k.mT).mul_(decays), torch.bmm(gradient, v.mT).mul_(decays)
     of_q, of_k, of_v = torch.bmm(of_inside, k), torch.bmm(of_inside.mT, q), torch.bmm(inside.mT, gradient)
     if blocks == 1:
         return of_q, of_k, of_v
-    start, end = _exp(total.clone()), _until_end(total)
+    start, end = exp(total.clone()), until_end(total)
     later = _carried(torch.bmm((q * start).mT, gradient), total[:, -1], blocks, later=True)
     return (
         of_q.baddbmm_(gradient * start, earlier.mT),
@@ -108,17 +112,17 @@ def _gradients(
     )
 
 
-def _decays(total: Tensor, other: Tensor) -> Tensor:
+def decays_between(total: Tensor, other: Tensor) -> Tensor:
     """``exp(total_t - other_j)``; of no use for later j, where it is 1."""
-    return _exp(total - other.mT)
+    return exp(total - other.mT)
 
 
-def _until_end(total: Tensor) -> Tensor:
+def until_end(total: Tensor) -> Tensor:
     """The decay from each step to the end of its block."""
-    return _exp(total[:, -1:] - total)
+    return exp(total[:, -1:] - total)
 
 
-def _exp(exponents: Tensor) -> Tensor:
+def exp(exponents: Tensor) -> Tensor:
     """In place, and at least 1e-26: products with less are denormal numbers, which take a CPU several times as long.
 
     The bounds are floats, and have no name: torch.onnx and torch.compile cannot read other ones here.
@@ -137,10 +141,10 @@ def _carried(states: Tensor, totals: Tensor, blocks: int, *, later: bool = False
     for own, total in reversed(groups) if later else groups:
         until = F.pad(total.cumsum(1), (0, 0, 1, 0))
         before, after = until[:, :-1], until[:, 1:]
-        decays = _decays(before, after).tril_(-1)
+        decays = decays_between(before, after).tril_(-1)
         sums = (decays.mT if later else decays) @ own
         if carried is not None:
-            sums.addcmul_(_until_end(after) if later else _exp(before.clone()), carried)
+            sums.addcmul_(until_end(after) if later else exp(before.clone()), carried)
         edge = slice(0, 1) if later else slice(-1, None)
         carried = torch.addcmul(own[:, edge], total[:, edge].exp(), sums[:, edge])
         found.append(sums)

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from ..dtypes import accumulation_dtype, full_precision
-from .shared import normalised, without_padding
+from .shared import inverse_norm, without_padding
 
 
 class DeltaState(NamedTuple):
@@ -45,7 +45,7 @@ def gated_delta_rule_step(
     memory, out_dtype = state.memory, v.dtype
     q, k, v, log_decay, beta = (x.to(memory.dtype) for x in (q, k, v, log_decay, beta))
     log_decay, beta = without_padding(padding_mask, log_decay, beta)
-    q, k, decay, beta = normalised(q), normalised(k), log_decay.exp()[..., None], beta[..., None]
+    q, k, decay, beta = q * inverse_norm(q), k * inverse_norm(k), log_decay.exp()[..., None], beta[..., None]
     outputs = []
     with full_precision(v):
         for t in range(v.shape[2]):

@@ -4,9 +4,9 @@ import torch
 from torch import Tensor
 
 
-def normalised(x: Tensor) -> Tensor:
-    """``x`` over its L2 norm in the last dimension; its square is at least 1e-6, as in the published code."""
-    return x * torch.rsqrt(x.square().sum(-1, keepdim=True) + 1e-6)
+def inverse_norm(x: Tensor) -> Tensor:
+    """1 over the L2 norm of ``x`` in its last dimension, whose square is at least 1e-6, as in the published code."""
+    return torch.rsqrt(x.square().sum(-1, keepdim=True) + 1e-6)
 
 
 def without_padding(padding_mask: Tensor | None, *gates: Tensor) -> tuple[Tensor, ...]:

@@ -2,10 +2,11 @@
 
 from torch import Tensor
 
+from ..chunks import default_block_length
 from ..dropout import drop_steps
 from ..dtypes import accumulation_dtype
 from ..prefix_attention import prefix_attention
-from ..prefix_attention.chunked import default_block_length, step_counts
+from ..prefix_attention.chunked import step_counts
 from .shared import denominator, with_ones
 
 

@@ -1,9 +1,9 @@
 """Training form: matrix products inside blocks of time, a running D x E state between them."""
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
+from ..chunks import block_count, cut, joined
 from ..dtypes import accumulation_dtype
 from ..once_per_batch import once_per_batch
 from .sums import PrefixSums
@@ -53,19 +53,9 @@ def sums_and_states(
         states: the transposed states of :func:`prefix_sums` with ``v`` in place of ``k`` and ``k`` of ``v``, which are
             those of ``k`` and ``v``; None computes them.
     """
-    batch, heads, steps, _ = q.shape
-    blocks = max(1, -(-steps // (block_length or default_block_length(k.shape[-1], v.shape[-1]))))
-    # Blocks of about equal length, so that the last one has little padding.
-    length = -(-steps // blocks)
-    total, _, earlier = PrefixSums.apply(*(cut(x, blocks, length) for x in (q, k, v)), states, blocks)
-    joined = total.view(batch, heads, blocks * length, v.shape[-1])
-    return joined if blocks * length == steps else joined[:, :, :steps], earlier
-
-
-def default_block_length(key_size: int, value_size: int) -> int:
-    """The power of two, from 32 to 256, at which a block's C x C products cost about as much as its D x E state."""
-    balance = (key_size * value_size) ** 0.5
-    return max(32, min(256, 1 << (round(balance) - 1).bit_length()))
+    blocks = block_count(k, v, block_length)
+    total, _, earlier = PrefixSums.apply(*(cut(x, blocks) for x in (q, k, v)), states, blocks)
+    return joined(total, blocks, q), earlier
 
 
 def step_counts(steps: int, padding_mask: Tensor | None, *, like: Tensor) -> Tensor:
@@ -79,11 +69,3 @@ def step_counts(steps: int, padding_mask: Tensor | None, *, like: Tensor) -> Ten
 def step_weights(padding_mask: Tensor | None, steps: int, dtype: torch.dtype, device: torch.device) -> Tensor:
     """1 / :func:`step_counts`."""
     return step_counts(steps, padding_mask, like=torch.empty(0, dtype=dtype, device=device)).reciprocal()
-
-
-def cut(x: Tensor, blocks: int, length: int) -> Tensor:
-    """``(B, H, T, D)`` to ``(B H blocks, C, D)``; the last block is padded with zeros."""
-    missing = blocks * length - x.shape[2]
-    if missing:
-        x = F.pad(x, (0, 0, 0, missing))
-    return x.reshape(x.shape[0] * x.shape[1] * blocks, length, x.shape[-1])

@@ -1,0 +1,148 @@
+"""The rule in blocks of time: a triangular system in each, and a state between them; and the gradients by hand.
+
+All tensors are cut: ``(B H blocks, C, any size)``, zero behind the last step. With G the running sum of g in a block
+and S the state before it, step i writes ``b_i k_i u_i^T``, where
+
+    u_i = v_i - exp(G_i) S^T k_i - sum over j < i of exp(G_i - G_j) k_i . k_j b_j u_j
+    y_i =       exp(G_i) S^T q_i + sum over j <= i of exp(G_i - G_j) q_i . k_j b_j u_j
+
+Thus ``v - u`` and y are decayed sums of the same u, for the queries k and q, and have the gradients of such sums.
+"""
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from ..decay_attention.sums import decays_between, exp, sums_to_end, until_end
+from ..dtypes import full_precision
+from ..prefix_attention.sums import as_one_batch
+from .shared import inverse_norm
+
+
+class Solved(NamedTuple):
+    """The outputs, and what the gradients use again."""
+
+    out: Tensor
+    q: Tensor  # over its norm, as k
+    k: Tensor
+    written: Tensor  # b k
+    decays: Tensor  # exp(G_i - G_j), C x C, 0 above the diagonal
+    read: Tensor  # what y reads of each u of its block, C x C
+    inverse: Tensor  # of the system, C x C
+    u: Tensor
+    states: Tensor | None  # S, D x E; None if there is one block
+
+
+class GatedDelta(torch.autograd.Function):
+    """:class:`Solved` of ``q, k, v, g (.., 1), b (.., 1)`` and the number of blocks of a head.
+
+    The gradient is written by hand because autograd would keep what every step of the scan makes, and go through it in
+    many small operations. Its own gradient, which nobody waits for, is autograd's.
+    """
+
+    @staticmethod
+    def forward(q: Tensor, k: Tensor, v: Tensor, g: Tensor, b: Tensor, blocks: int) -> Solved:
+        with full_precision(v):
+            return _solved(q, k, v, g, b, blocks)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Solved) -> None:
+        *tensors, ctx.blocks = inputs
+        ctx.save_for_backward(*tensors, *output)
+        ctx.mark_non_differentiable(*(x for x in output[1:] if x is not None))
+        ctx.set_materialize_grads(False)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor | None, *_: Any) -> tuple[Tensor | None, ...]:
+        if gradient is None:
+            return None, None, None, None, None, None
+        q, k, v, g, b, *solved = ctx.saved_tensors
+        with full_precision(v):
+            made = _solved(q, k, v, g, b, ctx.blocks) if torch.is_grad_enabled() else Solved(*solved)
+            return *_gradients(gradient, q, k, g, b, made, ctx.blocks), None
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple[int | None, ...], *inputs: Any) -> tuple[Any, ...]:
+        return as_one_batch(GatedDelta, info.batch_size, in_dims, inputs)
+
+
+def _solved(q: Tensor, k: Tensor, v: Tensor, g: Tensor, b: Tensor, blocks: int) -> Solved:
+    q, k = q * inverse_norm(q), k * inverse_norm(k)
+    total, written = g.cumsum(1), k * b
+    decays = decays_between(total, total).tril()
+    read, system = (_times(torch.bmm(x, written.mT), decays) for x in (q, k))
+    identity = torch.eye(v.shape[1], dtype=v.dtype, device=v.device).expand_as(system)
+    inverse = torch.linalg.solve_triangular(system, identity, upper=False, unitriangular=True, left=False)
+    if blocks == 1:
+        u = torch.bmm(inverse, v)
+        return Solved(torch.bmm(read, u), q, k, written, decays, read, inverse, u, None)
+    start = exp(total.clone())
+    u, states = _scan(v, k * start, inverse, written * until_end(total), start, blocks)
+    out = torch.bmm(read, u).baddbmm_(q * start, states)
+    return Solved(out, q, k, written, decays, read, inverse, u, states)
+
+
+def _gradients(
+    gradient: Tensor, raw_q: Tensor, raw_k: Tensor, g: Tensor, b: Tensor, made: Solved, blocks: int
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """Those of q, k, v, g and b. That of v solves the transposed systems, from the last block to the first."""
+    _, q, k, written, decays, read, inverse, u, states = made
+    of_u = torch.bmm(read.mT, gradient)
+    if states is None:
+        of_v = torch.bmm(inverse.mT, of_u)
+    else:
+        total = g.cumsum(1)
+        start, end = exp(total.clone()), until_end(total)
+        added = torch.bmm((q * start).mT, gradient)
+        of_v, later = _scan(of_u, written * end, inverse.mT, k * start, start, blocks, added=added)
+    of_read, of_system = (_times(torch.bmm(x, u.mT), decays) for x in (gradient, of_v))
+    of_system.diagonal(dim1=1, dim2=2).zero_()
+    of_q, of_k = torch.bmm(of_read, written), torch.bmm(of_system, written)
+    of_written = torch.bmm(of_read.mT, q).baddbmm_(of_system.mT, k, alpha=-1)
+    if states is not None:
+        of_q.baddbmm_(gradient * start, states.mT)
+        of_k.baddbmm_(of_v * start, states.mT)
+        of_written.baddbmm_(u * end, later.mT, alpha=-1)
+    along_q, along_k, of_b = (_dot(*pair) for pair in ((q, of_q), (k, of_k), (k, of_written)))
+    of_g = sums_to_end(along_q - along_k - b * of_b, blocks)
+    of_k = torch.addcmul(of_written * b - of_k, k, b * of_b - along_k, value=-1) * inverse_norm(raw_k)
+    of_q = torch.addcmul(of_q, q, along_q, value=-1) * inverse_norm(raw_q)
+    return of_q, of_k, of_v, of_g, of_b
+
+
+def _scan(
+    values: Tensor,
+    read: Tensor,
+    inverse: Tensor,
+    written: Tensor,
+    start: Tensor,
+    blocks: int,
+    *,
+    added: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
+    """For each block ``u = inverse (values - read S)`` and the S before it: 0, then ``exp(G_C) S + written^T u``.
+
+    With ``added``, what is subtracted from each S, from the last block to the first.
+    """
+    parts = values, read, inverse, written, start[:, -1:], *([] if added is None else [added])
+    by_block = [*zip(*(x.unflatten(0, (-1, blocks)).unbind(1) for x in parts), strict=True)]
+    direction = 1 if added is None else -1
+    state = torch.zeros_like(written[::blocks, :1].mT * values[::blocks, :1])
+    found = []
+    for value, reads, inverse_, writes, decay, *more in by_block[::direction]:
+        u = torch.bmm(inverse_, torch.baddbmm(value, reads, state, alpha=-1))
+        found.append((u, state))
+        state = decay * state - more[0] if more else decay * state
+        state = torch.baddbmm(state, writes.mT, u)
+    u, states = (torch.stack(x[::direction], dim=1).flatten(0, 1) for x in zip(*found, strict=True))
+    return u, states
+
+
+def _times(x: Tensor, y: Tensor) -> Tensor:
+    """In place, unless autograd or torch.vmap may need the factors."""
+    return x * y if torch.is_grad_enabled() else x.mul_(y)
+
+
+def _dot(x: Tensor, y: Tensor) -> Tensor:
+    return (x * y).sum(-1, keepdim=True)
