@@ -80,7 +80,7 @@ def solve_triangular(
 
     ``[[A, 0], [B, C]]`` has the inverse ``[[1/A, 0], [-1/C B 1/A, 1/C]]``.
     """
-    assert unitriangular and left and not upper
+    assert unitriangular and not (left or upper)
     size = matrix.shape[-1]
     inverse = op.Constant(value=onnx.numpy_helper.from_array(np.eye(size, dtype=np.float32)))
     for level in range((size - 1).bit_length()):
@@ -88,7 +88,7 @@ def solve_triangular(
         below = ((block == block.T + 1) & (block % 2 == 1)).astype(np.float32)
         product = op.MatMul(op.Mul(matrix, op.Constant(value=onnx.numpy_helper.from_array(below))), inverse)
         inverse = op.Sub(inverse, op.MatMul(inverse, product))
-    return op.MatMul(inverse, sides)
+    return op.MatMul(sides, inverse)
 
 
 OPERATORS: dict[Callable[..., Any], Callable[..., Any]] = {

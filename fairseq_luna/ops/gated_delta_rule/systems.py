@@ -21,11 +21,12 @@ from .shared import inverse_norm
 
 
 class Solved(NamedTuple):
-    """The outputs, and what the gradients use again."""
+    """What the gradients use again."""
 
-    out: Tensor
     q: Tensor  # over its norm, as k
     k: Tensor
+    over_q: Tensor  # 1 over the norm
+    over_k: Tensor
     written: Tensor  # b k
     decays: Tensor  # exp(G_i - G_j), C x C, 0 above the diagonal
     read: Tensor  # what y reads of each u of its block, C x C
@@ -35,21 +36,22 @@ class Solved(NamedTuple):
 
 
 class GatedDelta(torch.autograd.Function):
-    """:class:`Solved` of ``q, k, v, g (.., 1), b (.., 1)`` and the number of blocks of a head.
+    """The outputs for ``q, k, v, g (.., 1), b (.., 1)`` and the number of blocks of a head; and :class:`Solved`.
 
     The gradient is written by hand because autograd would keep what every step of the scan makes, and go through it in
     many small operations. Its own gradient, which nobody waits for, is autograd's.
     """
 
     @staticmethod
-    def forward(q: Tensor, k: Tensor, v: Tensor, g: Tensor, b: Tensor, blocks: int) -> Solved:
+    def forward(q: Tensor, k: Tensor, v: Tensor, g: Tensor, b: Tensor, blocks: int) -> tuple[Tensor | None, ...]:
         with full_precision(v):
-            return _solved(q, k, v, g, b, blocks)
+            out, solved = _solved(q, k, v, g, b, blocks)
+            return out, *solved
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Solved) -> None:
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor | None, ...]) -> None:
         *tensors, ctx.blocks = inputs
-        ctx.save_for_backward(*tensors, *output)
+        ctx.save_for_backward(*tensors, *output[1:])
         ctx.mark_non_differentiable(*(x for x in output[1:] if x is not None))
         ctx.set_materialize_grads(False)
 
@@ -59,55 +61,58 @@ class GatedDelta(torch.autograd.Function):
             return None, None, None, None, None, None
         q, k, v, g, b, *solved = ctx.saved_tensors
         with full_precision(v):
-            made = _solved(q, k, v, g, b, ctx.blocks) if torch.is_grad_enabled() else Solved(*solved)
-            return *_gradients(gradient, q, k, g, b, made, ctx.blocks), None
+            made = _solved(q, k, v, g, b, ctx.blocks)[1] if torch.is_grad_enabled() else Solved(*solved)
+            return *_gradients(gradient, g, b, made, ctx.blocks), None
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[int | None, ...], *inputs: Any) -> tuple[Any, ...]:
         return as_one_batch(GatedDelta, info.batch_size, in_dims, inputs)
 
 
-def _solved(q: Tensor, k: Tensor, v: Tensor, g: Tensor, b: Tensor, blocks: int) -> Solved:
-    q, k = q * inverse_norm(q), k * inverse_norm(k)
+def _solved(q: Tensor, k: Tensor, v: Tensor, g: Tensor, b: Tensor, blocks: int) -> tuple[Tensor, Solved]:
+    over_q, over_k = inverse_norm(q), inverse_norm(k)
+    q, k = q * over_q, k * over_k
     total, written = g.cumsum(1), k * b
-    decays = decays_between(total, total).tril()
+    decays = _times(decays_between(total, total), total.new_ones(v.shape[1], v.shape[1]).tril())
     read, system = (_times(torch.bmm(x, written.mT), decays) for x in (q, k))
     identity = torch.eye(v.shape[1], dtype=v.dtype, device=v.device).expand_as(system)
     inverse = torch.linalg.solve_triangular(system, identity, upper=False, unitriangular=True, left=False)
     if blocks == 1:
         u = torch.bmm(inverse, v)
-        return Solved(torch.bmm(read, u), q, k, written, decays, read, inverse, u, None)
+        return torch.bmm(read, u), Solved(q, k, over_q, over_k, written, decays, read, inverse, u, None)
     start = exp(total.clone())
-    u, states = _scan(v, k * start, inverse, written * until_end(total), start, blocks)
+    u, states = _scan(v, k * -start, inverse, written * until_end(total), start[:, -1:], blocks)
     out = torch.bmm(read, u).baddbmm_(q * start, states)
-    return Solved(out, q, k, written, decays, read, inverse, u, states)
+    return out, Solved(q, k, over_q, over_k, written, decays, read, inverse, u, states)
 
 
 def _gradients(
-    gradient: Tensor, raw_q: Tensor, raw_k: Tensor, g: Tensor, b: Tensor, made: Solved, blocks: int
+    gradient: Tensor, g: Tensor, b: Tensor, made: Solved, blocks: int
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """Those of q, k, v, g and b. That of v solves the transposed systems, from the last block to the first."""
-    _, q, k, written, decays, read, inverse, u, states = made
+    q, k, over_q, over_k, written, decays, read, inverse, u, states = made
     of_u = torch.bmm(read.mT, gradient)
     if states is None:
         of_v = torch.bmm(inverse.mT, of_u)
     else:
         total = g.cumsum(1)
         start, end = exp(total.clone()), until_end(total)
-        added = torch.bmm((q * start).mT, gradient)
-        of_v, later = _scan(of_u, written * end, inverse.mT, k * start, start, blocks, added=added)
+        decayed = gradient * start
+        added = torch.bmm(q.mT, decayed)
+        of_v, later = _scan(of_u, written * end, inverse.mT, k * -start, start[:, -1:], blocks, added)
     of_read, of_system = (_times(torch.bmm(x, u.mT), decays) for x in (gradient, of_v))
     of_system.diagonal(dim1=1, dim2=2).zero_()
     of_q, of_k = torch.bmm(of_read, written), torch.bmm(of_system, written)
     of_written = torch.bmm(of_read.mT, q).baddbmm_(of_system.mT, k, alpha=-1)
     if states is not None:
-        of_q.baddbmm_(gradient * start, states.mT)
+        of_q.baddbmm_(decayed, states.mT)
         of_k.baddbmm_(of_v * start, states.mT)
-        of_written.baddbmm_(u * end, later.mT, alpha=-1)
+        of_written.baddbmm_(u * end, later.mT)
     along_q, along_k, of_b = (_dot(*pair) for pair in ((q, of_q), (k, of_k), (k, of_written)))
     of_g = sums_to_end(along_q - along_k - b * of_b, blocks)
-    of_k = torch.addcmul(of_written * b - of_k, k, b * of_b - along_k, value=-1) * inverse_norm(raw_k)
-    of_q = torch.addcmul(of_q, q, along_q, value=-1) * inverse_norm(raw_q)
+    # The part along a vector does not change what is divided by its norm.
+    of_k = (of_written * (b * over_k)).addcmul_(of_k, -over_k).addcmul_(k, (along_k - b * of_b) * over_k)
+    of_q = (of_q * over_q).addcmul_(q, -along_q * over_q)
     return of_q, of_k, of_v, of_g, of_b
 
 
@@ -116,25 +121,25 @@ def _scan(
     read: Tensor,
     inverse: Tensor,
     written: Tensor,
-    start: Tensor,
+    decays: Tensor,
     blocks: int,
-    *,
     added: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """For each block ``u = inverse (values - read S)`` and the S before it: 0, then ``exp(G_C) S + written^T u``.
+    """For each block ``u = inverse (values + read S)``, and the S before it: 0, then ``decay S + written^T u``.
 
-    With ``added``, what is subtracted from each S, from the last block to the first.
+    With ``added``, which is a part of the next S too, it goes from the last block to the first.
     """
-    parts = values, read, inverse, written, start[:, -1:], *([] if added is None else [added])
+    parts = values, read, inverse, written, decays, *([] if added is None else [added])
     by_block = [*zip(*(x.unflatten(0, (-1, blocks)).unbind(1) for x in parts), strict=True)]
     direction = 1 if added is None else -1
     state = torch.zeros_like(written[::blocks, :1].mT * values[::blocks, :1])
-    found = []
+    found: list[tuple[Tensor, Tensor]] = []
     for value, reads, inverse_, writes, decay, *more in by_block[::direction]:
-        u = torch.bmm(inverse_, torch.baddbmm(value, reads, state, alpha=-1))
+        u = torch.bmm(inverse_, torch.baddbmm(value, reads, state) if found else value)
         found.append((u, state))
-        state = decay * state - more[0] if more else decay * state
-        state = torch.baddbmm(state, writes.mT, u)
+        if len(found) < blocks:
+            kept = torch.addcmul(more[0], decay, state) if more else decay * state
+            state = kept.baddbmm_(writes.mT, u)
     u, states = (torch.stack(x[::direction], dim=1).flatten(0, 1) for x in zip(*found, strict=True))
     return u, states
 
