@@ -17,11 +17,11 @@ from shared import picture
 RESULTS = Path(__file__).parents[1] / "docs" / "results.md"
 # By the benchmark's name: the name in the picture, and the beginning of its row in RESULTS.
 SYSTEMS = {
-    "transformer": ("fairseq's transformer", "transformer, fairseq's |"),
-    "luna-packed-convolution": ("Luna, as in the paper", "Luna, packed source as in the paper |"),
-    "luna-convolution": ("Luna, softmax to the source", "Luna, softmax attention to the source, convolution |"),
-    "fastformer-convolution": ("Fastformer", "Fastformer, convolution |"),
-    "block-convolution": ("block attention", "block attention |"),
+    "transformer": ("fairseq's transformer", "transformer, fairseq's"),
+    "luna-packed-convolution": ("Luna, as in the paper", "Luna, packed source as in the paper"),
+    "luna-convolution": ("Luna, softmax to the source", "Luna, softmax attention to the source, convolution"),
+    "fastformer-convolution": ("Fastformer", "Fastformer, convolution"),
+    "block-convolution": ("block attention", "block attention, convolution"),
 }
 
 
@@ -48,12 +48,21 @@ def main(arguments: Sequence[str] | None = None) -> None:
         axis.grid(True, alpha=0.3)
     page = RESULTS.read_text(encoding="utf-8")
     for place, (system, (_, row)) in enumerate(SYSTEMS.items()):
-        [bleu] = re.findall(rf"^\| {re.escape(row)}.*\| ([\d.]+) \| [\d.]+ \|$", page, re.M)
-        axes[2].plot(float(bleu), -place, "o", color=picture.COLOURS[system])
-        axes[2].annotate(bleu, (float(bleu), -place), (8, -4), textcoords="offset points")
+        bleu, least, largest = quality(page, row)
+        spread = [[bleu - least], [largest - bleu]]
+        axes[2].errorbar(bleu, -place, xerr=spread, fmt="o", color=picture.COLOURS[system])
+        axes[2].annotate(f"{bleu:.1f}", (bleu, -place), (0, 7), textcoords="offset points", ha="center")
     axes[2].set(xlim=(36.5, 41), ylim=(0.5 - len(SYSTEMS), 0.5), yticks=[], title="sacreBLEU, Multi30k")
     figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=len(SYSTEMS))
     picture.save(figure, args.output)
+
+
+def quality(page: str, row: str) -> tuple[float, ...]:
+    """BLEU on the test, mean, least and largest of the seeds, where there are several."""
+    if several := re.search(rf"^\| {re.escape(row)} \| ([\d.]+) \(([\d.]+) to ([\d.]+)\)", page, re.M):
+        return tuple(map(float, several.groups()))
+    [bleu] = re.findall(rf"^\| {re.escape(row)} \|.*\| ([\d.]+) \| [\d.]+ \|$", page, re.M)
+    return (float(bleu),) * 3
 
 
 if __name__ == "__main__":
