@@ -66,28 +66,40 @@ def test_a_layer_in_a_decoding_step(flags):
 
 def result_and_gradients(function, module, place, steps):
     x, source = (randn(steps, seed=seed).requires_grad_() for seed in (0, 1))
+    for each in (x, source):
+        torch._dynamo.maybe_mark_dynamic(each, 0)  # a graph for any length, but for a batch of one size: half as slow
     torch.manual_seed(2)
     y = call(function, place, x, source=source)
     return y, *torch.autograd.grad(y.square().sum(), [x, source, *module.parameters()], allow_unused=True)
 
 
-def assert_compiled_is_the_module(name, place, lengths, **options):
+def assert_compiled_is_the_module(name, place, lengths, backend):
     # Short chunks where flags choose them, so that the lengths are around a multiple of every chunk.
     module = build(name, place, **({"attention_chunk": 32} if name == "flash" else {}))
     torch._dynamo.reset()
-    compiled = torch.compile(module, fullgraph=True, **options)
+    compiled = torch.compile(module, fullgraph=True, backend=backend)
     for steps in lengths:
         expected, found = (result_and_gradients(f, module, place, steps) for f in (module, compiled))
         torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
 
 
+# What differs before and after an op alone; its gradients are compiled with the attention that is named.
+LIKE = {
+    **dict.fromkeys(("performer", "rfa", "efficient", "hedgehog"), "linear"),
+    **dict.fromkeys(("ssd", "gated-rfa"), "retention"),
+    **dict.fromkeys(("synthesizer-factorized-dense", "synthesizer-factorized-random"), "synthesizer-dense"),
+    **{"longformer": "local", "luna-segments": "luna", "convolution": "linear", "gated-delta-encoder": "gated-delta"},
+}
+
+
 @pytest.mark.slow
 @every(without=("luna-convolution", "luna-untied", "block-unordered"))  # the graphs of luna, block and convolution
-def test_a_graph_for_any_length_at_below_and_above_a_multiple_of_the_chunk(name, place):
-    assert_compiled_is_the_module(name, place, (65, 64, 63), backend="aot_eager", dynamic=True)
+def test_a_graph_for_any_length_below_at_and_far_below_a_multiple_of_the_chunk(name, place):
+    like_another = {name, f"{name}-{place}"} & LIKE.keys()
+    assert_compiled_is_the_module(name, place, (63, 64, 39), "eager" if like_another else "aot_eager")
 
 
 @pytest.mark.inductor
 @every()
 def test_inductor(name, place):
-    assert_compiled_is_the_module(name, place, (20,), backend="inductor")
+    assert_compiled_is_the_module(name, place, (20,), "inductor")

@@ -6,7 +6,6 @@ import pytest
 
 from corpus_files import pairs, text
 from fairseq_luna.commands.preparing.pieces import Cut, learn_pieces
-from fairseq_luna.usage_error import UsageError
 
 
 @pytest.fixture
@@ -33,9 +32,3 @@ def test_fewer_pieces_than_requested_are_reported(texts: list[Path], tmp_path: P
     learn_pieces(texts, tmp_path, vocabulary=9000, coverage=1.0)
     learned = len((tmp_path / "joint.vocab").read_text(encoding="utf-8").splitlines())
     assert capsys.readouterr().out == f"  only {learned} pieces: the text has no more\n"
-
-
-def test_a_vocabulary_without_room_for_the_characters_is_refused_in_one_line(texts: list[Path], tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="SentencePiece cannot learn --vocabulary-size 9: ") as problem:
-        learn_pieces(texts, tmp_path, vocabulary=9, coverage=1.0)
-    assert "\n" not in str(problem.value)

@@ -6,9 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from fairseq.models import MODEL_REGISTRY
-from omegaconf import OmegaConf
 
-from fairseq_luna.models.roberta.config import LunaRobertaConfig, MixedRobertaConfig
 from readers import HEAD, POOLINGS, build, classify
 from support import PAD, sentences, translation_task
 
@@ -97,17 +95,3 @@ def test_the_longest_text_defaults_to_the_tasks():
         vars(task).update(described)
         model = MODEL_REGISTRY["luna_roberta"].build_model(Namespace(encoder_layers=1, encoder_embed_dim=12), task)
         assert model.max_positions() == 30
-
-
-@pytest.mark.parametrize(
-    ("name", "config"), [("luna_roberta", LunaRobertaConfig), ("mixed_roberta", MixedRobertaConfig)]
-)
-def test_hydra_sets_the_flags(name, config):
-    cfg = OmegaConf.structured(config())
-    cfg.encoder_layers, cfg.encoder_embed_dim, cfg.max_positions, cfg.pooling = 3, 24, 40, "mean"
-    cfg.encoder_layers_to_keep = "0,2"
-    model = MODEL_REGISTRY[name].build_model(cfg, translation_task())
-    assert len(model.encoder.sentence_encoder.layers) == 2
-    assert model.max_positions() == 40
-    # fairseq's criterion reads the flags for pruning where a model has them.
-    assert not hasattr(model.args, "mha_reg_scale_factor")
