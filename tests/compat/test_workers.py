@@ -72,15 +72,12 @@ def test_the_workers_of_earlier_epochs_end(data):
     assert len(multiprocessing.active_children()) - len(before) <= 4  # of the last epoch and the one before
 
 
-TRAININGS = {
-    "masks": (*WORDS, *READER_SIZES),
-    "noise": (*TASKS["noise-of-spans"], "--encoder-embed-dim=8", "--decoder-embed-dim=8", "--decoder-out-embed-dim=8"),
-}
-
-
+NOISE = (*TASKS["noise-of-spans"], "--encoder-embed-dim=8", "--decoder-embed-dim=8", "--decoder-out-embed-dim=8")
 # An epoch has three updates: the run is stopped at the end of one, and within one.
-@pytest.mark.parametrize("stop", ["--max-epoch=2", "--max-update=4"])
-@pytest.mark.parametrize("flags", TRAININGS.values(), ids=TRAININGS)
+TRAININGS = {"masks": ((*WORDS, *READER_SIZES), "--max-epoch=2"), "noise": (NOISE, "--max-update=4")}
+
+
+@pytest.mark.parametrize(("flags", "stop"), TRAININGS.values(), ids=TRAININGS)
 def test_resuming_is_bit_identical(data, tmp_path, flags, stop):
     flags = (*flags, "--optimizer=adam", "--lr=0.01", "--num-workers=1", "--data-buffer-size=10")
     whole = train(data, tmp_path / "whole", *flags, "--max-epoch=3")
