@@ -32,7 +32,7 @@ def test_an_attention_made_without_numbers_is_filled_by_loading(name, place, tra
     with torch.device("meta"):
         empty = build(name, place).train(training)
     assert all(tensor.is_meta for tensor in (*empty.parameters(), *empty.buffers()))
-    allocated = copy.deepcopy(empty).to_empty(device="cpu")
+    allocated = copy.deepcopy(empty).to_empty(device=torch.get_default_device())
     allocated.load_state_dict(saved.state_dict())
     empty.load_state_dict(saved.state_dict(), assign=True)
     for loaded in (allocated, empty):

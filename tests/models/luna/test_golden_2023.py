@@ -14,7 +14,8 @@ from fairseq_luna.models.luna.checkpoint_names import NORM, convert
 from fairseq_luna.usage_error import CheckpointMismatch
 from support import PAD, build_luna, golden, step_by_step
 
-CLOSE = {"rtol": 0, "atol": 1e-12}
+# A GPU's sine in fp32, of fairseq's positions, has another last digit.
+CLOSE = {"rtol": 0, "atol": 1e-12 if torch.get_default_device().type == "cpu" else 2e-7}
 
 
 def dictionary(words):
