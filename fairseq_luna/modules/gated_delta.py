@@ -122,5 +122,5 @@ class GatedDeltaCausalAttention(GatedDelta, CausalAttention):
 
 def half_turned(x: Tensor) -> Tensor:
     """``x (B, H, T, ...)`` with the steps of the second half of its heads from the last to the first."""
-    first, second = x.tensor_split(2, dim=1)
+    first, second = x.split(-(-x.shape[1] // 2), dim=1)
     return torch.cat([first, second.flip(2)], dim=1)

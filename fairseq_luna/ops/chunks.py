@@ -1,5 +1,7 @@
 """Cutting a dimension into chunks of one size, and time into blocks of about equal length."""
 
+import math
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -31,13 +33,16 @@ def block_count(k: Tensor, v: Tensor, block_length: int | None) -> int:
 
     ``block_length`` is the most steps in a block; None chooses it by shape.
     """
-    return max(1, -(-k.shape[2] // (block_length or default_block_length(k.shape[-1], v.shape[-1]))))
+    return max(1, -(-k.shape[2] // (block_length or default_block_length(k.shape[2], k.shape[-1], v.shape[-1]))))
 
 
-def default_block_length(key_size: int, value_size: int) -> int:
-    """The power of two, from 32 to 256, at which a block's C x C products cost about as much as its D x E state."""
-    balance = (key_size * value_size) ** 0.5
-    return max(32, min(256, 1 << (round(balance) - 1).bit_length()))
+def default_block_length(steps: int, key_size: int, value_size: int) -> int:
+    """The most steps in a block: a power of two, from 32 to 256, or all steps if they are about two blocks or fewer.
+
+    At the root of D E the C x C products of a block cost about as much as its D x E state, which one block has not.
+    """
+    balance = max(32**2, min(256**2, key_size * value_size))
+    return max(1, steps) if steps**2 <= 4 * balance else 1 << round(math.log2(balance) / 2)
 
 
 def cut(x: Tensor, blocks: int) -> Tensor:

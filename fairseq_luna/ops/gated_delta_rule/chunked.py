@@ -36,10 +36,11 @@ def gated_delta_rule(
     """
     dtype = accumulation_dtype(v)
     gates = without_padding(padding_mask, log_decay.to(dtype), beta.to(dtype))
-    length = block_length or default_block_length(k.shape[-1], v.shape[-1])
+    steps, sizes = v.shape[2], (k.shape[-1], v.shape[-1])
+    length = block_length or default_block_length(steps, *sizes)
     # A power of two: a recorded graph, which goes through them one after the other, then holds for more lengths.
     blocks = 1
-    while blocks * length < v.shape[2]:
+    while blocks * length < steps:
         blocks *= 2
     inputs = (cut(x, blocks) for x in (q.to(dtype), k.to(dtype), v.to(dtype), *(gate[..., None] for gate in gates)))
     (out,) = some_heads_at_once(lambda *given: GatedDelta.apply(*given)[:1], blocks, *inputs)

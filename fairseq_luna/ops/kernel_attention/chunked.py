@@ -44,16 +44,9 @@ def kernel_causal_attention(
         out = prefix_attention(q, k, values, padding_mask=padding_mask)
     else:
         values = with_ones(v, dtype, dropout_p)
-        length = block_length(q.shape[2], v.shape[-1])
+        # As long as a value is wide, so that the states take as much memory as the features: with more features than
+        # channels this was faster than the balance that prefix attention chooses.
+        length = default_block_length(q.shape[2], v.shape[-1], v.shape[-1])
         sums = prefix_attention(q, k, values, padding_mask=padding_mask, block_length=length)
         out = sums[..., :-1] / denominator(sums[..., -1:], counts, normaliser, causal=True)
     return out.to(v.dtype)
-
-
-def block_length(steps: int, value_size: int) -> int:
-    """As long as a value is wide, so that the states take as much memory as the features; two blocks become one.
-
-    With more features than channels this was faster than the balance of one block that prefix attention chooses.
-    """
-    length = default_block_length(value_size, value_size)
-    return steps if steps <= 2 * length else length
