@@ -14,16 +14,6 @@ def test_the_same_settings_are_accepted(tmp_path):
     assert [path.name for path in (tmp_path / "out").iterdir()] == [FILE]
 
 
-@pytest.mark.parametrize(("name", "value"), [("--bpe", "subword-nmt"), ("size", 9), ("new", None)])
-def test_other_settings_are_refused_by_name(tmp_path, name, value):
-    begun = {"--bpe": "sentencepiece", "size": 8, "new": 1}
-    keep(tmp_path, begun)
-    (tmp_path / "joint.model").touch()
-    with pytest.raises(UsageError, match=f"was made with {name} .*: use another --out"):
-        check(tmp_path, {**begun, name: value})
-    check(tmp_path, begun)
-
-
 @pytest.mark.parametrize("made", ["codes", "work/sentencepiece"])
 def test_another_size_is_accepted_until_there_are_pieces(tmp_path, made):
     keep(tmp_path, {"size": 8})
