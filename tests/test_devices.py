@@ -1,7 +1,7 @@
 """Everything on devices that compute nothing: meta tensors, and fake CUDA tensors where there are any: make check-cuda.
 
-A fault is a tensor on the wrong device, a missing gradient, logits of another dtype or an exception. A new attention is
-a line in ``helpers/every_op.py`` and one in ``helpers/variants.py``.
+A fault is a tensor on the wrong device, a missing gradient, logits of another dtype or an exception. A new op is
+a line in ``helpers/every_op.py``, a new family one in ``helpers/variants.py``.
 """
 
 import pytest

@@ -61,7 +61,7 @@ class Multihead(nn.Module):
         return dropout_probability(self.dropout_module)
 
     def options(self, padding_mask: Tensor | None) -> dict[str, Any]:
-        """Keyword arguments that all ops take."""
+        """Keyword arguments of all ops but those of a decay, which drop no weights: see ``drop_steps``."""
         return {"padding_mask": padding_mask, "dropout_p": self.dropout_p()}
 
     def output(self, y: Tensor, *, beams: int = 1) -> Tensor:
