@@ -8,11 +8,12 @@ import inspect
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
+from unittest.mock import patch
 
 import torch
 from torch import Tensor, nn
 
-from fairseq_luna.modules import FastformerCausalAttention, LunaAttention, LunaCausalAttention
+from fairseq_luna.modules import FastformerCausalAttention, LunaAttention, LunaCausalAttention, luna_attention
 from fairseq_luna.ops.fastformer_attention.shared import scaled_score
 from fairseq_luna.ops.luna_causal_attention import pack_weights
 
@@ -56,22 +57,33 @@ def luna(module: LunaAttention) -> Iterator[list[Weights]]:
     """
     seen: list[Weights] = []
     steps: list[Tensor] = []
-    attend = module.attend
 
-    def attend_with_weights(
-        q: Tensor, k: Tensor, v: Tensor, padding_mask: Tensor | None, need_weights: bool, bias: Tensor | None = None
-    ) -> tuple[Tensor, Tensor | None]:
-        out, weights = attend(q, k, v, padding_mask, True, bias)
-        assert weights is not None
-        steps.append(weights[0])
-        if len(steps) == 2:
-            pack, unpack = steps
-            seen.append({"pack": pack, "unpack": unpack, "through": unpack @ pack.mean(0)})
-            steps.clear()
-        return out, weights if need_weights else None
+    def with_weights(method: Callable[..., Any], op: str) -> Callable[..., Any]:
+        """``method`` of the module, which calls ``op``."""
+        original = getattr(luna_attention, op)
 
-    # The folded forms do not call attend.
-    replaced = {"attend": attend_with_weights, **dict.fromkeys(("pack_folded", "unpack_folded"), lambda *_: None)}
+        def attend(*args: Any, need_weights: bool, **options: Any) -> tuple[Tensor, Tensor | None]:
+            out, weights = original(*args, need_weights=True, **options)
+            steps.append(weights[0])
+            return out, weights if need_weights else None
+
+        def recording(*args: Any) -> Any:
+            with patch.object(luna_attention, op, attend):
+                found = method(*args)
+            if len(steps) == 2:
+                pack, unpack = steps
+                seen.append({"pack": pack, "unpack": unpack, "through": unpack @ pack.mean(0)})
+                steps.clear()
+            return found
+
+        return recording
+
+    replaced = {
+        "pack": with_weights(module.pack, "softmax_attention"),
+        "unpack": with_weights(module.unpack, "read_source"),
+        # The folded forms call neither.
+        **dict.fromkeys(("pack_folded", "unpack_folded"), lambda *_: None),
+    }
     for name, method in replaced.items():
         setattr(module, name, method)
     try:

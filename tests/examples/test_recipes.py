@@ -70,11 +70,10 @@ def check_same(ours, flags, data):
 
 
 def row_of(page, first):
-    """The other cells of the row of a page's table whose first cell is ``first``."""
+    """The other cells of the first row of a page's tables whose first cell is ``first``."""
     lines = (ROOT / page).read_text(encoding="utf-8").splitlines()
     rows = ([cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("|"))
-    (found,) = [cells[1:] for cells in rows if cells[0] == first]
-    return found
+    return next(cells[1:] for cells in rows if cells[0] == first)
 
 
 def overrides_of(cell):

@@ -43,15 +43,16 @@ def graphs_of(model: nn.Module, longest: int) -> Iterator[Graph]:
             with working("making the encoder's graph"):
                 axes = {0: Dim("batch"), 1: Dim("source", min=shortest, max=longest)}
                 program = exported(start, (source,), (axes,))
-        except (torch._dynamo.exc.UserError, RuntimeError, ValueError):  # its shapes depend on the length as a number
+            with working("writing it as ONNX"):
+                made = onnx_of(program, *names)
+        # Its shapes, or an operator's, depend on the length as a number.
+        except (torch._dynamo.exc.UserError, torch.onnx.OnnxExporterError, RuntimeError, ValueError):
             for length in [length for length in LENGTHS if length < longest] + [longest]:
                 with working(f"making the encoder's graph for {length} of {longest} pieces"):
                     program = exported(start, (example(length),), ({0: Dim("batch")},))
                     made = onnx_of(program, *names)
                 yield Graph(f"start_{length}.onnx", made, length, length)
         else:
-            with working("writing it as ONNX"):
-                made = onnx_of(program, *names)
             yield Graph("start.onnx", made, shortest, longest)
         words, rows = torch.full((SENTENCES, BEAM), EOS), torch.arange(SENTENCES).repeat_interleave(BEAM)
         inputs = (words, torch.zeros(words.shape), rows, torch.zeros(2, dtype=torch.uint8), state)
