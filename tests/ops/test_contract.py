@@ -1,16 +1,16 @@
 """What every attention of ``fairseq_luna.ops`` promises: the fast form and the steps are the specification."""
 
-from inspect import signature
+from inspect import getfullargspec
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from attention_op import tensors
 from every_op import OPS
 from largest_tensor import LargestTensor
-from numeric import EVERY_DTYPE, PADDED, mixed_padding, random_padding
+from numeric import EVERY_DTYPE, PADDED, mixed_padding, randn, random_padding
 
 FORMS = pytest.mark.parametrize("form", ["naive", "fast"])
 
@@ -21,9 +21,14 @@ def each(suits=lambda op: True):
     return pytest.mark.parametrize("op", found.values(), ids=found)
 
 
+def takes(option):
+    """Whether an op has this option."""
+    return lambda op: option in getfullargspec(op.function(op.name)).kwonlyargs
+
+
 def drops(op):
     """Whether it drops weights, of each sentence apart: those of positions alone are one matrix for a batch."""
-    return "dropout_p" in signature(op.function(op.name)).parameters and not op.shapes.startswith("1")
+    return takes("dropout_p")(op) and not op.shapes.startswith("1")
 
 
 def gradients(outputs, inputs):
@@ -47,11 +52,14 @@ def assert_close(actual, expected, tolerance):
         torch.testing.assert_close(ours / scale, theirs / scale, **tolerance)
 
 
-def assert_specified(op, inputs, mask, dtype):
+def assert_specified(op, inputs, mask, dtype, bias=None, **cut):
     """The fast form has the outputs of the specification, and every gradient; returns the specified outputs."""
-    expected, actual = (op.defined(op(form, inputs, mask), mask) for form in ("naive", "fast"))
+    options = {} if bias is None else {"bias": bias}
+    expected, actual = op("naive", inputs, mask, **options), op("fast", inputs, mask, **options, **cut)
+    expected, actual = (op.defined(outputs, mask) for outputs in (expected, actual))
     assert actual[0].dtype == dtype
     assert_close(actual, expected, op.tolerance(dtype))
+    inputs = [*inputs, *options.values()]
     assert_close(gradients(actual, inputs), gradients(expected, inputs), op.tolerance(dtype))
     return expected
 
@@ -85,6 +93,27 @@ def test_any_shape_and_padding(op, sizes, share, seed):
     if op.state:
         [(stepped, _)] = op.in_steps(inputs, mask, [sizes["T"]])
         assert_close(op.real(stepped, mask), op.real(expected, mask), op.tolerance(torch.float64))
+
+
+@each(takes("block_length"))
+@settings(max_examples=40, deadline=None)
+@example(steps=300, block_length=1, share=0.2)  # more blocks than are summed at once
+@given(steps=st.integers(1, 70), block_length=st.integers(1, 40), share=st.sampled_from([0.0, 0.2, 0.9, 1.0]))
+def test_any_block_length(op, steps, block_length, share):
+    shortest = 2 if op.name == "prefix_softmax" else 1
+    inputs, mask = op.make(T=steps), random_padding(3, steps, share=share)
+    assert_specified(op, inputs, mask, torch.float64, block_length=max(block_length, shortest))
+
+
+@each(takes("bias"))
+@EVERY_DTYPE
+@PADDED
+def test_a_bias_is_added_to_the_scores(op, dtype, padded):
+    inputs, mask = op.make(torch.empty(0, dtype=dtype)), random_padding(3, 40, share=0.4) if padded else None
+    if padded:
+        mask[2] = True
+    bias = randn(1, 2, 7, 40, dtype=torch.promote_types(dtype, torch.float32), seed=9)
+    assert_specified(op, inputs, mask, dtype, bias)
 
 
 @each()

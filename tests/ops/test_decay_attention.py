@@ -2,50 +2,13 @@
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from every_op import OPS
-from fairseq_luna.ops.decay_attention import decay_attention, sums
-from numeric import assert_same_function, random_padding
+from fairseq_luna.ops.decay_attention import decay_attention
 from support import golden
 
 OP = OPS["decay-causal"]
 BOTH_DIRECTIONS = pytest.mark.parametrize("causal", [True, False], ids=["causal", "both"])
-
-
-@pytest.fixture
-def few_at_once(monkeypatch):
-    """The states of two blocks are summed at once."""
-    monkeypatch.setattr(sums, "MOST_BLOCKS_SUMMED_AT_ONCE", 2)
-
-
-@settings(max_examples=40, deadline=None)
-@given(
-    steps=st.integers(1, 70),
-    block_length=st.integers(1, 40),
-    share=st.sampled_from([0.0, 0.2, 0.9, 1.0]),
-    causal=st.booleans(),
-)
-def test_any_block_length(steps, block_length, share, causal):
-    inputs, options = OP.make(T=steps), {"padding_mask": random_padding(3, steps, share=share), "causal": causal}
-    expected = OP.function("decay_attention", ".naive")(*inputs, **options)
-    assert_same_function(decay_attention(*inputs, **options, block_length=block_length), expected, inputs)
-
-
-@pytest.mark.usefixtures("few_at_once")
-def test_more_blocks_than_are_summed_at_once():
-    inputs = OP.make(T=90)
-    [expected] = OP("naive", inputs)
-    assert_same_function(decay_attention(*inputs, block_length=4), expected, inputs)
-
-
-@BOTH_DIRECTIONS
-def test_a_gradient_is_the_same_with_a_graph_for_the_next(causal):
-    inputs = OP.make(T=90)
-    out = decay_attention(*inputs, causal=causal, block_length=16)
-    with_graph = torch.autograd.grad(out.square().sum(), inputs, create_graph=True)
-    torch.testing.assert_close(torch.autograd.grad(out.square().sum(), inputs), with_graph)
 
 
 @BOTH_DIRECTIONS

@@ -4,7 +4,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from every_op import OPS
 from fairseq_luna.ops.softmax_attention import fused
-from numeric import EVERY_DTYPE, PADDED, TOLERANCE, gradients, mixed_padding, randn
+from numeric import EVERY_DTYPE, mixed_padding
 
 OP = OPS["softmax"]
 
@@ -21,19 +21,6 @@ def test_a_source_that_is_read_again_and_an_output_without_weights(dtype):
         assert out.equal(expected) and weights.equal(expected_weights)
     alone, none = fused.softmax_attention(q, k, v, padding_mask=mask)
     assert alone.equal(expected) and none is None
-
-
-@PADDED
-@EVERY_DTYPE
-def test_a_bias_is_added_to_the_scores(dtype, padded):
-    inputs, mask = OP.make(torch.empty(0, dtype=dtype), Q=7, T=9), None
-    bias = randn(1, 2, 7, 9, dtype=torch.float64 if dtype == torch.float64 else torch.float32, seed=5)
-    if padded:
-        mask = torch.arange(9) >= torch.tensor([[9], [4], [0]])
-    results = [OP(form, inputs, mask, bias=bias) for form in ("fast", "naive")]
-    torch.testing.assert_close(*results, **TOLERANCE[dtype])
-    found, exact = (gradients(torch.cat([x.flatten() for x in result]), *inputs, bias) for result in results)
-    torch.testing.assert_close(found, exact, **TOLERANCE[dtype])
 
 
 @pytest.mark.parametrize("disabled", [None, "flash"])
