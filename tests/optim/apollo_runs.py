@@ -8,9 +8,9 @@ from fairseq_luna.optim.apollo import Apollo
 SHAPES = [(7, 5), (5,), (4, 3, 2), (1,), ()]
 
 
-def random_problem(shapes=SHAPES, steps=8, dtype=torch.float64, seed=0):
+def random_problem(shapes=SHAPES, steps=8, dtype=torch.float64):
     """Initial tensors, and for each step a gradient for each: smooth enough for the Hessian to follow."""
-    generator = torch.Generator().manual_seed(seed)
+    generator = torch.Generator().manual_seed(0)
 
     def draw(shape):
         return torch.randn(shape, generator=generator, dtype=torch.float64)

@@ -25,28 +25,27 @@ def config(*flags):
     return parse([*fixed, *flags])
 
 
-def build(precision, *flags, shapes=((6, 4), (4,), (5, 3)), frozen=()):
+def build(precision, *flags):
     """Parameters in the precision's dtype, and the optimizer that fairseq's trainer would build for them."""
     wrapper, own_flags = WRAPPERS.get(precision, FLATTENED)
     cfg = config(*own_flags, *flags)
     generator = torch.Generator().manual_seed(1)
     dtype = DTYPES[precision.split("_")[-1]]
-    params = [nn.Parameter(torch.randn(s, generator=generator).to(dtype)) for s in shapes]
-    for number in frozen:
-        params[number].requires_grad_(False)
+    shapes = (6, 4), (4,), (5, 3)
+    params = [nn.Parameter(torch.randn(shape, generator=generator).to(dtype)) for shape in shapes]
     if wrapper is None:
         return params, optim.build_optimizer(cfg.optimizer, params)
     return params, wrapper.build_optimizer(cfg, params)
 
 
-def train(optimizer, params, steps, clip_norm=0.0, size=8.0):
-    """The gradient norms of steps of fairseq's trainer on ``sum p ** 2``, summed over ``size`` tokens."""
+def train(optimizer, params, steps):
+    """The gradient norms of steps of fairseq's trainer on ``sum p ** 2``, summed over 8 tokens."""
     norms = []
     for _ in range(steps):
         optimizer.zero_grad()
-        optimizer.backward(size * sum((p.float() ** 2).sum() for p in params))
-        optimizer.multiply_grads(1 / size)
-        norms.append(float(optimizer.clip_grad_norm(clip_norm)))
+        optimizer.backward(8 * sum((p.float() ** 2).sum() for p in params))
+        optimizer.multiply_grads(1 / 8)
+        norms.append(float(optimizer.clip_grad_norm(0.0)))
         optimizer.step()
     return norms
 

@@ -1,4 +1,3 @@
-import copy
 import fractions
 import math
 import warnings
@@ -92,21 +91,12 @@ def test_closure_is_called_with_gradients_on():
     assert optimizer.step(closure) < before
 
 
-@pytest.mark.parametrize("kind", ["sparse", "complex"])
-def test_sparse_and_complex_gradients_are_refused_untouched(kind):
-    dense = nn.Parameter(torch.ones(3))
-    dense.grad = torch.ones(3)
-    if kind == "sparse":
-        other = nn.Embedding(5, 3, sparse=True)
-        other(torch.tensor([1])).sum().backward()
-        params = [dense, other.weight]
-    else:
-        other = nn.Parameter(torch.ones(3, dtype=torch.complex64))
-        other.grad = torch.ones_like(other)
-        params = [dense, other]
-    optimizer = Apollo(params, lr=0.1)
-    found = {"sparse": "torch.sparse_coo torch.float32", "complex": "torch.strided torch.complex64"}[kind]
-    with pytest.raises(RuntimeError, match=f"parameter is {found}: it must be dense and real"):
+@pytest.mark.parametrize("grad", [torch.ones(3).to_sparse(), torch.ones(3, dtype=torch.complex64)])
+def test_sparse_and_complex_gradients_are_refused_untouched(grad):
+    dense, other = nn.Parameter(torch.ones(3)), nn.Parameter(torch.ones(3, dtype=grad.dtype))
+    dense.grad, other.grad = torch.ones(3), grad
+    optimizer = Apollo([dense, other], lr=0.1)
+    with pytest.raises(RuntimeError, match=f"parameter is {grad.layout} {grad.dtype}: it must be dense and real"):
         optimizer.step()
     assert torch.equal(dense, torch.ones(3)) and not optimizer.state
 
@@ -200,15 +190,6 @@ def test_the_rate_of_the_docstring_fits_without_a_warning():
         assert regression(lr=0.01, warmup=300) < 0.1
 
 
-def test_another_optimizers_state_is_refused():
-    p = nn.Parameter(torch.ones(2))
-    p.grad = torch.ones(2)
-    other = torch.optim.Adam([p], lr=0.1)
-    other.step()
-    with pytest.raises(ValueError, match="another optimizer wrote it"):
-        Apollo([p], lr=0.1).load_state_dict(copy.deepcopy(other.state_dict()))
-
-
 def trained(params):
     """A state dict after one step."""
     optimizer = Apollo(params, lr=0.1)
@@ -242,15 +223,3 @@ def test_a_state_of_another_order_of_names_is_refused_at_loading():
     Apollo(renamed, lr=0.1).load_state_dict(trained(named))
     with pytest.raises(ValueError, match="parameter group that doesn't match the size"):
         optimizer.load_state_dict(trained(named[:1]))
-
-
-def test_cyclic_schedules_need_the_argument_that_the_docstring_names():
-    assert "``OneCycleLR`` and ``CyclicLR`` need ``cycle_momentum=False``" in " ".join(Apollo.__doc__.split())
-    optimizer = Apollo([nn.Parameter(torch.ones(2))], lr=0.01)
-    for schedule, flags in (
-        (torch.optim.lr_scheduler.OneCycleLR, {"max_lr": 0.02, "total_steps": 8}),
-        (torch.optim.lr_scheduler.CyclicLR, {"base_lr": 0.001, "max_lr": 0.02}),
-    ):
-        with pytest.raises(ValueError, match="must support momentum"):
-            schedule(optimizer, **flags)
-        assert schedule(optimizer, **flags, cycle_momentum=False).get_last_lr() == [optimizer.param_groups[0]["lr"]]

@@ -125,18 +125,6 @@ def test_fp16_that_does_not_flatten_and_sharding_of_whole_tensors_are_allowed():
     assert built("--zero-sharding", "os", "--ddp-backend", "legacy_ddp")
 
 
-def test_fairseqs_amp_divides_twice():
-    """The reason for refusing --amp: if this fails, fairseq has fixed it and --amp can be allowed."""
-    cfg, param = config("--fp16-init-scale", "8"), parameter()
-    optimizer = optim.AMPOptimizer(cfg, [param], optim.build_optimizer(cfg.optimizer, [param]))
-    optimizer._grad_scaler = torch.amp.GradScaler("cpu", init_scale=8.0)
-    seen = spy_on_steps(optimizer)
-    optimizer.backward(param.sum())
-    assert optimizer.clip_grad_norm(0.0).item() == pytest.approx(3**0.5)
-    optimizer.step()
-    assert seen[0] == pytest.approx([3**0.5 / 8])
-
-
 FITS = ("--lr=0.1", "--warmup-updates=100")
 WARNED = {
     **{
