@@ -5,7 +5,7 @@ import torch
 from fairseq.models import BaseFairseqModel
 
 from fairseq_luna.modules import ReformerAttention
-from fairseq_luna.modules.feature_maps import MATRICES, FourierFeatures, PositiveFeatures
+from fairseq_luna.modules.feature_maps import MATRICES, FourierFeatures, HedgehogFeatures, PositiveFeatures
 
 
 def performer(seed=0, **options):
@@ -23,6 +23,7 @@ def reformer(seed=0, **options):
     return ReformerAttention(**{"embed_dim": 8, "num_heads": 2, "chunk_size": 4, "redraw_features": 10, **options})
 
 
+X = torch.randn(1, 3, 6, 4, generator=torch.Generator().manual_seed(0))  # vectors of heads
 EVERY = pytest.mark.parametrize("build", [performer, reformer, rfa])
 REDRAWN = pytest.mark.parametrize("build", [performer, reformer])
 
@@ -118,13 +119,12 @@ def test_rfa_picks_one_of_its_matrices_for_each_head_in_every_update():
 
 def test_rfa_evaluates_with_the_first_matrices_or_those_of_its_checkpoint():
     module, other = rfa(), rfa(seed=1)
-    x = torch.randn(1, 3, 6, 4, generator=torch.Generator().manual_seed(0))
     assert module.matrices.equal(module.numbered(range(3))) and not module.matrices.equal(other.matrices)
-    before = module.eval()().of_keys(x)
+    before = module.eval()().of_keys(X)
     module.train().set_num_updates(7)
-    assert not module().of_keys(x).equal(before) and module.eval()().of_keys(x).equal(before)
+    assert not module().of_keys(X).equal(before) and module.eval()().of_keys(X).equal(before)
     other.load_state_dict(module.state_dict())
-    assert other.eval()().of_keys(x).equal(before)
+    assert other.eval()().of_keys(X).equal(before)
 
 
 def test_rfas_checkpoints_without_a_seed_can_be_loaded():
@@ -138,3 +138,9 @@ def test_rfas_checkpoints_without_a_seed_can_be_loaded():
     model.load_state_dict(state)
     assert model.feature_map.matrices.equal(old.feature_map.matrices)
     assert model.feature_map.seed.equal(rfa(1).seed)
+
+
+def test_hedgehogs_maps_start_as_the_identity():
+    features = HedgehogFeatures(num_heads=3, head_size=4)()
+    for found in (features.of_queries(X), features.of_keys(X)):
+        torch.testing.assert_close(found, torch.cat([2 * X, -2 * X], -1).softmax(-1))
