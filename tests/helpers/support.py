@@ -10,10 +10,12 @@ import torch
 from fairseq.data import Dictionary
 from fairseq.models import MODEL_REGISTRY
 from torch import Tensor
+from torch.nn import Module
 
 import fairseq_luna.models  # noqa: F401 (registers the models)
 
 GOLDEN = Path(__file__).parents[1] / "golden"
+CLOSE = {"rtol": 1e-4, "atol": 1e-5}  # for numbers of fp32
 PAD = 1
 EOS = 2
 
@@ -37,7 +39,7 @@ def golden(name: str) -> Any:
 
 def assert_recorded(name: str, attention: Callable[..., Tensor], inputs: Sequence[str], **tolerance: float) -> Tensor:
     """Call ``attention`` with these recorded ``inputs``: it has the recorded output and gradients."""
-    close = {"rtol": 1e-4, "atol": 1e-5} | tolerance
+    close = CLOSE | tolerance
     recorded = golden(name)
     given = {key: recorded[key].clone().requires_grad_() for key in inputs}
     out = attention(*given.values(), recorded=recorded)
@@ -45,6 +47,22 @@ def assert_recorded(name: str, attention: Callable[..., Tensor], inputs: Sequenc
     found = torch.autograd.grad(out, [*given.values()], recorded["grad_output"])
     for key, gradient in zip(inputs, found, strict=True):
         torch.testing.assert_close(gradient, recorded[f"grad_{key}"], **close)
+    return out
+
+
+def assert_published(
+    module: Module, recorded: Any, grads: dict[str, Tensor], mask: Tensor | None = None, run: Any = None
+) -> Tensor:
+    """The module has the recorded output ``(B, T, C)``, and the gradients of x and of its parameters, ``grads``.
+
+    At padding there is none. ``run`` is called in place of the module.
+    """
+    x = recorded["x"].clone().requires_grad_()
+    out = (run or module)(x.transpose(0, 1), padding_mask=mask).transpose(0, 1)
+    real = slice(None) if mask is None else ~mask
+    torch.testing.assert_close(out[real], recorded["output"][real], **CLOSE)
+    found = torch.autograd.grad(out, [x, *map(module.get_parameter, grads)], recorded["grad_output"])
+    torch.testing.assert_close(found, (recorded["grad_x"], *grads.values()), **CLOSE)
     return out
 
 

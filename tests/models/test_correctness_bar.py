@@ -8,13 +8,12 @@ import torch
 import torch.nn.functional as F
 
 from fairseq_luna.models.mixed.attentions import ATTENTIONS
-from support import PAD, as_prefix, build_model, sentences, step_by_step
+from support import CLOSE, PAD, as_prefix, build_model, sentences, step_by_step
 from variants import FAMILIES, VARIANTS
 
 EVERY_VARIANT = pytest.mark.parametrize("flags", VARIANTS.values(), ids=VARIANTS.keys())
 EVERY_FAMILY = pytest.mark.parametrize("family", FAMILIES)
 ALIGNED = ["luna-tied", "luna-softmax-source", "fastformer-default", "block-default", "mixed-softmax"]
-CLOSE = {"rtol": 1e-4, "atol": 1e-5}
 
 
 def logits(model, source, prefix):

@@ -7,11 +7,10 @@ import pytest
 import torch
 
 from readers import EVERY_READER, POOLINGS, build, classify
-from support import PAD, sentences
+from support import CLOSE, PAD, sentences
 
 EVERY_VARIANT = pytest.mark.parametrize("variant", EVERY_READER)
 FAMILIES = pytest.mark.parametrize("variant", ["luna", "mixed-fastformer", "pyramid"])
-CLOSE = {"rtol": 1e-4, "atol": 1e-5}
 
 
 def names_words(variant):

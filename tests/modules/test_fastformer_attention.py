@@ -10,7 +10,7 @@ from fairseq_luna.modules.fastformer_attention import COMBINE_CHOICES, RESIDUAL_
 from fairseq_luna.modules.multihead import merge_heads
 from fairseq_luna.ops.fastformer_attention import naive
 from numeric import PADDED, assert_same_function, scattered_padding, sequences
-from support import golden
+from support import CLOSE, golden
 
 KINDS = {"bidirectional": FastformerAttention, "causal": FastformerCausalAttention}
 EVERY_KIND = pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
@@ -45,9 +45,8 @@ def test_equals_the_authors_numbers():
     hidden, mask = recorded["hidden_states"].clone().requires_grad_(), recorded["padding_mask"]
     out = module(hidden.transpose(0, 1), padding_mask=mask).transpose(0, 1)
     (gradient,) = torch.autograd.grad(out, hidden, recorded["grad_output"])
-    close = {"rtol": 1e-4, "atol": 1e-5}
-    torch.testing.assert_close(out[~mask], recorded["output"][~mask], **close)
-    torch.testing.assert_close(gradient[~mask], recorded["grad_hidden_states"][~mask], **close)
+    torch.testing.assert_close(out[~mask], recorded["output"][~mask], **CLOSE)
+    torch.testing.assert_close(gradient[~mask], recorded["grad_hidden_states"][~mask], **CLOSE)
 
 
 @EVERY_KIND

@@ -11,7 +11,7 @@ from fairseq_luna.modules.feature_maps import (
     PositiveFeatures,
     SoftmaxFeatures,
 )
-from support import golden
+from support import CLOSE, golden
 
 OURS = ("q_proj", "k_proj", "v_proj", "out_proj")
 # How each implementation calls our parameters.
@@ -35,7 +35,6 @@ ONE_KIND = {"efficient": "self", "hedgehog": "causal"}
 RECORDED = [(name, kind) for name in AUTHORS_NAMES for kind in KINDS if ONE_KIND.get(name, kind) == kind]
 # Hedgehog's maps, which all heads share there.
 SHARED = {f"{which}_{part}": f"feature_map_{which}.layer.{part}" for which in "qk" for part in ("weight", "bias")}
-CLOSE = {"rtol": 1e-4, "atol": 1e-5}
 
 
 def parameters(name, recorded, wanted):

@@ -5,7 +5,7 @@ from fairseq_luna.modules import LunaCausalAttention
 from fairseq_luna.modules.multihead import merge_heads
 from fairseq_luna.ops.luna_causal_attention import naive
 from numeric import PADDED, assert_same_function, scattered_padding, sequences
-from support import golden
+from support import CLOSE, golden
 
 TIED = pytest.mark.parametrize("tie_kv", [True, False], ids=["tied", "untied"])
 CONVOLVED = pytest.mark.parametrize("kernel_size", [0, 5], ids=["plain", "convolution"])
@@ -29,10 +29,9 @@ def test_equals_the_authors_numbers(name):
     query, packed = recorded["query"].clone().requires_grad_(), recorded["pquery"].clone().requires_grad_()
     out, weights = module(query, packed)
     gradients = torch.autograd.grad(out, (query, packed), recorded["grad_output"])
-    close = {"rtol": 1e-4, "atol": 1e-5}
-    torch.testing.assert_close(out, recorded["output"], **close)
-    torch.testing.assert_close(weights, recorded["attn_weights"], **close)
-    torch.testing.assert_close(gradients, (recorded["grad_query"], recorded["grad_pquery"]), **close)
+    torch.testing.assert_close(out, recorded["output"], **CLOSE)
+    torch.testing.assert_close(weights, recorded["attn_weights"], **CLOSE)
+    torch.testing.assert_close(gradients, (recorded["grad_query"], recorded["grad_pquery"]), **CLOSE)
 
 
 @TIED

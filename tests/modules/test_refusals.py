@@ -29,11 +29,7 @@ REFUSED = [
     (modules.FastformerAttention, {"kernel_size": 4}, f"kernel_size 4: {ODD}; or 0: no convolution"),
     (modules.FastformerCausalAttention, {"kernel_size": -3}, f"kernel_size -3: {ODD}; or 0: no convolution"),
     (modules.GatedAttention, {"chunk_size": 0}, f"chunk_size 0: {ONE}"),
-    (
-        modules.GatedDeltaAttention,
-        {"num_heads": 1},
-        ONE_DIRECTION,
-    ),
+    (modules.GatedDeltaAttention, {"num_heads": 1}, ONE_DIRECTION),
     (modules.KernelAttention, {"feature_map": feature_maps.EluFeatures, "num_heads": 3}, HEADS),
     (modules.LinformerAttention, {"num_heads": 3}, HEADS),
     (modules.LinformerAttention, {"num_slots": 0}, f"num_slots 0: {ONE}"),
@@ -54,11 +50,7 @@ REFUSED = [
     (modules.ReformerAttention, {"num_hashes": 0}, f"num_hashes 0: {ONE}"),
     (modules.ReformerAttention, {"chunk_size": 0}, f"chunk_size 0: {ONE}"),
     (modules.ReformerAttention, {"redraw_features": -1}, REDRAW),
-    (
-        modules.RetentionAttention,
-        {"embed_dim": 6, "num_heads": 2},
-        PAIRS,
-    ),
+    (modules.RetentionAttention, {"embed_dim": 6, "num_heads": 2}, PAIRS),
     (modules.SynthesizerAttention, {"scores": RandomScores, "num_heads": 3}, HEADS),
     (
         modules.SynthesizerAttention,
@@ -68,11 +60,7 @@ REFUSED = [
     ),
     (feature_maps.PositiveFeatures, {"num_features": 0}, "num_features 0: must be 1 or more; leave it out for 16"),
     (feature_maps.FourierFeatures, {"num_features": -2}, "num_features -2: must be 1 or more; leave it out for 64"),
-    (
-        feature_maps.PositiveFeatures,
-        {"redraw_features": -1},
-        "redraw_features -1: must be 1 or more updates; or 0: never",
-    ),
+    (feature_maps.PositiveFeatures, {"redraw_features": -1}, REDRAW),
     (short_convolution.ShortConvolution, {"kernel_size": -1}, f"kernel_size -1: {ODD}; or 0: no convolution"),
     (short_convolution.ShortConvolution, {"kernel_size": 0}, f"kernel_size 0: {ODD}; or 0: no convolution"),
     (short_convolution.ShortConvolution, {"kernel_size": 4}, f"kernel_size 4: {ODD}; or 0: no convolution"),

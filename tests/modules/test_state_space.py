@@ -9,9 +9,7 @@ import torch.nn.functional as F
 from fairseq_luna.modules import StateSpaceAttention, StateSpaceCausalAttention
 from fairseq_luna.ops.decay_attention import decay_attention, decay_attention_step, initial_decay_state, naive
 from numeric import sequences
-from support import golden
-
-CLOSE = {"rtol": 1e-4, "atol": 1e-5}
+from support import CLOSE, assert_published, golden
 
 
 def named(theirs):
@@ -24,12 +22,7 @@ def test_equals_the_published_mixer():
     recorded = golden("ssd.pt")
     module = StateSpaceCausalAttention(**recorded["settings"], bias=False)
     module.load_state_dict(named(recorded["parameters"]))
-    mask, x = recorded["padding_mask"], recorded["x"].clone().requires_grad_()
-    out = module(x.transpose(0, 1), padding_mask=mask).transpose(0, 1)
-    torch.testing.assert_close(out[~mask], recorded["output"][~mask], **CLOSE)
-    parameters, expected = dict(module.named_parameters()), named(recorded["grads"])
-    own = torch.autograd.grad(out, [x, *parameters.values()], recorded["grad_output"])
-    torch.testing.assert_close(own, (recorded["grad_x"], *(expected[name] for name in parameters)), **CLOSE)
+    assert_published(module, recorded, named(recorded["grads"]), recorded["padding_mask"])
 
 
 @pytest.mark.parametrize("form", [naive.decay_attention, decay_attention], ids=["naive", "chunked"])

@@ -6,10 +6,9 @@ import torch
 from every_op import OPS
 from fairseq_luna.ops.gated_delta_rule import gated_delta_rule, gated_delta_rule_step, initial_delta_state, naive
 from numeric import assert_same_function
-from support import golden
+from support import CLOSE, golden
 
 OP = OPS["gated-delta-rule"]
-CLOSE = {"rtol": 1e-4, "atol": 1e-5}
 FORMS = pytest.mark.parametrize("form", [naive.gated_delta_rule, gated_delta_rule], ids=["naive", "chunked"])
 
 

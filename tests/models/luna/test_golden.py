@@ -6,9 +6,7 @@ import torch.nn.functional as F
 
 from fairseq_luna.models.luna import LunaModel
 from fairseq_luna.models.luna.checkpoint_names import rename
-from support import PAD, golden, step_by_step, translation_task
-
-CLOSE = {"rtol": 1e-4, "atol": 1e-5}
+from support import CLOSE, PAD, golden, step_by_step, translation_task
 
 
 @pytest.fixture(scope="module", params=["luna_tied", "luna_untied_prenorm_fixed", "luna_learned_pos_lnemb"])

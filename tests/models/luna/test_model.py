@@ -5,9 +5,7 @@ import torch
 
 from fairseq_luna.models.luna.decoder import LunaDecoder
 from fairseq_luna.models.shared.source_rows import selected_rows
-from support import as_prefix, build_luna, sentences
-
-CLOSE = {"rtol": 1e-4, "atol": 1e-5}
+from support import CLOSE, as_prefix, build_luna, sentences
 
 
 @pytest.mark.parametrize("flags", [{}, {"fix_projection_length": True}], ids=["dynamic", "fixed-length"])

@@ -8,10 +8,9 @@ import torch.nn.functional as F
 from fairseq.models import MODEL_REGISTRY
 
 from readers import HEAD, POOLINGS, build, classify
-from support import PAD, sentences, translation_task
+from support import CLOSE, PAD, sentences, translation_task
 
 FAMILIES = pytest.mark.parametrize("variant", ["luna", "mixed-fastformer"])
-CLOSE = {"rtol": 1e-4, "atol": 1e-5}
 
 
 @pytest.mark.parametrize("flags", [{}, {"encoder_normalize_before": True, "layernorm_embedding": False}])
