@@ -199,12 +199,14 @@ def test_no_tensor_is_larger_than_it_must_be(op):
 @each(lambda op: op.long)
 @pytest.mark.parametrize(
     ("dtype", "bound"),
-    [(torch.float32, 1e-5), (torch.bfloat16, 2e-2), (torch.float16, 2e-3)],
+    [(torch.float32, 1e-5), (torch.bfloat16, 6e-3), (torch.float16, 1e-3)],
     ids=["fp32", "bf16", "fp16"],
 )
 @torch.no_grad()
 def test_precision_at_100000_steps(op, dtype, bound):
+    """Of positive vectors, whose sums grow with every step."""
     inputs = op.make(torch.empty(0, dtype=dtype), B=1, H=1, T=100_000)
+    inputs = [x.abs() if x.dim() == 4 else x for x in inputs]
     expected = op("fast", [x.double() for x in inputs])
     for ours, theirs in zip(op("fast", inputs), expected, strict=True):
         assert (ours.double() - theirs).abs().max() < bound * theirs.abs().max()

@@ -3,6 +3,7 @@
 import ast
 import importlib
 import inspect
+import re
 from pathlib import Path
 
 import pytest
@@ -13,16 +14,6 @@ from every_op import OPS
 PACKAGE = Path(fairseq_luna.__file__).parent
 SPECIFIED = sorted(path.parent.name for path in PACKAGE.glob("ops/*/naive.py"))
 FAST = ("chunked", "fused")
-# What a fast form is cut into, or what chooses it.
-PARTS = {
-    "prefix_attention": ("sums",),
-    "decay_attention": ("sums",),
-    "gated_delta_rule": ("systems",),
-    "pattern_attention": ("windows", "strides", "blocks"),
-    "block_attention": ("by_length",),
-    "short_convolution": ("shifted",),
-    "luna_causal_attention": ("triton", "triton_kernels", "triton_parts", "self_check"),
-}
 # What is not an attention, and has tests of its own.
 OTHERS = {"feature_maps", "short_convolution"}
 COST_ONLY = {"block_length"}  # parameters that a fast form may add, because they do not affect the result
@@ -59,16 +50,6 @@ def test_every_attention_has_the_contract():
 
 @pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=lambda path: str(path.relative_to(PACKAGE)))
 def test_only_specifications_import_specifications(path):
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Import | ast.ImportFrom) and path.name != "naive.py":
-            names = [alias.name for alias in node.names]
-            if isinstance(node, ast.ImportFrom):
-                names.append(node.module or "")
-            assert not any("naive" in name.split(".") for name in names)
-
-
-@pytest.mark.parametrize("op", SPECIFIED)
-def test_the_files_of_an_op_have_the_usual_names(op):
-    names = {path.stem for path in (PACKAGE / "ops" / op).glob("*.py")}
-    assert names <= {"__init__", "naive", "chunked", "fused", "recurrent", "shared", *PARTS.get(op, ())}
-    assert names & set(FAST)
+    nodes = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+    imports = [ast.unparse(node) for node in nodes if isinstance(node, ast.Import | ast.ImportFrom)]
+    assert path.name == "naive.py" or not re.search(r"\bnaive\b", "\n".join(imports))

@@ -18,14 +18,6 @@ def test_keys_of_positions_give_scores_of_positions(causal, dtype):
     torch.testing.assert_close(OPS[f"synthesizer-keys{causal}"]("fast", inputs, mask), expected, **TOLERANCE[dtype])
 
 
-@pytest.mark.parametrize("form", ["naive", "fast"])
-def test_scores_before_the_softmax_are_those_of_the_formula(form):
-    op = OPS["synthesizer-words-causal"]
-    scores, v = inputs = op.make(T=20)
-    weights = scores.exp().tril()
-    torch.testing.assert_close(op(form, inputs)[0], weights @ v / weights.sum(-1, keepdim=True))
-
-
 @pytest.mark.parametrize("mask", [None, mixed_padding(60)], ids=["whole", "padded"])
 def test_a_causal_batch_shares_the_weights_of_positions(mask):
     op = OPS["synthesizer-positions-causal"]
