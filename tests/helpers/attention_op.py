@@ -34,7 +34,6 @@ class Op(NamedTuple):
     it does not pad: then the output has these and not T.
     """
 
-    folder: str
     name: str
     shapes: str
     options: Mapping[str, Any] = {}
@@ -49,6 +48,7 @@ class Op(NamedTuple):
     sizes: Mapping[str, int] = {}
     maps: Mapping[str, Callable[[Tensor], Tensor]] = {}  # of the random inputs of these shapes
     constants: int = 0  # how many of the last inputs have no gradient
+    folder: str | None = None  # of the name by default
 
     @property
     def causal(self) -> bool:
@@ -56,7 +56,7 @@ class Op(NamedTuple):
 
     def function(self, name: str, file: str = "") -> Callable[..., Any]:
         """A function of the op, or of a file of it, such as ".naive"."""
-        return getattr(import_module(f"fairseq_luna.ops.{self.folder}{file}"), name)
+        return getattr(import_module(f"fairseq_luna.ops.{self.folder or self.name}{file}"), name)
 
     def make(self, like: Tensor | None = None, seed: int = 0, **sizes: int) -> list[Tensor]:
         """Random inputs, of the dtype and the device of ``like``, fp64 by default."""

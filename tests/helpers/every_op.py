@@ -25,7 +25,7 @@ from fairseq_luna.ops.block_partition import block_means, cut_by_number
 from fairseq_luna.ops.pattern_attention import RandomBlocks, Strided, TopK, Window
 
 QKV, QUERY_KV = "BHTD BHTD BHTD", "BHQD BHTD BHTD"
-DECAY = {"maps": {"BHT": lambda x: -0.3 * x.abs()}, "long": True, "sums": True, "per_step": 64}
+LONG_SUMS = {"long": True, "sums": True}
 PATTERNS = {
     "window": Window(5),
     "wide-window": Window(200),
@@ -52,10 +52,10 @@ def both(called: str, op: Op, **causal: Any) -> dict[str, Op]:
 def kernel(normaliser: str) -> dict[str, Op]:
     """With features that are positive, except for "bounded"."""
     feature = times(0.25) if normaliser == "bounded" else torch.exp
-    given = {"maps": {"BHQR": feature, "BHTR": feature}, "long": True, "sums": True, "per_step": 66}
+    given = {"maps": {"BHQR": feature, "BHTR": feature}, "per_step": 66, "folder": "kernel_attention", **LONG_SUMS}
     return both(
         f"kernel-{normaliser}",
-        Op("kernel_attention", "kernel_attention", "BHQR BHTR BHTE", {"normaliser": normaliser}, **given),
+        Op("kernel_attention", "BHQR BHTR BHTE", {"normaliser": normaliser}, **given),
         name="kernel_causal_attention",
         shapes="BHTR BHTR BHTE",
         state=("initial_kernel_mean", 1, 2),
@@ -63,10 +63,10 @@ def kernel(normaliser: str) -> dict[str, Op]:
 
 
 def fastformer(name: str, combine: Callable[[Tensor, Tensor], Tensor]) -> dict[str, Op]:
-    given = {"extra": combine, "long": True, "sums": True, "per_step": 65, "zero": combine is torch.mul}
+    given = {"extra": combine, "per_step": 65, "zero": combine is torch.mul, "folder": "fastformer_attention"}
     return both(
         f"fastformer-{name}",
-        Fastformer("fastformer_attention", "fastformer_attention", f"{QKV} HHD HHD", **given),
+        Fastformer("fastformer_attention", f"{QKV} HHD HHD", **LONG_SUMS, **given),
         name="fastformer_causal_attention",
         state=("initial_state", 0),
     )
@@ -74,16 +74,16 @@ def fastformer(name: str, combine: Callable[[Tensor, Tensor], Tensor]) -> dict[s
 
 def luna(shapes: str = f"{QKV} BHLD BHTD", activation: str = "softplus", **given: Any) -> Op:
     given |= {"state": ("initial_state",), "long": True, "per_step": 64}
-    return LunaCausal("luna_causal_attention", "luna_causal_attention", shapes, {"activation": activation}, **given)
+    return LunaCausal("luna_causal_attention", shapes, {"activation": activation}, **given)
 
 
 def block(form: str, reduce: str | None = None) -> dict[str, Op]:
     options, name = ({"reduce": reduce}, "unordered_block_attention") if reduce else ({}, "block_attention")
     maps = {"DD": times(0.35)} | ({"BHTD": times(BLOCK**-0.5)} if reduce == "sum" else {})
-    given = {"extra": getattr(block_attention, form), "undefined": True, "maps": maps}
+    given = {"extra": getattr(block_attention, form), "undefined": True, "maps": maps, "folder": "block_attention"}
     return both(
         f"block-{reduce or form}",
-        Block("block_attention", name, f"{'BHTD' if reduce else QKV} DD DD DD D D", options, **given),
+        Block(name, f"{'BHTD' if reduce else QKV} DD DD DD D D", options, **given),
         options={**options, "block_size": BLOCK},
         state=("initial_state", 0),
     )
@@ -91,14 +91,14 @@ def block(form: str, reduce: str | None = None) -> dict[str, Op]:
 
 def pattern(name: str, extra: Any) -> dict[str, Op]:
     per_step = None if name in ("wide-window", "topk", "strided") else 512
-    whole = Pattern("pattern_attention", "pattern_attention", QKV, extra=extra, per_step=per_step)
+    whole = Pattern("pattern_attention", QKV, extra=extra, per_step=per_step)
     if name in PATTERNS_FOR_ENCODERS:
         return {name: whole}
     return both(name, whole, options={"causal": True}, state=("initial_cache", 1))
 
 
 def synthesizer(name: str, shapes: str) -> dict[str, Op]:
-    whole = Synthesizer("synthesizer_attention", "synthesizer_attention", shapes)
+    whole = Synthesizer("synthesizer_attention", shapes)
     return both(f"synthesizer-{name}", whole, options={"causal": True}, state=("initial_values", 1))
 
 
@@ -107,7 +107,7 @@ def mixed_chunks(size: int) -> dict[str, Op]:
     given["per_step"] = 66 if size == 7 else None
     return both(
         f"mixed-chunks-{size}",
-        Op("mixed_chunk_attention", "mixed_chunk_attention", "BHTR BHTR BHTR BHTR BHTD J", options, **given),
+        Op("mixed_chunk_attention", "BHTR BHTR BHTR BHTR BHTD J", options, **given),
         options={**options, "causal": True},
         sizes={"J": size},
         per_step=600 if size == 7 else None,
@@ -116,63 +116,34 @@ def mixed_chunks(size: int) -> dict[str, Op]:
 
 
 def folded(name: str, shapes: str, **given: Any) -> Op:
-    return Folded("folded_attention", name, shapes, maps={"CC": times(0.25)}, **given)
+    return Folded(name, shapes, maps={"CC": times(0.25)}, folder="folded_attention", **given)
 
 
 def nystrom(landmarks: int) -> Op:
     given = {"maps": {"HK": times(0.5)}, "undefined": True, "rounding": 2.5}
     given["per_step"] = 130 if landmarks == 7 else None
-    return Op("nystrom_attention", "nystrom_attention", f"{QKV} HK", {"num_landmarks": landmarks}, **given)
+    return Op("nystrom_attention", f"{QKV} HK", {"num_landmarks": landmarks}, **given)
 
 
 def reformer(chunk: int) -> Op:
     given = {"constants": 1, "per_step": 800 if chunk == 4 else None}
-    return Op("reformer_attention", "reformer_attention", "BHTD BHTD NDM", {"chunk_size": chunk}, **given)
+    return Op("reformer_attention", "BHTD BHTD NDM", {"chunk_size": chunk}, **given)
 
 
+DECAYS = {"BHT": lambda x: -0.3 * x.abs()}
+DECAY = Op("decay_attention", "BHTD BHTD BHTE BHT", {"causal": False}, maps=DECAYS, per_step=64, **LONG_SUMS)
 OPS: dict[str, Op] = {
-    "softmax": Op("softmax_attention", "softmax_attention", QUERY_KV, {"need_weights": True}),
+    "softmax": Op("softmax_attention", QUERY_KV, {"need_weights": True}),
     "prefix-attention": Prefix(
-        "prefix_attention",
-        "prefix_attention",
-        "BHTD BHTD BHTE",
-        state=("initial_prefix_mean", 1, 2),
-        long=True,
-        sums=True,
-        per_step=64,
+        "prefix_attention", "BHTD BHTD BHTE", state=("initial_prefix_mean", 1, 2), per_step=64, **LONG_SUMS
     ),
-    **both(
-        "decay",
-        Op("decay_attention", "decay_attention", "BHTD BHTD BHTE BHT", {"causal": False}, **DECAY),
-        options={},
-        state=("initial_decay_state", 1, 2),
-    ),
+    **both("decay", DECAY, options={}, state=("initial_decay_state", 1, 2)),
     "gated-delta-rule": Delta(
-        "gated_delta_rule",
-        "gated_delta_rule",
-        "BHTD BHTD BHTE BHT BHT",
-        state=("initial_delta_state", 1, 2),
-        long=True,
-        sums=True,
-        per_step=100,
+        "gated_delta_rule", "BHTD BHTD BHTE BHT BHT", state=("initial_delta_state", 1, 2), per_step=100, **LONG_SUMS
     ),
-    "prefix-softmax": Op(
-        "prefix_softmax",
-        "prefix_softmax",
-        "BHT BHTD",
-        state=("initial_running_softmax", 1),
-        long=True,
-        sums=True,
-        per_step=65,
-    ),
+    "prefix-softmax": Op("prefix_softmax", "BHT BHTD", state=("initial_running_softmax", 1), per_step=65, **LONG_SUMS),
     "linear-recurrence": Recurrence(
-        "linear_recurrence",
-        "linear_recurrence",
-        "BHTD BHTD",
-        state=("initial_recurrent_state", 1),
-        long=True,
-        sums=True,
-        per_step=64,
+        "linear_recurrence", "BHTD BHTD", state=("initial_recurrent_state", 1), per_step=64, **LONG_SUMS
     ),
     **kernel("sum"),
     **kernel("bounded"),
@@ -191,14 +162,12 @@ OPS: dict[str, Op] = {
     **block("fused"),
     **block("chunked", "mean"),
     **block("chunked", "sum"),
-    "topk-source": Op("pattern_attention", "topk_attention", QUERY_KV, {"count": 5, "need_weights": True}),
+    "topk-source": Op("topk_attention", QUERY_KV, {"count": 5, "need_weights": True}, folder="pattern_attention"),
     **{name: op for each in (PATTERNS | PATTERNS_FOR_ENCODERS).items() for name, op in pattern(*each).items()},
-    "linformer": Op(
-        "linformer_attention", "linformer_attention", f"{QUERY_KV} SW SW", maps={"SW": times(0.25)}, per_step=64
-    ),
+    "linformer": Op("linformer_attention", f"{QUERY_KV} SW SW", maps={"SW": times(0.25)}, per_step=64),
     **both(
         "external",
-        Op("external_attention", "external_attention", "BHTD SD SE", long=True, sums=True, per_step=64),
+        Op("external_attention", "BHTD SD SE", per_step=64, folder="external_attention", **LONG_SUMS),
         name="external_causal_attention",
         state=("initial_slot_means", 0, 1),
     ),
@@ -209,7 +178,7 @@ OPS: dict[str, Op] = {
     **synthesizer("positions", "1HPP BHTD"),
     **both(
         "synthesizer-keys",
-        Op("synthesizer_attention", "position_attention", "BHTR HPR BHTD"),
+        Op("position_attention", "BHTR HPR BHTD", folder="synthesizer_attention"),
         options={"causal": True},
     ),
     **mixed_chunks(1),
