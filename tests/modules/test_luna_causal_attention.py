@@ -34,6 +34,20 @@ def test_equals_the_authors_numbers(name):
     torch.testing.assert_close(gradients, (recorded["grad_query"], recorded["grad_pquery"]), **CLOSE)
 
 
+def by_the_equations(module, query, packed, padding_mask=None, packed_padding_mask=None):
+    """The naive form with the module's projections and convolution: output and weights."""
+    x = query if module.convolution is None else module.convolution.causal(query, padding_mask=padding_mask)[0]
+    k, v = module.keys_and_values(x)
+    y, weights = naive.luna_causal_attention(
+        *(module.heads_of(module.q_proj, x), k, v),
+        *(module.heads_of(module.pq_proj, packed), module.heads_of(module.pc_proj, x)),
+        activation=module.activation,
+        padding_mask=padding_mask,
+        packed_padding_mask=packed_padding_mask,
+    )
+    return module.out_proj(merge_heads(y)), weights.transpose(0, 1)
+
+
 @TIED
 @ACTIVATION
 @CONVOLVED
@@ -46,16 +60,8 @@ def test_equals_the_naive_form(tie_kv, activation, kernel_size, padded):
         slots = torch.tensor([[False, False, True], [False, False, False]])
         masks = {"padding_mask": scattered_padding(2, 40), "packed_padding_mask": slots}
     out, weights = module(query, packed, **masks)
-    x = module.convolution.causal(query, padding_mask=masks.get("padding_mask"))[0] if kernel_size else query
-    k, v = module.keys_and_values(x)
-    y, expected_weights = naive.luna_causal_attention(
-        *(module.heads_of(module.q_proj, x), k, v),
-        *(module.heads_of(module.pq_proj, packed), module.heads_of(module.pc_proj, x)),
-        activation=activation,
-        **masks,
-    )
-    expected = module.out_proj(merge_heads(y))
-    torch.testing.assert_close(weights, expected_weights.transpose(0, 1))
+    expected, expected_weights = by_the_equations(module, query, packed, **masks)
+    torch.testing.assert_close(weights, expected_weights)
     assert_same_function(out, expected, [query, packed, *module.parameters()])
 
 
@@ -64,13 +70,7 @@ def test_a_long_sequence_equals_the_naive_form_without_pack_keys(padded, monkeyp
     module = build(heads=2)
     query, packed = inputs()
     mask = scattered_padding(2, 40) if padded else None
-    k, v = module.keys_and_values(query)
-    y, _ = naive.luna_causal_attention(
-        *(module.heads_of(module.q_proj, query), k, v),
-        *(module.heads_of(module.pq_proj, packed), module.heads_of(module.pc_proj, query)),
-        padding_mask=mask,
-    )
-    expected = module.out_proj(merge_heads(y))
+    expected, _ = by_the_equations(module, query, packed, mask)
     called, forward = [], torch.nn.Linear.forward
     monkeypatch.setattr(torch.nn.Linear, "forward", lambda self, x: called.append(self) or forward(self, x))
     out, _ = module(query, packed, padding_mask=mask)
