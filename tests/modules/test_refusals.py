@@ -1,10 +1,13 @@
-"""Options that an attention refuses: one line that names the option, its value and what to do."""
+"""Options that an attention refuses: one line that names the option, its value and what to do.
+
+Those that are flags of models too: tests/models/test_refusals.py.
+"""
 
 import pytest
 
 from fairseq_luna import modules
 from fairseq_luna.modules import feature_maps, short_convolution
-from fairseq_luna.modules.pattern_attention import local, sparse, topk
+from fairseq_luna.modules.pattern_attention import topk
 from fairseq_luna.modules.synthesizer_attention import RandomScores
 from fairseq_luna.usage_error import UsageError
 
@@ -15,20 +18,15 @@ REDRAW = "redraw_features -1: must be 1 or more updates; or 0: never"
 ONE_DIRECTION = "num_heads 1: gated-delta needs 2 or more in an encoder: half of them read from the end"
 PAIRS = "embed_dim 6: must be a multiple of 4: a head turns pairs of channels"
 REFUSED = [
-    (modules.BlockAttention, {"num_blocks": -1}, "num_blocks -1: must be 1 or more, or 0 for the optimum"),
     (modules.BlockAttention, {"unordered": "max"}, "unordered max: choose none, mean or sum"),
     (modules.BlockAttention, {"num_heads": 3}, HEADS),
-    (modules.BlockCausalAttention, {"block_size": 0}, "block_size 0: must be 1 or more, such as 8"),
     (modules.ExternalAttention, {"num_heads": 3}, HEADS),
-    (modules.ExternalAttention, {"num_slots": 0}, f"num_slots 0: {ONE}"),
-    (modules.FastformerAttention, {"combine": "max"}, "combine max: choose product, sum or concat"),
     (modules.FastformerAttention, {"residual": "key"}, "residual key: choose query or global-query"),
     (modules.FastformerAttention, {"share": "all"}, "share all: choose none, query-value or query-key-value"),
     (modules.FastformerAttention, {"num_heads": 3}, HEADS),
     (modules.FastformerAttention, {"num_heads": 0}, "num_heads 0: must be 1 or more and divide embed_dim 16"),
     (modules.FastformerAttention, {"kernel_size": 4}, f"kernel_size 4: {ODD}; or 0: no convolution"),
     (modules.FastformerCausalAttention, {"kernel_size": -3}, f"kernel_size -3: {ODD}; or 0: no convolution"),
-    (modules.GatedAttention, {"chunk_size": 0}, f"chunk_size 0: {ONE}"),
     (modules.GatedDeltaAttention, {"num_heads": 1}, ONE_DIRECTION),
     (modules.KernelAttention, {"feature_map": feature_maps.EluFeatures, "num_heads": 3}, HEADS),
     (modules.LinformerAttention, {"num_heads": 3}, HEADS),
@@ -42,32 +40,18 @@ REFUSED = [
     (modules.LunaCausalAttention, {"kernel_size": 2}, f"kernel_size 2: {ODD}; or 0: no convolution"),
     (modules.NystromAttention, {"num_heads": 3}, HEADS),
     (modules.NystromAttention, {"num_slots": 0}, f"num_slots 0: {ONE}"),
-    (modules.PatternAttention, {"pattern": local, "window": 0}, f"window 0: {ONE}"),
-    (modules.PatternAttention, {"pattern": topk, "count": 0}, f"count 0: {ONE}"),
-    (modules.PatternAttention, {"pattern": sparse, "stride": 0}, f"stride 0: {ONE}"),
     (modules.PatternAttention, {"pattern": topk, "num_heads": 3}, HEADS),
     (modules.ReformerAttention, {"num_heads": 3}, HEADS),
-    (modules.ReformerAttention, {"num_hashes": 0}, f"num_hashes 0: {ONE}"),
     (modules.ReformerAttention, {"chunk_size": 0}, f"chunk_size 0: {ONE}"),
     (modules.ReformerAttention, {"redraw_features": -1}, REDRAW),
     (modules.RetentionAttention, {"embed_dim": 6, "num_heads": 2}, PAIRS),
     (modules.SynthesizerAttention, {"scores": RandomScores, "num_heads": 3}, HEADS),
-    (
-        modules.SynthesizerAttention,
-        {"scores": RandomScores, "num_heads": 2, "max_positions": 11586},
-        "max_positions 11586: synthesizer-random learns a score for each pair of positions; choose at most"
-        " 11585, or synthesizer-factorized-random",
-    ),
     (feature_maps.PositiveFeatures, {"num_features": 0}, "num_features 0: must be 1 or more; leave it out for 16"),
-    (feature_maps.FourierFeatures, {"num_features": -2}, "num_features -2: must be 1 or more; leave it out for 64"),
-    (feature_maps.PositiveFeatures, {"redraw_features": -1}, REDRAW),
     (short_convolution.ShortConvolution, {"kernel_size": -1}, f"kernel_size -1: {ODD}; or 0: no convolution"),
     (short_convolution.ShortConvolution, {"kernel_size": 0}, f"kernel_size 0: {ODD}; or 0: no convolution"),
     (short_convolution.ShortConvolution, {"kernel_size": 4}, f"kernel_size 4: {ODD}; or 0: no convolution"),
 ]
 SIZES = {
-    feature_maps.FourierFeatures: {"num_heads": 4, "head_size": 4},
-    modules.GatedAttention: {"embed_dim": 16},
     modules.LunaAttention: {"embed_dim": 16, "num_heads": 4, "num_packed_heads": 4},
     feature_maps.PositiveFeatures: {"num_heads": 4, "head_size": 4},
     short_convolution.ShortConvolution: {"embed_dim": 16},
