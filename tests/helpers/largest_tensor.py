@@ -8,15 +8,15 @@ from torch.utils._pytree import tree_leaves
 
 
 class LargestTensor(TorchDispatchMode):
-    """Records the number of elements of the largest tensor that any operation returns."""
+    """Records the number of elements of the largest tensor, of ``dtype`` if it is given, that any operation returns."""
 
-    def __init__(self) -> None:
+    def __init__(self, dtype: torch.dtype | None = None) -> None:
         super().__init__()
-        self.elements = 0
+        self.dtype, self.elements = dtype, 0
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         out = func(*args, **(kwargs or {}))
         for leaf in tree_leaves(out):
-            if isinstance(leaf, torch.Tensor):
+            if isinstance(leaf, torch.Tensor) and self.dtype in (None, leaf.dtype):
                 self.elements = max(self.elements, leaf.numel())
         return out

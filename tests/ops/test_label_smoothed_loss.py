@@ -1,10 +1,9 @@
 import pytest
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 
 from fairseq_luna.ops import label_smoothed_loss as op
+from largest_tensor import LargestTensor
 from numeric import TOLERANCE
 
 ROWS, WORDS, PADDING = 37, 50, 3
@@ -74,20 +73,11 @@ def test_a_loss_scale_keeps_gradients_that_fp16_would_lose():
 
 @pytest.mark.parametrize("dtype", HALF, ids=["bf16", "fp16"])
 def test_nothing_of_the_logits_size_is_in_fp32(dtype, monkeypatch):
-    class LargestInFp32(TorchDispatchMode):
-        elements = 0
-
-        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-            out = func(*args, **(kwargs or {}))
-            sizes = [x.numel() for x in tree_leaves(out) if isinstance(x, Tensor) and x.dtype == torch.float32]
-            self.elements = max(self.elements, *sizes, 0)
-            return out
-
     for share in SHARES:
         monkeypatch.setattr(op, share, 4 * WORDS)
     monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
     logits, target = problem(dtype)
-    with LargestInFp32() as largest:
+    with LargestTensor(torch.float32) as largest:
         loss, _ = op.label_smoothed_loss(logits, target, 0.1, ignored=PADDING)
         loss.backward()
         op.best_words(logits)
