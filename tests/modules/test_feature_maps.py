@@ -94,19 +94,6 @@ def test_a_new_training_from_a_checkpoint_counts_its_own_updates():
     assert module.directions.equal(performer().directions)
 
 
-def test_fairseq_tells_the_number_of_updates():
-    class Model(BaseFairseqModel):
-        def __init__(self):
-            super().__init__()
-            self.layers = torch.nn.ModuleList([torch.nn.Sequential(performer())])
-
-    model, alone = Model(), performer()
-    model.set_num_updates(25)
-    alone.set_num_updates(25)
-    assert model.layers[0][0].directions.equal(alone.directions)
-    assert not alone.directions.equal(performer().directions)
-
-
 def test_rfa_picks_one_of_its_matrices_for_each_head_in_every_update():
     module = rfa()
     pool, choices = module.numbered(range(MATRICES)), set()

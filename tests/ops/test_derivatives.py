@@ -119,10 +119,3 @@ def test_any_input_may_be_mapped_at_any_place(function, shapes, place):
         torch.testing.assert_close(outputs, torch.stack([function(*case) for case in cases]))
         for number, case in enumerate(cases):
             torch.testing.assert_close([x[number] for x in found], [*jacobian(total(function), case)])
-
-
-@EVERY_FUNCTION
-def test_forward_mode_is_refused(function, shapes):
-    inputs = tuple(randn(*shape, grad=False).cpu() for shape in shapes)  # a GPU's convolution has it
-    with pytest.raises(RuntimeError, match="jvp"):
-        torch.func.jvp(function, inputs, inputs)

@@ -3,8 +3,7 @@ import torch
 
 from every_op import OPS
 from fairseq_luna.ops.nystrom_attention import fused, naive
-from fairseq_luna.ops.nystrom_attention.shared import pseudo_inverse
-from numeric import mixed_padding, randn
+from numeric import mixed_padding
 from support import assert_recorded
 
 
@@ -17,13 +16,6 @@ def test_with_a_landmark_for_each_step_it_is_softmax_attention():
     near, nearer = (op("fast", [q, k, v, 0 * kernel], mask, iterations=n)[0].transpose(1, 2)[~mask] for n in (6, 40))
     torch.testing.assert_close(nearer, expected, rtol=1e-5, atol=1e-6)
     assert (near - expected).abs().max() > 1e-2
-
-
-def test_the_iteration_tends_to_the_inverse():
-    matrix = (3 * randn(20, 4, 4, grad=False)).softmax(-1)
-    exact = torch.linalg.pinv(matrix)
-    errors = [(pseudo_inverse(matrix, n) - exact).norm() / exact.norm() for n in (6, 20)]
-    assert errors[1] < 1e-6 < 1e-2 < errors[0]
 
 
 @pytest.mark.parametrize("form", [naive, fused], ids=["naive", "fused"])

@@ -4,10 +4,9 @@ from itertools import product
 
 import pytest
 
-from fairseq_luna.models.mixed.attentions import ATTENTIONS, PLACES, Attention, Factory, able
+from fairseq_luna.models.mixed.attentions import ATTENTIONS, PLACES
 from fairseq_luna.models.mixed.config import OPTIONS
 from fairseq_luna.models.shared.checks import flag
-from fairseq_luna.modules import SoftmaxCausalAttention
 from fairseq_luna.usage_error import UsageError
 from support import build_model, sentences
 
@@ -76,12 +75,3 @@ def test_a_sentence_that_is_too_long_for_an_attention_names_the_flag(name):
     model = build_model("mixed", encoder_self_attention=name, max_source_positions=5)
     with pytest.raises(UsageError, match=r"^--max-source-positions 5: .* and a sentence has 7; "):
         model.encoder(sentences(7))
-
-
-def test_an_attention_for_decoders_alone(monkeypatch):
-    toy = Attention("it sees no later word", Factory(SoftmaxCausalAttention), "it reads one sequence")
-    monkeypatch.setitem(ATTENTIONS, "toy", toy)
-    assert "toy" in able("decoder") and "toy" not in able("encoder")
-    build_model("mixed", **toy.fields("toy"))
-    message = refusal(encoder_self_attention="toy")
-    assert message.startswith("--encoder-self-attention toy: it sees no later word; choose one of: ")
