@@ -2,13 +2,10 @@ import logging
 
 import pytest
 import torch
-from torch import nn
-
-pytest.importorskip("fairseq")
-
 from fairseq import optim
 from fairseq.optim.lr_scheduler import build_lr_scheduler
 from omegaconf import OmegaConf
+from torch import nn
 
 from commands import TRANSFORMER, train
 from fairseq_luna.optim import fairseq_apollo

@@ -1,8 +1,6 @@
 import pytest
 import torch
 
-pytest.importorskip("fairseq")
-
 from fairseq_luna.optim.fairseq_apollo import clip_each
 from optim.fairseq_apollo_runs import WRAPPERS, build, spy_on_steps, train
 

@@ -2,9 +2,6 @@ from argparse import Namespace
 
 import pytest
 import torch
-
-pytest.importorskip("fairseq")
-
 from fairseq.optim.lr_scheduler import build_lr_scheduler
 from fairseq.optim.sgd import SGD
 from omegaconf import OmegaConf
