@@ -17,15 +17,8 @@ def under_torchrun(monkeypatch):
         monkeypatch.setenv(name, value)
 
 
-def config(cpu=False, ddp_backend="pytorch_ddp"):
-    distributed = SimpleNamespace(
-        distributed_world_size=1,
-        distributed_init_method=None,
-        distributed_rank=0,
-        distributed_no_spawn=False,
-        distributed_backend="nccl",
-        ddp_backend=ddp_backend,
-    )
+def config(cpu=False):
+    distributed = SimpleNamespace(distributed_world_size=1, distributed_init_method=None, distributed_backend="nccl")
     return SimpleNamespace(common=SimpleNamespace(cpu=cpu, tpu=False), distributed_training=distributed)
 
 
@@ -40,7 +33,6 @@ def test_processes_without_gpus_join_over_gloo(gpus, cpu, under_torchrun, monkey
         "distributed_rank": 1,
         "distributed_no_spawn": True,
         "distributed_backend": "gloo",
-        "ddp_backend": "pytorch_ddp",
     }
 
 

@@ -1,11 +1,13 @@
 """Bad input to fairseq's commands ends in one line that names the flag or the file, and no checkpoint is changed.
 
 What each model, Apollo and its schedule refuse is tested with them; here are one case of each kind, and all of files.
+If a crash has damaged the last checkpoint, the line names another one, and training continues from that.
 The keys of the tables are arguments, with ``{name}`` for a file of the fixture ``files``.
 """
 
 import re
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,7 +15,8 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from commands import APOLLO, FAMILIES, SIZES, USER_DIR, generate, run, train
+from commands import APOLLO, FAMILIES, SIZES, USER_DIR, arguments, generate, run, train
+from fairseq_luna.compat import checkpoints
 from fairseq_luna.usage_error import UsageError
 from reliability.refusal import fingerprint, refusal
 
@@ -89,10 +92,9 @@ def refuse(files, tiny_data, tmp_path, capsys):
         assert before.items() <= fingerprint(tmp_path).items()
 
     def training(given, said):
-        fixed = (f"--user-dir={USER_DIR}", f"--save-dir={tmp_path}", "--cpu", "--num-workers=0", "--batch-size=8")
-        fixed += ("--max-update=4", "--disable-validation", "--data-buffer-size=0", "--log-format=simple")
         model = SIZES if "--arch" in given else FAMILIES["luna"]
-        check("train", said, tiny_data, *fixed, *model, *APOLLO, *given.split())
+        flags = (*model, *APOLLO, "--max-update=4", "--disable-validation", *given.split())
+        check("train", said, *arguments(tiny_data, tmp_path, *flags))
 
     def reading(command, given, said, *, data=tiny_data):
         fixed = (data, f"--user-dir={USER_DIR}", "--path={luna}", "--cpu", "--num-workers=0")
@@ -168,3 +170,43 @@ def test_odd_lines_are_translated_line_for_line(files, tiny_data, capsys, lines,
         *("--source-lang=a", "--target-lang=b", f"--input={files['input']}"),
     )
     assert re.findall(r"^H-(\d+)", capsys.readouterr().out, flags=re.M) == [str(n) for n in range(translated)]
+
+
+@pytest.mark.slow
+def test_a_refusal_of_a_process_of_its_own_is_one_line(files, tiny_data, tmp_path):
+    """There the root logger and ``sys.excepthook`` are the command's, as in tests/compat/test_saving.py."""
+    given = (tiny_data, "--cpu", f"--user-dir={USER_DIR}", "-s=a", "-t=b", f"--path={files['another_size']}")
+    command = [sys.executable, "-m", "fairseq_cli.interactive", *given]
+    ended = subprocess.run(command, cwd=tmp_path, input="w1 w2\n", capture_output=True, text=True, timeout=300)
+    printed = ended.stdout + ended.stderr
+    # What the plugin printed, logged or warned of. Any other line may name a folder called fairseq_luna.
+    [line] = re.findall(rf"^fairseq_luna.*|\| fairseq_luna.*|^{re.escape(USER_DIR)}/.*", printed, re.MULTILINE)
+    assert ended.returncode == 1 and "Traceback" not in printed
+    said = "/another_size.pt does not fit the model: encoder.packed_embeddings is (3, 16), the model's is (4, 16)"
+    assert line.startswith("fairseq_luna: error: ") and said in line
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("kept", [0.0, 0.7], ids=["empty", "truncated"])
+def test_if_the_last_checkpoint_is_damaged_the_previous_one_is_named_and_usable(tiny_data, tmp_path, capsys, kept):
+    flags = (*FAMILIES["luna"], *APOLLO, "--disable-validation", "--save-interval-updates=2")
+    last = train(tiny_data, tmp_path, *flags, "--max-update=3")
+    whole = last.read_bytes()
+    last.write_bytes(whole[: int(kept * len(whole))])
+    before = fingerprint(tmp_path)
+    line = refusal(capsys, "train", *arguments(tiny_data, tmp_path, *flags, "--max-update=5"))
+    assert line.startswith(f"fairseq_luna: error: {last} is not a fairseq checkpoint or is damaged")
+    assert fingerprint(tmp_path) == before
+    named = re.search(r"such as (\S+), with --restore-file", line)[1]
+    assert re.fullmatch(r"checkpoint_\d+_2\.pt", named.removeprefix(f"{tmp_path}/"))
+    train(tiny_data, tmp_path, *flags, "--max-update=5", f"--restore-file={named}")
+    assert torch.load(last, weights_only=True)["optimizer_history"][-1]["num_updates"] == 5
+
+
+def test_no_other_damaged_one_is_named(tmp_path):
+    last = tmp_path / "checkpoint_last.pt"
+    for name in (last.name, "checkpoint3.pt"):
+        (tmp_path / name).write_bytes(b"cut")
+    assert checkpoints.another(last) is None
+    torch.save({}, tmp_path / "checkpoint2.pt")
+    assert checkpoints.another(last) == tmp_path / "checkpoint2.pt"
