@@ -109,26 +109,19 @@ def test_padding_is_never_a_first_word():
 
 
 def test_lines_are_translated_without_torch_and_fairseq(export):
+    """Until one cannot be read, which ends the command in one line."""
     _, made = export("luna")
     code = (
         "import runpy, sys; sys.modules.update(torch=None, fairseq=None, onnx=None, tqdm=None);"
         f"sys.argv = ['deployed', {str(made)!r}, '--beam=3', '--max-len-b=8', '--lenpen=0.6'];"
         "runpy.run_module('fairseq_luna.deployed', run_name='__main__')"
     )
-    text = f"{TEXTS[0]}\n\n{TEXTS[1]}\n"
+    text = f"{TEXTS[0]}\n\n{TEXTS[1]}\n" + "w1 " * 100
     ended = subprocess.run([sys.executable, "-c", code], input=text, capture_output=True, text=True, timeout=300)
     first, second = deployed.Translator(made).translate(TEXTS[:2], **OPTIONS)
-    assert (ended.returncode, ended.stderr, ended.stdout.splitlines()) == (0, "", [first, "", second])
-
-
-def test_the_command_ends_in_one_line(export):
-    """With what was translated before."""
-    command = [sys.executable, "-m", "fairseq_luna.deployed", str(export("luna")[1])]
-    text = "w1\n\n" + "w1 " * 100
-    ended = subprocess.run(command, input=text, capture_output=True, text=True, timeout=300)
-    assert (ended.returncode, len(ended.stderr.splitlines()), len(ended.stdout.splitlines())) == (1, 1, 2)
-    said = "fairseq_luna.deployed: line 3: a text has 100 pieces, the model reads at most 39"
-    assert ended.stderr.startswith(said)
+    assert (ended.returncode, ended.stdout.splitlines()) == (1, [first, "", second])
+    [line] = ended.stderr.splitlines()
+    assert line.startswith("fairseq_luna.deployed: line 4: a text has 100 pieces, the model reads at most 39")
 
 
 def graphs_of(made):
@@ -147,23 +140,7 @@ def test_int8_is_smaller_and_translates(export, tmp_path, monkeypatch):
     assert len(deployed.Translator(tmp_path / "int8").translate(TEXTS)) == len(TEXTS)
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (None, "give a folder that fairseq-luna export made"),
-        ("{", "settings.json: is damaged"),
-        ('{"format": 3}', "settings.json: is damaged"),
-        ('{"format": 99}', "has format 99"),
-    ],
-)
-def test_a_folder_without_its_settings_is_refused(exported, content, message):
-    settings = exported / "settings.json"
-    settings.unlink() if content is None else settings.write_text(content)
-    with pytest.raises(UsageError, match=message):
-        deployed.Translator(exported)
-
-
-def test_every_file_is_recognised(speaking):
+def test_a_changed_or_missing_file_is_refused(speaking):
     _, made = speaking
     names = sorted(path.name for path in made.iterdir())
     assert set(names) > {"pieces.model", "settings.json", "source.txt", "start.onnx", "target.txt", "weights.bin"}
@@ -179,6 +156,15 @@ def test_every_file_is_recognised(speaking):
                 deployed.Translator(made)
         (made / name).write_bytes(whole)
     assert deployed.Translator(made)
+    whole = (made / "settings.json").read_bytes()
+    for content, said in (('{"format": 3}', "settings.json: is damaged"), ('{"format": 99}', "has format 99")):
+        (made / "settings.json").write_text(content)
+        with pytest.raises(UsageError, match=said):
+            deployed.Translator(made)
+    (made / "settings.json").unlink()
+    with pytest.raises(UsageError, match="give a folder that fairseq-luna export made"):
+        deployed.Translator(made)
+    (made / "settings.json").write_bytes(whole)
 
 
 def test_a_graph_that_onnxruntime_cannot_load_is_named(exported):
@@ -317,26 +303,19 @@ def test_text_without_pieces_has_no_translation(speaking):
     [
         ({"beam": 0}, "beam 0: must be from 1 to"),
         ({"lenpen": 1e300}, r"lenpen 1e\+300: too large"),
-        ({"threads": -1}, "threads -1: must be a whole number"),
         ({"max_len_a": -1e308}, "max_len_a, max_len_b: allow -inf words here"),
         ({"max_len_b": 0}, "max_len_a, max_len_b: allow 0 words here; min_len asks for 1"),
-        *(({name: math.nan}, f"{name} nan: must be a") for name in ("lenpen", "min_len", "max_tokens")),
+        ({"min_len": math.nan}, "min_len nan: must be a finite number"),
     ],
 )
 def test_numbers_that_cannot_be_are_refused(export, options, message):
     with pytest.raises(UsageError, match=message):
-        threads = {"threads": options.pop("threads")} if "threads" in options else {}
-        deployed.Translator(export("luna")[1], **threads).translate(TEXTS, **options)
+        deployed.Translator(export("luna")[1]).translate(TEXTS, **options)
 
 
 def test_the_largest_length_is_the_models(export):
     translator = deployed.Translator(export("luna")[1])
     assert translator.translate(TEXTS, beam=2, max_len_a=1e308) == translator.translate(TEXTS, beam=2, max_len_b=1000)
-
-
-def test_text_that_does_not_fit_is_refused(export):
-    with pytest.raises(UsageError, match="a text has 12 pieces, the model reads at most 11"):
-        deployed.Translator(export("block")[1]).translate("w1 " * 12)
 
 
 def test_what_cannot_be_exported_is_refused(export, tiny_data, tmp_path, monkeypatch, capsys):

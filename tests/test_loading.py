@@ -1,6 +1,5 @@
 """``fairseq_luna.load`` and ``fairseq-luna translate``: a trained model translates text."""
 
-import math
 import os
 import random
 import re
@@ -402,7 +401,6 @@ def test_a_sentence_that_is_too_long_is_refused(folder):
     ("options", "said"),
     [
         ({"beam": 0}, "beam 0: must be a whole number of 1 or more"),
-        ({"lenpen": math.nan}, "lenpen nan: must be a finite number"),
         ({"max_len_b": 0}, "max_len_a, max_len_b: min_len cannot be larger"),
         ({"lenpen": 1e300}, r"max_len_a, lenpen: too large: .*out of range"),
         ({"max_len_a": 1e308}, "max_len_a, lenpen: too large: cannot convert float infinity"),
