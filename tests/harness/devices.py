@@ -19,7 +19,7 @@ from readers import HEAD
 from shared.fake_device import on_fake_device
 from support import PAD, build_model
 
-from .watch import Watch, faults
+from .watch import Watch, check
 
 DROPOUT = {"dropout": 0.1, "attention_dropout": 0.1, "activation_dropout": 0.1, "word_dropout": 0.1}
 
@@ -63,33 +63,29 @@ def moved(model: nn.Module, device: str, dtype: torch.dtype) -> Iterator[Any]:
             yield copy.deepcopy(model).to(device, dtype)
 
 
-def run_model(model: nn.Module, device: str, shape: Shape, precision: Precision) -> list[str]:
-    """The faults of training, evaluating and generating with a copy of ``model``."""
-    found = []
+def run_model(model: nn.Module, device: str, shape: Shape, precision: Precision) -> None:
+    """Train, evaluate and generate with a copy of ``model``."""
     with moved(model, device, precision.parameters) as fake_model:
         source, prefix = (
             torch.empty(shape.sentences, words, dtype=torch.int64, device=device)
             for words in (shape.source, shape.target)
         )
         for part in (train, evaluate, generate) if hasattr(model, "decoder") else (train, evaluate):
-            with Watch(padded=shape.padded, shortest=1 if shape.padded else shape.source) as watch:
+            with Watch(padded=shape.padded, shortest=1 if shape.padded else shape.source):
                 results = part(fake_model, source, prefix, precision)
-            seen = faults(results, watch, precision.autocast or precision.parameters)
-            found += [f"{precision} {shape} {part.__name__}: {fault}" for fault in seen]
-    return found
+            check(results, precision.autocast or precision.parameters)
 
 
-def run_apollo(model: nn.Module, device: str, dtype: torch.dtype, **options: Any) -> list[str]:
-    """The faults of two updates, with each gradient clipped. They should neither wait nor copy."""
-    with moved(model, device, dtype) as fake_model, Watch(padded=False, shortest=0) as watch:
+def run_apollo(model: nn.Module, device: str, dtype: torch.dtype, **options: Any) -> None:
+    """Two updates, with each gradient clipped. They neither wait nor copy."""
+    with moved(model, device, dtype) as fake_model, Watch(alone=True):
         optimizer = Apollo(fake_model.parameters(), lr=0.1, **options)
         for _ in range(2):
             for parameter in fake_model.parameters():
                 parameter.grad = torch.empty_like(parameter)
             clip_each([parameter.grad for parameter in fake_model.parameters()], 0.1)
             optimizer.step()
-    watch.faults += [f"not on the device alone: {where}" for where in (*watch.waits, *watch.copies)]
-    return faults({"state": optimizer.state_dict()["state"]}, watch, dtype)
+    check({"state": optimizer.state_dict()["state"]})
 
 
 def train(model: Any, source: Tensor, prefix: Tensor, precision: Precision) -> dict[str, Any]:

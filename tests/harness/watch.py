@@ -1,72 +1,45 @@
-"""Sees every operator: the devices of its operands, waits for the device, copies between host and device."""
+"""Sees every operator on a device that computes nothing; what would be a fault on a real one is an error there."""
 
-import traceback
-from collections import Counter
-from pathlib import Path
 from typing import Any
 
-import fairseq
 import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-import fairseq_luna
 from shared.fake_device import tensors
 
-PACKAGES = [Path(package.__file__).parent for package in (fairseq_luna, fairseq)]
 COPIES = (torch.ops.aten._to_copy.default, torch.ops.aten.copy_.default)
 
 
 class Watch(TorchDispatchMode):
-    """Notes by place what makes the host wait for the device, copies between the two, and operands on both.
+    """Operands on the host and on the device are an error; ``alone``: so are waits for the device, and copies.
 
     The tensors have no data. The code asks for two numbers, which are answered here: whether anything is padded, and
     the length of the shortest source.
     """
 
-    def __init__(self, *, padded: bool, shortest: int) -> None:
+    def __init__(self, *, padded: bool = False, shortest: int = 0, alone: bool = False) -> None:
         super().__init__()
-        self.padded, self.shortest = padded, shortest
-        self.waits: Counter[str] = Counter()
-        self.copies: Counter[str] = Counter()
-        self.faults: list[str] = []
+        self.padded, self.shortest, self.alone = padded, shortest, alone
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         operands = tensors((args, kwargs))
         if func is torch.ops.aten._local_scalar_dense.default and on_device(operands[0]):
-            self.waits[place()] += 1
+            assert not self.alone, "the host waits for the device"
             return self.padded if operands[0].dtype == torch.bool else self.shortest
         out = func(*args, **(kwargs or {}))
         devices = {x.device.type for x in operands if x.dim()} | {x.device.type for x in tensors(out)}
-        if len(devices) > 1 and func in COPIES:
-            self.copies[f"to the {'device' if on_device(out) else 'host'} at {place()}"] += 1
-        elif len(devices) > 1:
-            self.faults.append(f"{func} of {' and '.join(sorted(devices))} at {place()}")
+        copied = func in COPIES and not self.alone
+        assert copied or len(devices) < 2, f"{func} of {' and '.join(sorted(devices))}"
         return out
 
 
-def faults(results: dict[str, Any], watch: Watch, logits: torch.dtype | None = None) -> list[str]:
-    """What is wrong with the results by name, in nested containers; ``logits`` is the dtype that those should have."""
-    found = [
-        *watch.faults,
-        *(f"{name} on the CPU" for name in results if not all(map(on_device, tensors(results[name])))),
-    ]
-    missing = [name for name, gradient in results.get("gradients", {}).items() if gradient is None]
-    found += [f"no gradient for {name}" for name in missing]
-    if "logits" in results and results["logits"].dtype != logits:
-        found.append(f"logits in {results['logits'].dtype}")
-    return found
+def check(results: dict[str, Any], logits: torch.dtype | None = None) -> None:
+    """All results, by name, in nested containers, are on the device; ``logits`` is the dtype that those should have."""
+    assert [name for name in results if not all(map(on_device, tensors(results[name])))] == [], "on the CPU"
+    assert [name for name, gradient in results.get("gradients", {}).items() if gradient is None] == [], "no gradient"
+    assert "logits" not in results or results["logits"].dtype == logits
 
 
 def on_device(tensor: Tensor) -> bool:
     return tensor.device.type != "cpu"
-
-
-def place() -> str:
-    """File and line of the innermost call in this package or fairseq."""
-    for frame, line in traceback.walk_stack(None):
-        for package in PACKAGES:
-            path = Path(frame.f_code.co_filename)
-            if path.is_relative_to(package):
-                return f"{path.relative_to(package.parent)}:{line}".removeprefix("fairseq_luna/")
-    return "elsewhere"
