@@ -1,34 +1,23 @@
-"""SentencePiece's pieces: joined they are the text; too many are said, too few refused."""
-
-from pathlib import Path
-
-import pytest
+"""SentencePiece's pieces, which joined are the text (tests/commands/test_prepare.py), of every character and line."""
 
 from corpus_files import pairs, text
 from fairseq_luna.commands.preparing.pieces import Cut, learn_pieces
 
 
-@pytest.fixture
-def texts(tmp_path: Path) -> list[Path]:
-    paths = [tmp_path / "train.en", tmp_path / "train.de"]
-    for path, lines in zip(paths, zip(*pairs(100), strict=True), strict=True):
-        path.write_bytes(text(lines))
-    return paths
+def learned(folder, lines, vocabulary):
+    """The pieces; the model is beside the text."""
+    (folder / "train").write_bytes(text(lines))
+    learn_pieces([folder / "train"], folder, vocabulary=vocabulary, coverage=1.0)
+    return [line.split("\t")[0] for line in (folder / "joint.vocab").read_text(encoding="utf-8").splitlines()]
 
 
-def joined(cut: Cut, lines: list[str]) -> list[str]:
-    return ["".join(line.split(" ")).replace("▁", " ").strip() for line in cut(lines)]
-
-
-def test_joined_pieces_are_the_text(texts: list[Path], tmp_path: Path) -> None:
-    learn_pieces(texts, tmp_path, vocabulary=90, coverage=1.0)
+def test_long_lines_are_learned_and_unknown_characters_are_marked(tmp_path):
+    """SentencePiece leaves lines of more than 4,192 bytes out unless it is told otherwise."""
+    assert "▁quartz" in learned(tmp_path, [*(german for _, german in pairs(60)), "quartz " * 1000], 80)
     cut = Cut(tmp_path / "joint.model")
-    lines = texts[1].read_text(encoding="utf-8").splitlines()[:20]
-    assert joined(cut, lines) == lines
     assert cut(["Ω heute", ""]) == ["▁ <unk> " + cut(["heute"])[0], ""]
 
 
-def test_fewer_pieces_than_requested_are_reported(texts: list[Path], tmp_path: Path, capsys) -> None:
-    learn_pieces(texts, tmp_path, vocabulary=9000, coverage=1.0)
-    learned = len((tmp_path / "joint.vocab").read_text(encoding="utf-8").splitlines())
-    assert capsys.readouterr().out == f"  only {learned} pieces: the text has no more\n"
+def test_fewer_pieces_than_requested_are_reported(tmp_path, capsys):
+    found = learned(tmp_path, [german for _, german in pairs(100)], 9000)
+    assert capsys.readouterr().out == f"  only {len(found)} pieces: the text has no more\n"
