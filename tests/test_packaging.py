@@ -103,12 +103,6 @@ def test_imported_packages_are_declared(metadata):
     assert imported - declared == set()
 
 
-def test_make_test_says_all_that_fails():
-    commands = run("make", "-n", "test", cwd=ROOT).splitlines()
-    (tests,) = (line.split() for line in commands if "pytest" in line)
-    assert not {"-x", "--exitfirst"} & set(tests) and "--maxfail" not in " ".join(tests)
-
-
 def test_the_readme_works_on_a_package_index(metadata):
     """A page there has neither this repository's other files nor its headings' anchors."""
     assert metadata["Description-Content-Type"] == "text/markdown"

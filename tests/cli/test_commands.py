@@ -6,20 +6,17 @@ import re
 from types import SimpleNamespace
 
 import pytest
-import torch
 
 from commands import APOLLO, FAMILIES, USER_DIR, generate, run, train
 
 
 @pytest.fixture(scope="module", params=FAMILIES.values(), ids=FAMILIES.keys())
 def trained(request, tiny_data, tmp_path_factory):
-    """Two models of a family, of different seeds, after three epochs of Apollo."""
+    """A model of a family after three epochs of Apollo, and before."""
     folder = tmp_path_factory.mktemp("trained")
-    paths = [
-        train(tiny_data, folder / str(seed), *request.param, *APOLLO, "--max-epoch=3", f"--seed={seed}")
-        for seed in (1, 2)
-    ]
-    return SimpleNamespace(data=tiny_data, flags=request.param, path=str(paths[0]), both=":".join(map(str, paths)))
+    flags = (*request.param, *APOLLO, "--max-epoch=3", "--save-interval-updates=12")
+    path = train(tiny_data, folder, *flags, "--keep-interval-updates=2")
+    return SimpleNamespace(data=tiny_data, path=str(path), before=str(folder / "checkpoint_2_12.pt"))
 
 
 def lines(output, kind):
@@ -30,14 +27,6 @@ def lines(output, kind):
 def translations(output):
     """Each sentence's best hypothesis."""
     return {number: rest.split("\t")[1] for number, rest in lines(output, "H").items()}
-
-
-def test_training_lowers_the_loss_and_keeps_no_pickled_class(trained):
-    state = torch.load(trained.path, weights_only=True)
-    last = state["optimizer_history"][-1]
-    assert (last["num_updates"], last["optimizer_name"]) == (24, "FairseqApollo")
-    assert f"--arch={state['cfg']['model']['_name']}" in trained.flags
-    assert all(torch.isfinite(tensor).all() for tensor in state["model"].values())
 
 
 def test_validate(trained):
@@ -73,17 +62,9 @@ def test_generate_translates_every_sentence(trained, capsys, flags):
     assert sorted(translations(capsys.readouterr().out)) == list(range(7))
 
 
-def test_prefix_tokens_are_kept(trained, capsys):
-    generate(trained.data, trained.path, "--prefix-size=2", "--beam=3")
-    output = capsys.readouterr().out
-    targets = lines(output, "T")
-    for number, hypothesis in translations(output).items():
-        assert hypothesis.split()[:2] == targets[number].split()[:2]
-
-
 def test_ensemble_of_two_models_scores_between_them(trained, capsys):
     scores = []
-    for checkpoints in (*trained.both.split(":"), trained.both):
+    for checkpoints in (trained.path, trained.before, f"{trained.path}:{trained.before}"):
         generate(trained.data, checkpoints, "--score-reference")
         found = lines(capsys.readouterr().out, "H")
         scores.append(sum(float(rest.split("\t")[0]) for rest in found.values()))

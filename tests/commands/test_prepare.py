@@ -5,7 +5,6 @@ import re
 from contextlib import nullcontext
 
 import pytest
-from fairseq.data import Dictionary, data_utils
 
 from corpus_files import pairs, text
 from fairseq_luna.__main__ import main
@@ -13,6 +12,7 @@ from fairseq_luna.commands.prepare import VOCABULARIES, check_names, of_size
 from fairseq_luna.commands.training import on_text
 from fairseq_luna.usage_error import UsageError
 from pasted import paste
+from reader_data import read_texts
 
 TRAIN, VALID = pairs(60, 1), pairs(6, 2)
 LANGUAGES = ("-s", "xx", "-t", "cs")
@@ -67,9 +67,7 @@ def test_pieces_of_two_training_texts_with_a_test_held_out(files, tmp_path, monk
     assert "5 sentences" in paste(score)
     for split, of in (("train", TRAIN[:56]), ("valid", VALID)):
         for side, language in enumerate(("xx", "cs")):
-            dictionary = Dictionary.load(str(out / "bin" / f"dict.{language}.txt"))
-            dataset = data_utils.load_indexed_dataset(str(out / "bin" / f"{split}.xx-cs.{language}"), dictionary)
-            lines = ["".join(dictionary.string(line).split()).replace("▁", " ").strip() for line in dataset]
+            lines = read_texts(out / "bin" / f"{split}.xx-cs.{language}", out / "bin" / f"dict.{language}.txt")
             assert lines == [pair[side] for pair in of]
     assert (out / "reference" / "test.xx").read_bytes() == text([*(one for one, _ in TRAIN[56:]), "No other side."])
     assert prepare(*flags) == 0

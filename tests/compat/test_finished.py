@@ -21,13 +21,6 @@ def test_a_finished_training_started_again_changes_nothing(tiny_data, tmp_path, 
     assert fingerprint(tmp_path) == before
 
 
-def test_with_a_larger_max_update_training_continues(tiny_data, tmp_path, caplog):
-    caplog.set_level("INFO")
-    for end in (5, 7):
-        train(tiny_data, tmp_path, *FLAGS, f"--max-update={end}")
-    assert [each["num_updates"] for each in updates(caplog)] == [str(update + 1) for update in range(7)]
-
-
 def test_a_new_training_from_its_weights_makes_all_updates(tiny_data, tmp_path, caplog):
     caplog.set_level("INFO")
     last = train(tiny_data, tmp_path / "first", *FLAGS, "--max-update=5")

@@ -6,9 +6,10 @@ once for each choice of parts; the values are then set by hydra's own function.
 
 import copy
 import functools
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import Any
+from unittest.mock import patch
 
 from fairseq import options
 from fairseq.dataclass import utils
@@ -26,20 +27,11 @@ _composed: dict[tuple[str, ...], tuple[frozenset[str], DictConfig]] = {}
 def parse(arguments: Sequence[str], *, quickly: bool = True) -> DictConfig:
     """The config of fairseq-train for ``arguments``; raises its errors, and SystemExit if argparse refuses them."""
     given = options.parse_args_and_arch(options.get_training_parser(), input_args=list(arguments))
-    with _quick_composing() if quickly else nullcontext():
+    with patch.object(utils, "compose", _quick_compose) if quickly else nullcontext():
         cfg = convert_namespace_to_omegaconf(given)
     if cfg.common.bf16:  # as this package's patch does in fairseq-train
         cfg.common.tpu = False
     return cfg
-
-
-@contextmanager
-def _quick_composing() -> Iterator[None]:
-    utils.compose = _quick_compose
-    try:
-        yield
-    finally:
-        utils.compose = _compose
 
 
 def _quick_compose(config_name: str, overrides: Sequence[str], **options: Any) -> DictConfig:

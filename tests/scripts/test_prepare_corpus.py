@@ -11,7 +11,7 @@ import prepare_corpus
 from corpora.tokens import tokenise
 from corpus_files import pairs, serving, sgml, tar, text
 from fairseq_luna.commands.preparing import pipeline
-from reader_data import read_words
+from reader_data import read_texts, read_words
 
 EUROPARL, CRAWL, NEWS = pairs(200, 1), pairs(60, 2), pairs(50, 3)
 # Thirteen words and one word, and more than 250 pieces on each side.
@@ -76,10 +76,6 @@ def prepare(corpus: str, out: Path, *flags: object) -> int:
     return prepare_corpus.main([corpus, "--workers", "1", "--out", str(out), *map(str, flags)])
 
 
-def read_back(data: Path, split: str, language: str) -> list[str]:
-    return read_words(data / f"{split}.en-de.{language}", data / f"dict.{language}.txt")
-
-
 def test_wmt14_with_merges(server, tmp_path, capsys):
     out = tmp_path / "out"
     flags = ("--bpe", "subword-nmt", "--size", 2000)
@@ -130,8 +126,8 @@ def test_captions_stopped_resumed_and_changed(server, tmp_path, monkeypatch, cap
     assert "--config-name multi30k " in shown.splitlines()[-1]
     for split, of in (("train", CAPTIONS), ("valid", VALID), ("test", TEST)):
         for language in ("en", "de"):
-            lines = ("".join(line.split()) for line in read_back(out / "bin", split, language))
-            assert [line.replace("▁", " ").strip() for line in lines] == side(of, language)
+            lines = read_texts(out / "bin" / f"{split}.en-de.{language}", out / "bin" / f"dict.{language}.txt")
+            assert lines == side(of, language)
 
     assert prepare("multi30k", out, "--size", 91) == 2
     assert capsys.readouterr().err.endswith("was made with size 90, not 91: use another --out\n")
@@ -143,7 +139,8 @@ def test_captions_as_lower_cased_tokens(server, tmp_path):
     tokens = [line.lower().removesuffix(".") + " ." for line in side(TEST, "de")]
     assert (out / "reference" / "test.tok.de").read_text(encoding="utf-8").splitlines() == tokens
     assert (out / "reference" / "test.de").read_text(encoding="utf-8").splitlines() == side(TEST, "de")
-    assert [line.replace("@@ ", "") for line in read_back(out / "bin", "test", "de")] == tokens
+    merged = read_words(out / "bin" / "test.en-de.de", out / "bin" / "dict.de.txt")
+    assert [line.replace("@@ ", "") for line in merged] == tokens
     assert (out / "bin" / "dict.en.txt").read_bytes() == (out / "bin" / "dict.de.txt").read_bytes()
     assert len((out / "codes").read_text(encoding="utf-8").splitlines()) == 61  # the first line is the version
 
