@@ -3,6 +3,7 @@
 import ast
 import importlib
 import inspect
+from operator import attrgetter
 from pathlib import Path
 
 import fairseq
@@ -13,30 +14,16 @@ import numpy
 LEFT_OUT = {"examples"}
 
 
-def chain(node):
-    """``np.lib.format`` as its names, or an empty list for what is not names alone."""
-    if isinstance(node, ast.Name):
-        return [node.id]
-    before = chain(node.value) if isinstance(node, ast.Attribute) else []
-    return [*before, node.attr] if before else []
-
-
-def find(place, names):
-    for name in names:
-        place = getattr(place, name)
-    return place
-
-
 def lacking(path, numpys):
     """What a file reads of numpy that the object of that name in ``numpys`` does not have."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     called = {id(node.func): node for node in ast.walk(tree) if isinstance(node, ast.Call)}
-    for node in ast.walk(tree):
-        alias, *names = chain(node) or [""]
-        if not names or alias not in numpys:
+    for node in (node for node in ast.walk(tree) if isinstance(node, ast.Attribute)):
+        alias, _, name = ast.unparse(node).partition(".")
+        if alias not in numpys or not name.replace(".", "").isidentifier():
             continue
         try:
-            found = find(numpys[alias], names)
+            found = attrgetter(name)(numpys[alias])
             if id(node) in called:
                 inspect.signature(found).bind_partial(**{key.arg: 0 for key in called[id(node)].keywords if key.arg})
         except (AttributeError, TypeError):

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -93,18 +94,14 @@ def test_other_errors_while_writing_are_unchanged(last, tmp_path, monkeypatch, e
     assert list(tmp_path.iterdir()) == [last]
 
 
-class IOPath:
+def iopath(works):
     """iopath's path manager: its copy returns whether it succeeded, and logs errors instead of raising them."""
 
-    def __init__(self, works=True):
-        self.works = works
-
-    def copy(self, src_path, dst_path, overwrite=False):
+    def copy(src_path, dst_path, overwrite=False):
         shutil.copyfile(src_path, dst_path)
-        return self.works
+        return works
 
-    def exists(self, path):
-        return True
+    return SimpleNamespace(copy=copy, exists=lambda path: True)
 
 
 @pytest.mark.parametrize("works", [None, True, False], ids=["fairseq", "iopath", "iopath-fails"])
@@ -116,7 +113,7 @@ def test_the_copy_keeps_fairseqs_contract(tmp_path, monkeypatch, works):
     monkeypatch.setattr(file_io, "IOPathManager", None)
     assert PathManager.copy(str(new), str(other), overwrite=True) == str(other)
     if works is not None:
-        monkeypatch.setattr(file_io, "IOPathManager", IOPath(works))
+        monkeypatch.setattr(file_io, "IOPathManager", iopath(works))
         monkeypatch.setattr(PathManager, "supports_rename", lambda path: True)
     for flags in ({}, {"overwrite": False}):
         assert not PathManager.copy(str(new), str(old), **flags)

@@ -150,15 +150,12 @@ def test_unusable_text_is_refused_and_nothing_written(train, said, tmp_path, cap
         write_pairs(tmp_path / "given", split, TEST["news"][0])
     write_pairs(tmp_path / "given", "train", train)
     assert prepare("--from-dir", tmp_path / "given", "--out", tmp_path / "out", "--pieces", 60) == 2
-    shown = capsys.readouterr().err
-    assert shown.count("\n") == 1
-    assert shown.endswith(f"{said}\n")
+    [line] = capsys.readouterr().err.splitlines()
+    assert line.endswith(said)
     assert not (tmp_path / "out").exists()
 
 
-def test_missing_files_and_limits_are_named(sources: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    out = ("--out", tmp_path / "out")
-    write_pairs(tmp_path / "given", "train", TRAIN["news"][0])
+def test_missing_files_and_limits_are_named(sources, tmp_path, capsys):
     for split in ("train", "val", "test_2016_flickr"):
         write_pairs(tmp_path / "uneven", split, TEST["news"][0])
     (tmp_path / "uneven" / "val.de").write_text("nur eine\n")
@@ -166,10 +163,9 @@ def test_missing_files_and_limits_are_named(sources: Path, tmp_path: Path, capsy
         (("--from-dir", tmp_path / "uneven", "--segments", 4), "val.en has 3 lines but "),
         (("--from-dir", sources), "give --pieces N, --segments N or both"),
         (("--from-dir", sources, "--pieces", 60, "--source-lang", "fr"), "lacks train.fr, train.de, valid.fr"),
-        (("--from-dir", tmp_path / "given", "--pieces", 60), "given lacks valid.en, valid.de, test.en, test.de"),
         (("--from-dir", tmp_path / "none", "--pieces", 60), "none: no such folder"),
     ):
-        assert prepare(*flags, *out) == 2
-        shown = capsys.readouterr().err
-        assert (shown.count("\n"), said in shown) == (1, True), shown
+        assert prepare(*flags, "--out", tmp_path / "out") == 2
+        [line] = capsys.readouterr().err.splitlines()
+        assert said in line
     assert not (tmp_path / "out").exists()
