@@ -40,11 +40,11 @@ def write_pairs(folder: Path, stem: str, of: list[tuple[str, str]], gzipped: boo
             (folder / f"{stem}.{language}").write_bytes(text(lines))
 
 
-def sgml(sentences: Iterable[str], kind: str = "srcset") -> bytes:
+def sgml(sentences: Iterable[str]) -> bytes:
     """A test set of WMT's."""
     segments = (f'<seg id="{number}">{html.escape(text)}</seg>\n' for number, text in enumerate(sentences, 1))
-    head = f'<{kind} setid="newstest">\n<doc docid="d" genre="news" origlang="en">\n'
-    return f"{head}{''.join(segments)}</doc>\n</{kind}>\n".encode()
+    head = '<srcset setid="newstest">\n<doc docid="d" genre="news" origlang="en">\n'
+    return f"{head}{''.join(segments)}</doc>\n</srcset>\n".encode()
 
 
 def tar(members: dict[str, bytes]) -> bytes:
