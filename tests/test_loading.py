@@ -189,6 +189,9 @@ def test_lines_keep_their_order_and_empty_ones_stay_empty(translator):
     expected = dict(zip(TEXTS, translator.translate(TEXTS, **SIZES), strict=True))
     for size in (1, 2, 100):
         assert list(translated(translator, lines, size, **SIZES)) == [expected.get(line.strip(), "") for line in lines]
+    read = iter(TEXTS)
+    assert next(translated(translator, read, 2, **SIZES)) == expected[TEXTS[0]]
+    assert list(read) == TEXTS[2:]  # not read yet
 
 
 def test_a_line_that_cannot_be_translated_takes_no_others_with_it(translator):
@@ -203,14 +206,6 @@ def test_a_line_that_cannot_be_translated_takes_no_others_with_it(translator):
         with pytest.raises(UsageError, match=said):
             found.extend(translated(translator, lines, size, **SIZES))
         assert found == kept
-
-
-def test_lines_are_translated_before_the_last_is_read(translator):
-    def endless():
-        yield from TEXTS
-        raise AssertionError("read on")
-
-    assert next(translated(translator, endless(), 2, **SIZES))
 
 
 LOGS = """
@@ -239,29 +234,20 @@ def test_a_level_of_its_logger_shows_what_fairseq_logs(folder, caplog):
     assert any("dictionary: 24 types" in record.getMessage() for record in caplog.records)
 
 
-def test_the_command(folder, translator, tmp_path, capfd, monkeypatch):
-    source = tmp_path / "source.txt"
-    source.write_text(f"{TEXTS[0]}\n\n{TEXTS[1]}\n")
-    with source.open() as stdin:
-        monkeypatch.setattr(sys, "stdin", stdin)
-        monkeypatch.setattr(translate, "end_at_signals", lambda: None)
-        assert command.main(["translate", str(folder), "--beam=3", "--max-len-b=8"]) == 0
-    first, second = translator.translate(TEXTS[:2], **SIZES)
-    assert capfd.readouterr().out == f"{first}\n\n{second}\n"
-
-
-def test_ctrl_c_prints_no_traceback(folder):
-    """If it follows the first translation."""
+def test_ctrl_c_prints_no_traceback(folder, translator):
+    """If it follows the first translation, which has the command's flags."""
+    expected = translator.translate(TEXTS[2], max_len_b=1)
+    assert expected != translator.translate(TEXTS[2], **SIZES)
     ended = subprocess.Popen(
-        [sys.executable, "-m", "fairseq_luna", "translate", str(folder), "--buffer-size=1", "--max-len-b=8"],
+        [sys.executable, "-m", "fairseq_luna", "translate", str(folder), "--buffer-size=1", "--max-len-b=1"],
         **dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE),
         text=True,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a background job ignores it
     )
     with ended:
-        ended.stdin.write("w1 w2\n")
+        ended.stdin.write(f"{TEXTS[2]}\n")
         ended.stdin.flush()
-        ended.stdout.readline()
+        assert ended.stdout.readline() == f"{expected}\n"
         ended.send_signal(signal.SIGINT)
         printed = ended.communicate(timeout=300)[1]
     assert "Traceback" not in printed and "KeyboardInterrupt" not in printed
