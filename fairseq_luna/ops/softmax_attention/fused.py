@@ -14,6 +14,7 @@ from ..once_per_batch import once_per_batch
 
 # On a GPU torch copies a mask whose strides are not multiples of this.
 ALIGNMENT = 16
+MOST_HEADS = 2**16  # a kernel's grid has fewer in this dimension
 
 
 def softmax_attention(
@@ -63,11 +64,13 @@ def read_source(
 ) -> tuple[Tensor, Tensor | None]:
     """:func:`softmax_attention` to a ``source``."""
     k, v, added = source
-    mask = added
-    if bias is not None:
+    value = k if v is None else v
+    if bias is None:
+        out = _attend(q, k, value, added, dropout_p=dropout_p)
+    else:
         bias = bias.to(q.dtype)
         mask = bias if added is None else bias + added
-    out = scaled_dot_product_attention(q, k, k if v is None else v, attn_mask=mask, dropout_p=dropout_p)
+        out = scaled_dot_product_attention(q, k, value, attn_mask=mask, dropout_p=dropout_p)
     return out, _weights(q, k, added, bias) if need_weights else None
 
 
@@ -86,7 +89,7 @@ def causal_softmax_attention(
     """
     steps, seen = q.shape[2], k.shape[2]
     if padding_mask is None and steps == seen:
-        return scaled_dot_product_attention(q, k, v, is_causal=True, dropout_p=dropout_p)
+        return _attend(q, k, v, None, is_causal=True, dropout_p=dropout_p)
     if steps == 1:
         return softmax_attention(q, k, v, padding_mask=padding_mask, dropout_p=dropout_p)[0]
     mask = _scores_of_unseen(padding_mask, steps, seen, q.dtype, q.device)
@@ -95,9 +98,14 @@ def causal_softmax_attention(
 
 def additive_mask(hidden: Tensor, dtype: torch.dtype) -> Tensor:
     """What is added to scores: -inf where ``hidden``, bool of any shape, is True, otherwise 0."""
-    *others, places = hidden.shape
-    mask = hidden.new_zeros(*others, -(-places // ALIGNMENT) * ALIGNMENT if hidden.is_cuda else places, dtype=dtype)
-    return mask[..., :places].masked_fill_(hidden, float("-inf"))
+    return _aligned_zeros(hidden, hidden.shape, dtype).masked_fill_(hidden, float("-inf"))
+
+
+def _aligned_zeros(like: Tensor, shape: torch.Size, dtype: torch.dtype) -> Tensor:
+    """A mask of ``shape`` on the device of ``like``, with the strides that a GPU's kernels need."""
+    *others, places = shape
+    stored = -(-places // ALIGNMENT) * ALIGNMENT if like.is_cuda else places
+    return like.new_zeros(*others, stored, dtype=dtype)[..., :places]
 
 
 @once_per_batch
@@ -114,6 +122,35 @@ def _scores_of_unseen(
     padding_mask: Tensor | None, steps: int, seen: int, dtype: torch.dtype, device: torch.device
 ) -> Tensor:
     return additive_mask(unseen_keys(padding_mask, steps, seen, device), dtype)
+
+
+def _attend(q: Tensor, k: Tensor, v: Tensor, added: Tensor | None, **options: Any) -> Tensor:
+    """torch's attention; in training, of one sentence that has the heads of all, if that needs no copies.
+
+    torch's kernels write results and gradients with the sentences first and the steps second. So with one sentence the
+    steps are first, as in fairseq's layers, which otherwise copy each result and gradient.
+    """
+    training = torch.is_grad_enabled() and not torch.compiler.is_compiling()
+    if not (training and _evenly_spaced_heads(q, k, v)):
+        return scaled_dot_product_attention(q, k, v, attn_mask=added, **options)
+    sentences, heads = q.shape[:2]
+    q, k, v = (x.flatten(0, 1)[None] for x in (q, k, v))
+    mask = None if added is None else _scores_of_each_head(added, heads)
+    y = scaled_dot_product_attention(q, k, v, attn_mask=mask, **options)
+    return y.unflatten(1, (sentences, heads)).squeeze(0)
+
+
+def _evenly_spaced_heads(q: Tensor, k: Tensor, v: Tensor) -> bool:
+    """Whether the heads of all sentences are one dimension of each tensor in memory, and not too many."""
+    sentences, heads = q.shape[:2]
+    return sentences * heads < MOST_HEADS and all(x.stride(0) == heads * x.stride(1) for x in (q, k, v))
+
+
+@once_per_batch
+def _scores_of_each_head(added: Tensor, heads: int) -> Tensor:
+    """``(B, 1, 1, S)`` to ``(1, B H, 1, S)``."""
+    of_each = added.expand(-1, heads, -1, -1)
+    return _aligned_zeros(added, of_each.shape, added.dtype).copy_(of_each).flatten(0, 1)[None]
 
 
 def scaled_dot_product_attention(q: Tensor, k: Tensor, v: Tensor, **options: Any) -> Tensor:
