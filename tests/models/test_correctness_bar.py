@@ -36,6 +36,13 @@ def test_incremental_decoding_equals_the_full_pass(flags):
 LENGTHS = (1, 40, 5)
 
 
+@EVERY_FAMILY
+def test_the_encoder_returns_a_mask_only_if_something_is_padded(family):
+    encoder = build_model(family=family).encoder
+    masks = [encoder(batch)["encoder_padding_mask"] for batch in (sentences(9, 9), sentences(9, 4))]
+    assert [len(mask) for mask in masks] == [0, 1]
+
+
 def padded_inside(batch):
     """Two columns of padding among those of the ``batch``, and one before the first word."""
     pad = torch.full((len(batch), 1), PAD)

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from ...modules.dropout import WordDropout
 from ...ops.once_per_batch import one_pass
 from ..shared.layers import wrap_layer
-from ..shared.source_rows import EncoderOut, reordered
+from ..shared.source_rows import EncoderOut, encoder_out, reordered
 from .layers import LunaEncoderLayer
 
 
@@ -107,17 +107,8 @@ class LunaEncoder(TransformerEncoderBase):
         if self.packed_layer_norm is not None:
             packed = self.packed_layer_norm(packed)
 
-        return {
-            "encoder_out": [x],
-            "encoder_padding_mask": masks,
-            "encoder_embedding": [embedding],
-            "encoder_states": states,
-            "fc_results": [],
-            "src_tokens": [],
-            "src_lengths": [lengths.to(torch.int32).reshape(-1, 1)],
-            "packed_out": [packed],
-            "packed_padding_mask": packed_masks,
-        }
+        more = {"packed_out": [packed], "packed_padding_mask": packed_masks}
+        return encoder_out(x, embedding, masks, lengths, states, **more)
 
     def reorder_encoder_out(self, encoder_out: EncoderOut, new_order: Tensor) -> EncoderOut:
         """Select the rows ``new_order`` of the batch, which the decoder does when it reads them."""

@@ -104,9 +104,6 @@ class SelfAttentionEncoderLayer(ResidualLayer):
         self_attn: takes ``x (T, B, C)`` and ``padding_mask (B, T)``, True = padding; returns ``(T, B, C)``.
     """
 
-    # The encoder of fairseq 0.12.2 reads it to decide whether a layer takes the fast path for softmax attention.
-    load_to_BT = False
-
     def __init__(self, cfg: Any, self_attn: nn.Module) -> None:
         super().__init__(cfg, cfg.encoder)
         self.self_attn = self_attn

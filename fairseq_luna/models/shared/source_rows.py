@@ -1,4 +1,4 @@
-"""The rows of an encoder's output that a beam search selects, without copies of it.
+"""An encoder's output, and the rows of it that a beam search selects, without copies.
 
 fairseq copies the output for each beam, and again at every step. But a decoder reads it at the first step only: then it
 selects the rows. Where they are the beams of a search, it need not: each beam reads the row of its sentence.
@@ -10,6 +10,30 @@ from torch import Tensor
 EncoderOut = dict[str, list[Tensor]]
 # What decoders read, and the dimension of the batch.
 READ_BY_DECODERS = {"encoder_out": 1, "encoder_padding_mask": 0, "packed_out": 1, "packed_padding_mask": 0}
+
+
+def encoder_out(
+    x: Tensor, embedding: Tensor, masks: list[Tensor], lengths: Tensor, states: list[Tensor], **more: list[Tensor]
+) -> EncoderOut:
+    """The dictionary of fairseq's encoders, with ``more``.
+
+    Args:
+        x: the output, ``(T, B, C)``.
+        embedding: ``(B, T, C)``.
+        masks: the padding mask, ``(B, T)`` bool, True = padding, or nothing if nothing is padded.
+        lengths: ``(B,)``.
+        states: the input and output of each layer, or nothing.
+    """
+    return {
+        "encoder_out": [x],
+        "encoder_padding_mask": masks,
+        "encoder_embedding": [embedding],
+        "encoder_states": states,
+        "fc_results": [],
+        "src_tokens": [],
+        "src_lengths": [lengths.to(torch.int32).reshape(-1, 1)],
+        **more,
+    }
 
 
 def reordered(encoder_out: EncoderOut, new_order: Tensor) -> EncoderOut:
