@@ -14,25 +14,18 @@ from fairseq_luna.modules.feature_maps import (
 from support import CLOSE, golden
 
 OURS = ("q_proj", "k_proj", "v_proj", "out_proj")
-# How each implementation calls our parameters.
-AUTHORS_NAMES = {
-    "linear": ("query_projection", "key_projection", "value_projection", "out_projection"),
-    "performer": ("to_q", "to_k", "to_v", "to_out"),
-    "rfa": OURS,
-    "efficient": ("queries", "keys", "values", "reprojection"),
-    "hedgehog": ("q_proj", "k_proj", "v_proj", "o_proj"),
+# The map of each, and how its implementation calls our parameters.
+PUBLISHED = {
+    "linear": (EluFeatures, ("query_projection", "key_projection", "value_projection", "out_projection")),
+    "performer": (PositiveFeatures, ("to_q", "to_k", "to_v", "to_out")),
+    "rfa": (FourierFeatures, OURS),
+    "efficient": (SoftmaxFeatures, ("queries", "keys", "values", "reprojection")),
+    "hedgehog": (HedgehogFeatures, ("q_proj", "k_proj", "v_proj", "o_proj")),
 }
-FEATURE_MAPS = dict(
-    zip(
-        AUTHORS_NAMES,
-        (EluFeatures, PositiveFeatures, FourierFeatures, SoftmaxFeatures, HedgehogFeatures),
-        strict=True,
-    )
-)
 KINDS = {"self": KernelAttention, "causal": KernelCausalAttention, "source_attention": KernelSourceAttention}
 # The authors of efficient attention have no causal form, flash-linear-attention has no other.
 ONE_KIND = {"efficient": "self", "hedgehog": "causal"}
-RECORDED = [(name, kind) for name in AUTHORS_NAMES for kind in KINDS if ONE_KIND.get(name, kind) == kind]
+RECORDED = [(name, kind) for name in PUBLISHED for kind in KINDS if ONE_KIND.get(name, kind) == kind]
 # Hedgehog's maps, which all heads share there.
 SHARED = {f"{which}_{part}": f"feature_map_{which}.layer.{part}" for which in "qk" for part in ("weight", "bias")}
 
@@ -48,7 +41,7 @@ def parameters(name, recorded, wanted):
     if name == "hedgehog":
         for own, other in SHARED.items():
             theirs[f"feature_map.{own}"] = theirs[other].expand(recorded["num_heads"], *theirs[other].shape)
-    names = dict(zip(OURS, AUTHORS_NAMES[name], strict=True))
+    names = dict(zip(OURS, PUBLISHED[name][1], strict=True))
     for parameter in wanted:
         part, kind = parameter.split(".")
         value = theirs[f"{names.get(part, part)}.{kind}"]
@@ -58,7 +51,7 @@ def parameters(name, recorded, wanted):
 def build(name, kind, recorded):
     options = {key: recorded[key] for key in ("embed_dim", "num_heads", "num_features") if key in recorded}
     bias = name != "hedgehog"
-    module = KINDS[kind](feature_map=FEATURE_MAPS[name], bias=bias, **options).eval()
+    module = KINDS[kind](feature_map=PUBLISHED[name][0], bias=bias, **options).eval()
     assert ("k_proj.bias" in module.state_dict()) == (name not in ("efficient", "hedgehog"))
     module.load_state_dict(dict(parameters(name, recorded, module.state_dict())))
     return module

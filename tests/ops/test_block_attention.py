@@ -52,19 +52,6 @@ def test_unordered_blocks_ignore_the_order_of_their_steps(op):
     torch.testing.assert_close(y_after[:, :, complete], y[:, :, complete])
 
 
-@each(of=CHUNKED)
-def test_memory_has_no_pairs_of_steps(op):
-    steps, size = 4096, 16
-    inputs, mask = op.make(torch.empty(0), B=1, H=1, T=steps, D=size), torch.zeros(1, steps, dtype=torch.bool)
-    blocks = cut_by_size(mask, 16) if op.causal else cut_by_number(mask, 0)
-    count, capacity = blocks.sizes.shape[1], blocks.capacity
-    with LargestTensor() as largest:
-        sum(x.sum() for x in op("fast", inputs, blocks=blocks)).backward()
-    together = 3 * size  # queries, keys and values are gathered at once
-    assert largest.elements <= max(1.2 * steps * max(together, capacity), count**2)
-    assert largest.elements < steps**2 / 50
-
-
 def test_the_form_depends_on_the_length():
     op = BLOCKS["block-chunked-causal"]._replace(extra=by_length)
     for steps, pairs in ((by_length.LONGEST_FUSED, True), (by_length.LONGEST_FUSED + 1, False)):

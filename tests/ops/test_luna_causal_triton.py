@@ -122,67 +122,58 @@ def test_dropout_drops_the_same_weights_in_both_passes():
     assert_gradients_close(actual, expected, args, torch.float32)
 
 
+@pytest.fixture
+def inputs():
+    """q, k, v and scores of 20 steps."""
+    q, k, v, pk, pq = (heads(x) for x in problem(20, 16, 8, torch.float32, False))
+    return q, k, v, pack_scores(pq, pk)
+
+
 @needs_triton
+@pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("dropout", [0.0, 0.5])
-def test_proves_itself_once_for_tensors_of_a_kind(dropout, monkeypatch):
+def test_proves_itself_once_for_tensors_of_a_kind(inputs, dropout, monkeypatch):
     checks = []
     original = self_check._problem
     monkeypatch.setattr(self_check, "_problem", lambda *args: checks.append(args) or original(*args))
-    q, k, v, pk, pq = (heads(x) for x in problem(20, 16, 8, torch.float32, False))
-    scores = pack_scores(pq, pk)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        for steps in (20, 17, 20):  # lengths of one power of two
-            inputs = (x[:, :, :steps] for x in (q, k, v, scores))
-            y, weights = op.luna_causal_attention_from_scores(*inputs, dropout_p=dropout)
-            assert weights is None and y.shape[2] == steps
+    for steps in (20, 17, 20):  # lengths of one power of two
+        y, weights = op.luna_causal_attention_from_scores(*(x[:, :, :steps] for x in inputs), dropout_p=dropout)
+        assert weights is None and y.shape[2] == steps
     assert len(checks) == 1
-
-
-def _wrong(y):
-    return 1.1 * y
-
-
-def _wrong_gradient(y):
-    return y.detach() + 2 * (y - y.detach())
 
 
 def _not_there(y):
     raise ModuleNotFoundError("No module named 'triton'")
 
 
-@pytest.mark.parametrize(
-    ("fault", "message"),
-    [
-        (_wrong, "the output differs from the chunked form's by 1.0e-01 of its largest element"),
-        (_wrong_gradient, r"the gradient of q differs from the chunked form's by 1.0e\+00"),
-        (_not_there, "ModuleNotFoundError: No module named 'triton'"),
-    ],
-)
-def test_is_left_out_with_a_warning(fault, message, monkeypatch):
+FAULTS = {
+    "the output differs from the chunked form's by 1.0e-01 of its largest element": lambda y: 1.1 * y,
+    r"the gradient of q differs from the chunked form's by 1.0e\+00": lambda y: y.detach() + 2 * (y - y.detach()),
+    "ModuleNotFoundError: No module named 'triton'": _not_there,
+}
+
+
+@pytest.mark.parametrize(("message", "fault"), FAULTS.items())
+def test_is_left_out_with_a_warning(inputs, message, fault, monkeypatch):
     def faulty(*inputs, **options):
         return fault(chunked.luna_causal_attention_from_scores(*inputs, **options)[0])
 
     monkeypatch.setattr(op, "fused", faulty)
     monkeypatch.setattr(op, "interpreted", lambda: True)
-    q, k, v, pk, pq = (heads(x) for x in problem(20, 16, 8, torch.float32, False))
-    scores = pack_scores(pq, pk)
-    expected, _ = chunked.luna_causal_attention_from_scores(q, k, v, scores)
+    expected, _ = chunked.luna_causal_attention_from_scores(*inputs)
     with pytest.warns(UserWarning, match=rf"Luna's Triton kernels are left out for \(2, 2, 20, 16\).*: {message}"):
-        y, weights = op.luna_causal_attention_from_scores(q, k, v, scores)
+        y, weights = op.luna_causal_attention_from_scores(*inputs)
     assert torch.equal(y, expected) and weights is not None
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        op.luna_causal_attention_from_scores(q, k, v, scores)
+        op.luna_causal_attention_from_scores(*inputs)
 
 
-def test_the_chunked_form_serves_a_cpu_without_a_word(monkeypatch):
+@pytest.mark.filterwarnings("error")
+def test_the_chunked_form_serves_a_cpu_without_a_word(inputs, monkeypatch):
     monkeypatch.setattr(op, "interpreted", lambda: False)
-    q, k, v, pk, pq = (heads(x) for x in problem(20, 16, 8, torch.float32, False))
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        y, _ = op.luna_causal_attention_from_scores(q, k, v, pack_scores(pq, pk))
-    assert torch.equal(y, chunked.luna_causal_attention_from_scores(q, k, v, pack_scores(pq, pk))[0])
+    y, _ = op.luna_causal_attention_from_scores(*inputs)
+    assert torch.equal(y, chunked.luna_causal_attention_from_scores(*inputs)[0])
 
 
 @needs_triton

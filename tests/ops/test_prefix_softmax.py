@@ -1,11 +1,9 @@
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from every_op import OPS
 from fairseq_luna.ops.prefix_softmax import chunked, recurrent
-from numeric import TOLERANCE, assert_same_function, gradients, randn, random_padding
+from numeric import TOLERANCE, assert_same_function, gradients, mixed_padding, randn
 
 OP = OPS["prefix-softmax"]
 FORMS = pytest.mark.parametrize("form", ["chunked", "recurrent"])
@@ -18,16 +16,11 @@ def run(form, scores, v):
     return torch.cat([out for (out,), _ in OP.in_steps([scores, v], None, [1] * v.shape[2])], dim=2)
 
 
-@settings(max_examples=60, deadline=None)
-@given(
-    steps=st.integers(1, 70),
-    block_length=st.integers(2, 40),
-    share=st.sampled_from([0.0, 0.2, 0.9, 1.0]),
-    spread=st.sampled_from([0.0, 1.0, 100.0]),
-)
-def test_any_block_length_and_spread(steps, block_length, share, spread):
-    (scores, v), mask = OP.make(T=steps), random_padding(3, steps, share=share)
-    # The running maximum must ignore padding too: here its scores are far above all others.
+@pytest.mark.parametrize("spread", [0.0, 1.0, 100.0])
+@pytest.mark.parametrize("block_length", [7, 64])
+def test_the_largest_score_so_far_is_none_of_padding(spread, block_length):
+    """Whose scores are far above all others here."""
+    (scores, v), mask = OP.make(), mixed_padding(40)
     scores = (scores * spread + 1e4 * mask[:, None]).detach().requires_grad_()
     [expected] = OP("naive", [scores, v], mask)
     actual = chunked.prefix_softmax(scores, v, padding_mask=mask, block_length=block_length)
