@@ -23,12 +23,12 @@ PYRAMID = "block_pyramid_classifier"
 MERGES = hasattr(TransformerConfig, "merge_src_tgt_embed")  # not in fairseq 0.12.2
 
 
-def configuration(typed, *, joined=True):
+def configuration(typed):
     """Of a model's name and flags, and the criterion that fits them."""
     arch, *flags = re.split(" (?=--)", typed)
     adaptive = "adaptive_loss" if "--adaptive-softmax-cutoff" in typed else "cross_entropy"
     criterion = "sentence_prediction" if arch in CLASSIFIERS else adaptive
-    return Configuration(arch, "apollo", "milestone", criterion, joined, tuple(map(Flag, flags)))
+    return Configuration(arch, "apollo", "milestone", criterion, True, tuple(map(Flag, flags)))
 
 
 @given(configurations())
@@ -65,18 +65,18 @@ def test_faults_found_by_fuzzing_stay_fixed(typed, said, tmp_path):
     assert said in line and bool(said) == bool(line)
 
 
-@pytest.mark.parametrize(
-    "drawn",
-    [
-        configuration("luna"),
-        configuration("luna --word-dropout=0.1 --milestones=1,5 --lr=0.1,0.2 --weight-decay-type=stable --bf16"),
-        configuration("luna --encoder-layers-to-keep=0,1 --decoder-embed-dim=4 --adaptive-softmax-cutoff=4,8"),
-        configuration("luna --encoder-embed-path=/a b --share-all-embeddings --max-target-positions=5", joined=False),
-        configuration(f"{PYRAMID} --pyramid-block-sizes=2, 4"),
-    ],
-    ids=["defaults", "lists", "kept-layers", "strings", "pyramid"],
-)
-def test_the_quick_config_is_fairseqs(drawn):
+QUICKLY = {
+    "defaults": "luna",
+    "lists": "luna --word-dropout=0.1 --milestones=1,5 --lr=0.1,0.2 --weight-decay-type=stable --bf16",
+    "kept-layers": "luna --encoder-layers-to-keep=0,1 --decoder-embed-dim=4 --adaptive-softmax-cutoff=4,8",
+    "strings": "luna --encoder-embed-path=/a b --share-all-embeddings --max-target-positions=5",
+    "pyramid": f"{PYRAMID} --pyramid-block-sizes=2, 4",
+}
+
+
+@pytest.mark.parametrize("typed", QUICKLY.values(), ids=QUICKLY)
+def test_the_quick_config_is_fairseqs(typed):
+    drawn = configuration(typed)
     for others in (drawn._replace(flags=()), drawn):
         parse(others.arguments())
     quick, slow = (OmegaConf.to_container(parse(drawn.arguments(), quickly=quickly)) for quickly in (True, False))
