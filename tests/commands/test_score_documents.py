@@ -93,10 +93,6 @@ def test_each_line_of_a_single_document_is_one(tmp_path):
     assert whole(list("abcde"), read_labels(file, 5)) == ["a", "b", "c d", "e"]
 
 
-def test_a_document_has_no_separators_and_no_empty_segments():
-    assert whole(["a <sep>  <sep> b", "c<sep> d", "<sep>"], ["x\t1", "x\t1", "x\t2"]) == ["a b c d", ""]
-
-
 def test_no_line_has_as_many_separators(files, capsys):
     files["generated"].write_text("".join(f"H-{number}\t-0.1\ta" + " <sep>" * 9 + "\n" for number in range(4)))
     assert main([*map(str, given(files))]) == 0  # with a warning that few words match

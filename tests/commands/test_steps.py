@@ -6,29 +6,6 @@ from fairseq_luna.commands import steps
 from fairseq_luna.usage_error import UsageError
 
 
-def test_once_makes_a_thing_once(tmp_path):
-    calls = []
-
-    def make(path):
-        calls.append(path)
-        path.write_text("made")
-
-    for _ in range(2):
-        steps.once("thing", tmp_path / "deep" / "thing", make)
-    assert len(calls) == 1
-    assert (tmp_path / "deep" / "thing").read_text() == "made"
-
-
-def test_once_does_not_keep_a_failed_result(tmp_path):
-    def fail(path):
-        path.write_text("half")
-        raise RuntimeError("no")
-
-    with pytest.raises(RuntimeError):
-        steps.once("thing", tmp_path / "thing", fail)
-    assert not (tmp_path / "thing").exists()
-
-
 def test_a_failing_command_is_named_with_its_log(tmp_path):
     log = tmp_path / "log"
     with pytest.raises(UsageError, match=r"(?s)^fairseq-train ended with status 2; .*--arch"):

@@ -16,12 +16,6 @@ def test_only_a_newline_ends_a_line(tmp_path):
     assert list(read_lines(path)) == ["a\u2028b\u0085c\x0bd", "", "e\rf"]
 
 
-def test_gzipped(tmp_path):
-    path = tmp_path / "text.gz"
-    path.write_bytes(gzip.compress("ä\nb\n".encode()))
-    assert list(read_lines(path)) == ["ä", "b"]
-
-
 def test_a_line_that_is_not_utf8_is_named(tmp_path):
     path = tmp_path / "train.de"
     path.write_bytes("gut\nschön\n".encode() + "böse\n".encode("latin-1"))

@@ -2,8 +2,7 @@
 
 import numpy
 import pytest
-import torch
-from fairseq.data.indexed_dataset import MMapIndexedDataset, MMapIndexedDatasetBuilder
+from fairseq.data.indexed_dataset import MMapIndexedDataset
 
 SIZES = [2**29, 2**29, 7, 2**30, 3]
 
@@ -17,16 +16,3 @@ def test_places_beyond_two_gibibytes(tmp_path, sizes, dtype):
     assert [read[i] for i in range(len(SIZES))] == [
         (sum(SIZES[:i]) * numpy.dtype(dtype).itemsize, size) for i, size in enumerate(SIZES)
     ]
-
-
-def test_merged_parts_are_read_as_they_were_written(tmp_path):
-    texts = [torch.arange(length) for length in (3, 5, 2)]
-    for part, written in (("a", texts[:1]), ("b", texts[1:])):
-        builder = MMapIndexedDatasetBuilder(str(tmp_path / f"{part}.bin"), dtype=numpy.uint16)
-        for text in written:
-            builder.add_item(text)
-        if part == "b":
-            builder.merge_file_(str(tmp_path / "a"))
-        builder.finalize(str(tmp_path / f"{part}.idx"))
-    merged = MMapIndexedDataset(str(tmp_path / "b"))
-    assert [merged[i].tolist() for i in range(3)] == [text.tolist() for text in (*texts[1:], texts[0])]

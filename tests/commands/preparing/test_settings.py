@@ -6,14 +6,6 @@ from fairseq_luna.commands.preparing.settings import FILE, check, fingerprint, k
 from fairseq_luna.usage_error import UsageError
 
 
-def test_the_same_settings_are_accepted(tmp_path):
-    wanted = {"--bpe": "sentencepiece", "rules": {"ratio": 1.5}, "corpus": ("a", "b")}
-    for _ in range(2):
-        check(tmp_path / "out", wanted)
-        keep(tmp_path / "out", wanted)
-    assert [path.name for path in (tmp_path / "out").iterdir()] == [FILE]
-
-
 @pytest.mark.parametrize("made", ["codes", "work/sentencepiece"])
 def test_another_size_is_accepted_until_there_are_pieces(tmp_path, made):
     keep(tmp_path, {"size": 8})
