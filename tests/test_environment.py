@@ -5,8 +5,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-from fairseq_luna import environment
-
 ROOT = Path(__file__).parents[1]
 
 # Python imports a sitecustomize from its path before anything else.
@@ -32,10 +30,6 @@ def run(site: Path, *args: str) -> subprocess.CompletedProcess:
     env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(site), str(ROOT)])}
     command = [sys.executable, *args]
     return subprocess.run(command, env=env, cwd=site, capture_output=True, text=True, timeout=300)
-
-
-def test_the_fairseq_of_the_tests_is_found_fit():
-    assert environment.fairseq_problem() is None
 
 
 def test_without_fairseq_one_line_says_what_to_install(tmp_path):

@@ -19,6 +19,7 @@ from fairseq.tasks import FairseqTask
 
 from fairseq_luna import compat
 from fairseq_luna.compat import broadcast, exit_threads, finished
+from fairseq_luna.compat.patch import Patch
 
 LATER_FAIRSEQ = "fairseq-fixed" in {dist.metadata["Name"] for dist in metadata.distributions()}
 ONLY_LATER = {"last-batch", "resume"}
@@ -31,6 +32,18 @@ def test_on_the_installed_fairseq():
     ended = subprocess.run([sys.executable, "-c", probing], capture_output=True, text=True, timeout=300)
     assert ended.returncode == 0, ended.stderr
     assert set(ended.stdout.split()) == (PATCHES.keys() if LATER_FAIRSEQ else PATCHES.keys() - ONLY_LATER)
+
+
+def test_only_needed_patches_are_applied_and_only_after_all_probes(monkeypatch):
+    calls = []
+
+    def example(name, needed):
+        return Patch(name, lambda: calls.append(f"probe {name}") or needed, lambda: calls.append(name), "summary")
+
+    monkeypatch.setattr(compat, "PATCHES", (example("a", True), example("b", False), example("c", True)))
+    results = compat.apply_patches.__wrapped__()
+    assert results == (("a", True, "summary"), ("b", False, "summary"), ("c", True, "summary"))
+    assert calls == ["probe a", "probe b", "probe c", "a", "c"]
 
 
 class _Iterator:
