@@ -58,12 +58,10 @@ def of_words(folder, copy, counts):
 
 def learn_pieces(file, words):
     """Write a SentencePiece model."""
-    draw, lines = random.Random(0), []
-    lines = [" ".join(draw.choices(words, k=5)) for _ in range(50)]
+    draw = random.Random(0)
+    lines = (" ".join(draw.choices(words, k=5)) for _ in range(50))
     options = {"vocab_size": 19, "hard_vocab_limit": False, "minloglevel": 2}
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(lines), model_prefix=str(file.with_suffix("")), **options
-    )
+    sentencepiece.SentencePieceTrainer.train(sentence_iterator=lines, model_prefix=str(file.with_suffix("")), **options)
 
 
 @pytest.fixture(scope="module")
