@@ -29,7 +29,7 @@ def add_dropped(residual: Tensor, x: Tensor, p: float) -> Tensor:
         return residual + x
     if x.device.type != "cpu" or p == 1:
         return residual + F.dropout(x, p)
-    return torch.addcmul(residual, x, kept(x, p).mul_(1 / (1 - p)))
+    return torch.addcmul(residual, x, kept(x, p), value=1 / (1 - p))
 
 
 def kept(x: Tensor, p: float) -> Tensor:
