@@ -3,10 +3,7 @@
 import torch
 import torch.nn.functional as F
 
-from fairseq_luna.modules import (
-    BigBirdAttention,
-    LongformerAttention,
-)
+from fairseq_luna.modules import BigBirdAttention, LongformerAttention
 from fairseq_luna.ops.pattern_attention import RandomBlocks, naive
 from numeric import mixed_padding, sequences
 
