@@ -3,7 +3,7 @@
 import math
 import re
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from fairseq import checkpoint_utils
@@ -24,15 +24,7 @@ class Broken(Exception):
     """A property of every accepted configuration does not hold; the message says which."""
 
 
-class Trained(NamedTuple):
-    """A configuration after its first update."""
-
-    cfg: DictConfig
-    trainer: Trainer
-    batch: Batch
-
-
-def train(cfg: DictConfig, *, joined: bool) -> Trained:
+def train(cfg: DictConfig, *, joined: bool) -> Trainer:
     """Build the model of ``cfg`` and make one update; invalid configurations must be refused here.
 
     Raises:
@@ -43,29 +35,27 @@ def train(cfg: DictConfig, *, joined: bool) -> Trained:
     task = make_task(cfg.task, joined=joined)
     model = task.build_model(cfg.model)
     trainer = Trainer(cfg, task, model, task.build_criterion(cfg.criterion))
-    batch = make_batch(task, model)
     trainer.begin_epoch(1)
     with metrics.aggregate("train"):
-        logged = trainer.train_step([batch])
+        logged = trainer.train_step([make_batch(task, model)])
     if not math.isfinite(logged["loss"]):
         raise Broken(f"the loss is {logged['loss']}")
     check_gradients(cfg, model)
-    return Trained(cfg, trainer, batch)
+    return trainer
 
 
-def use(trained: Trained, folder: Path, *, joined: bool) -> None:
+def use(trainer: Trainer, folder: Path, *, joined: bool) -> None:
     """Save the model, load it as fairseq-generate does, compare both, and translate; every error is a failure.
 
     Raises:
         Broken: the loaded model differs, or a translation's scores are not those of a forward pass.
     """
-    model, batch = trained.trainer.model, trained.batch
-    task = make_task(trained.cfg.task, joined=joined)
-    loaded = saved_and_loaded(trained.trainer, folder / "checkpoint.pt", task)
+    model, task = trainer.model, make_task(trainer.cfg.task, joined=joined)
+    batch, loaded = make_batch(task, model), saved_and_loaded(trainer, folder / "checkpoint.pt", task)
     if not outputs(model, batch).equal(outputs(loaded, batch)):
         raise Broken("the loaded model gives other outputs")
     if not isinstance(task, SentencePredictionTask) and loaded.max_decoder_positions() > 1:
-        translate(trained.cfg, task, loaded, batch)
+        translate(trainer.cfg, task, loaded, batch)
 
 
 def check_gradients(cfg: DictConfig, model: Any) -> None:

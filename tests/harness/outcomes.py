@@ -50,7 +50,7 @@ def outcome(configuration: Configuration, folder: Path) -> str:
         try:
             cfg = parse(arguments)
             cfg.checkpoint.save_dir = str(folder)  # fairseq leaves a crash.pt there
-            trained = train(cfg, joined=configuration.joined)
+            trainer = train(cfg, joined=configuration.joined)
         except SystemExit:
             return _checked(arguments, said.getvalue().rstrip().rpartition("error: ")[2])
         except UsageError as error:
@@ -61,7 +61,7 @@ def outcome(configuration: Configuration, folder: Path) -> str:
             return str(error) or type(error).__name__
         if bad := [flag.text for flag in configuration.flags if flag.is_bad]:
             raise Broken(f"was not refused: {bad}")
-        use(trained, folder, joined=configuration.joined)
+        use(trainer, folder, joined=configuration.joined)
     return ""
 
 
