@@ -1,8 +1,16 @@
 import pytest
 import torch
 
-from fairseq_luna.ops.linformer_attention import fused, naive
+from every_op import OPS
+from fairseq_luna.ops.linformer_attention import fused, linformer_slots, linformer_weights, naive
 from support import assert_recorded
+
+
+def test_weights_without_a_mask_are_those_with_which_values_are_added():
+    q, k, v, *sums = OPS["linformer"].make()
+    keys, values = linformer_slots(k, v, *sums)
+    slot_weights = (q @ keys.mT / 8**0.5).softmax(-1)
+    torch.testing.assert_close(linformer_weights(slot_weights, sums[1], 40) @ v, slot_weights @ values)
 
 
 @pytest.mark.parametrize("form", [naive, fused], ids=["naive", "fused"])
