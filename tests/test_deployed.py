@@ -324,6 +324,7 @@ def test_what_cannot_be_exported_is_refused(export, tiny_data, tmp_path, monkeyp
     transformer, new = train(tiny_data, tmp_path, *TRANSFORMER, "--max-update=1", "-s=a", "-t=b"), tmp_path / "new"
     said = refused(capsys, "export", transformer, f"--data={tiny_data}", f"--output={new}")
     assert "is fairseq's own" in said
+    assert "an ensemble cannot be exported" in refused(capsys, "export", f"{folder}:{folder}", f"--output={new}")
     translator = fairseq_luna.load(folder)
     for part, value, said in (
         ("task", TranslationMultiSimpleEpochTask, "TranslationMultiSimpleEpochTask: may add marks of languages"),

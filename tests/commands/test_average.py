@@ -171,7 +171,7 @@ def test_the_last_checkpoints_have_the_highest_numbers(tmp_path):
         "{first} {none}": "{none}: there is no such file",
         "{first} {text}": "{text} is not a fairseq checkpoint or is damaged",
         "{list}": "{list}: has no model",
-        "{empty}": "{empty}",
+        "{empty}": "{empty}: has no model",
     }.items(),
 )
 def test_what_cannot_be_averaged_is_refused_in_one_line(three, tmp_path, capsys, given, said):
@@ -179,7 +179,7 @@ def test_what_cannot_be_averaged_is_refused_in_one_line(three, tmp_path, capsys,
     names |= {name: tmp_path / name for name in ("none", "text", "list", "empty")}
     names["text"].write_text("Not a checkpoint.\n")
     torch.save([1, 2], names["list"])
-    torch.save({"model": {}, "optimizer_history": [{}], "extra_state": {}}, names["empty"])
+    torch.save({**read(three[0]), "model": {}}, names["empty"])
     output = tmp_path / "mean.pt"
     line = refused(capsys, "average", *(part.format(**names) for part in given.split()), "--output", output)
     assert line.startswith(said.format(**names))

@@ -199,6 +199,8 @@ def test_odd_settings_come_back_from_the_printed_command(tiny_data, tmp_path, ca
         "value": (["--arch=luna_base", "--projection-length=0"], "--projection-length 0: must be"),
         "of-another-family": (["--arch=luna_base", "--num-blocks=2"], "unrecognized arguments: --num-blocks=2"),
         "diverged": (["{odd}", "--arch=luna_base"], "{odd}: there is NaN in encoder.layers.0.fc1.bias"),
+        "more-than-its-flags-say": (["{more}", "--arch=luna_base"], "{more}: its settings do not explain encoder.more"),
+        "of-another-kind": (["{lstm}", "--arch=luna_base"], "{lstm}: its --arch is lstm; give a checkpoint of a tr"),
         "folder": (
             ["{folder}", "--arch=luna_base"],
             "{folder} is a folder: name a checkpoint in it, such as {folder}/",
@@ -207,10 +209,13 @@ def test_odd_settings_come_back_from_the_printed_command(tiny_data, tmp_path, ca
     }.values(),
 )
 def test_what_cannot_be_is_refused_in_one_line(flags, message, transformer, tmp_path, capsys):
-    state, output, files = read(transformer), tmp_path / "start.pt", {"file": transformer, "odd": tmp_path / "odd.pt"}
-    files["folder"] = transformer.parent
+    state, output = read(transformer), tmp_path / "start.pt"
+    files = {name: tmp_path / f"{name}.pt" for name in ("odd", "more", "lstm")}
+    torch.save({**state, "model": {**state["model"], "encoder.more": torch.ones(1)}}, files["more"])
+    torch.save({**state, "cfg": {**state["cfg"], "model": {"_name": "lstm"}}}, files["lstm"])
     state["model"]["encoder.layers.0.fc1.bias"][0] = float("nan")
     torch.save(state, files["odd"])
+    files |= {"file": transformer, "folder": transformer.parent}
     flags = [flag.format(**files) for flag in flags]
     read_from = [transformer] if flags[0].startswith("-") else []
     assert refused(capsys, "convert", *read_from, f"--output={output}", *flags).startswith(message.format(**files))

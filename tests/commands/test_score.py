@@ -278,6 +278,7 @@ def test_contradicting_flags_are_refused(generated, reference, tmp_path, capsys)
     common = (generated, "--reference", reference)
     assert refusal(capsys, *common, "--samples", 10).startswith("--samples and --seed: give --confidence, or --paired")
     assert refusal(capsys, *common, "--confidence", "--samples", 1) == "--samples 1: must be 2 or more"
+    assert refusal(capsys, *common, "--sources", "news").startswith("--sources: needs --documents")
     assert refusal(capsys, *common, "--paired", generated) == f"{generated} is given as two systems"
     before = generated.read_bytes()
     assert refusal(capsys, *common, "--json", generated).endswith("that is an input; give another name")
