@@ -36,7 +36,7 @@ SHARED = {
     "num_slots": option(
         OptionalInt, None, "slots or landmarks of an attention (default: linformer 128, external and nystrom 64)"
     ),
-    "state_size": option(int, 64, "numbers of ssd's state for each of its channels, twice the model's"),
+    "state_size": option(int, 64, "rows of ssd's state for each channel; ssd has twice the model's channels"),
     "linformer_share": option(
         ChoiceEnum(["none", "kv", "layers"]),
         "none",
