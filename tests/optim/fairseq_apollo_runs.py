@@ -25,14 +25,15 @@ def config(*flags):
     return parse([*fixed, *flags])
 
 
-def build(precision, *flags):
+def build(precision, *flags, shapes=((6, 4), (4,), (5, 3)), frozen=()):
     """Parameters in the precision's dtype, and the optimizer that fairseq's trainer would build for them."""
     wrapper, own_flags = WRAPPERS.get(precision, FLATTENED)
     cfg = config(*own_flags, *flags)
     generator = torch.Generator().manual_seed(1)
     dtype = DTYPES[precision.split("_")[-1]]
-    shapes = (6, 4), (4,), (5, 3)
     params = [nn.Parameter(torch.randn(shape, generator=generator).to(dtype)) for shape in shapes]
+    for number in frozen:
+        params[number].requires_grad_(False)
     if wrapper is None:
         return params, optim.build_optimizer(cfg.optimizer, params)
     return params, wrapper.build_optimizer(cfg, params)
