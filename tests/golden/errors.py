@@ -3,6 +3,7 @@
 python tests/golden/errors.py [arguments of pytest]
 """
 
+import re
 import sys
 from collections.abc import Generator, Sequence
 from pathlib import Path
@@ -14,6 +15,7 @@ from torch.utils._pytree import tree_leaves
 
 TESTS = Path(__file__).parents[1]
 COMPARING = "authors or theirs or published or public or test_golden"
+READERS = re.compile("golden|assert_recorded", re.IGNORECASE)  # what a file with such tests calls
 
 
 class Errors:
@@ -39,7 +41,7 @@ class Errors:
 
 
 def main(arguments: Sequence[str]) -> int:
-    files = [str(path) for path in TESTS.rglob("test_*.py") if "golden" in path.read_text(encoding="utf-8").lower()]
+    files = [str(path) for path in TESTS.rglob("test_*.py") if READERS.search(path.read_text(encoding="utf-8"))]
     errors = Errors()
     status = pytest.main(["-q", "-k", COMPARING, *files, *arguments], plugins=[errors])
     for test, error in errors.largest.items():

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from every_op import ATTENTIONS, OPS, SUMS
-from fairseq_luna.ops import dtypes, prefix_attention
+from fairseq_luna.ops import dtypes, fastformer_attention, prefix_attention
 from numeric import gradients
 
 CASES = [(SUMS[name], torch.float32) for name in SUMS] + [(ATTENTIONS[name], torch.bfloat16) for name in ATTENTIONS]
@@ -33,6 +33,20 @@ def test_gradients_of_prefix_attention_stay_in_fp32(backward_inside):
         with nullcontext() if backward_inside else torch.autocast(torch.get_default_device().type, enabled=False):
             actual = gradients(out, *args)
     assert all(ours.equal(theirs) for ours, theirs in zip(actual, expected, strict=True))
+
+
+@pytest.mark.parametrize("steps", [2048, 70_000], ids=["T2048", "T70000"])
+def test_long_sums_of_equal_steps_are_exact_under_fp16(steps):
+    # In fp16 the numerator overflows after 819 steps, the denominator after 65,504.
+    scores, v = torch.zeros(1, 1, steps), torch.full((1, 1, steps, 4), 80.0)
+    maps = fastformer_attention.FastformerMaps(
+        query_score=lambda _: scores, key_score=lambda _: scores, combine_key=torch.maximum, combine_value=torch.add
+    )
+    with torch.autocast(torch.get_default_device().type, torch.float16):
+        pooled, _ = fastformer_attention.fastformer_attention(v, v, v, maps)
+        causal, _ = fastformer_attention.fastformer_causal_attention(v, v, v, maps)
+    torch.testing.assert_close(causal, 2 * v, rtol=1e-5, atol=0)
+    torch.testing.assert_close(pooled, 2 * v, rtol=1e-5, atol=0)
 
 
 def test_the_context_is_entered_only_under_autocast():

@@ -5,7 +5,7 @@ from fairseq_luna.ops.dropout import add_dropped
 from numeric import EVERY_DTYPE
 
 
-@pytest.mark.parametrize("p", [0.0, 0.001, 0.1, 0.5, 1.0])  # uniform numbers in bf16 are too coarse for 0.001
+@pytest.mark.parametrize("p", [0.0, 0.001, 0.1, 0.5, 1.0])
 @EVERY_DTYPE
 def test_an_element_is_dropped_or_scaled(p, dtype):
     torch.manual_seed(0)
@@ -21,3 +21,11 @@ def test_an_element_is_dropped_or_scaled(p, dtype):
     assert abs(kept.double().mean().item() - (1 - p)) <= 6 * (p * (1 - p) / 60_000) ** 0.5
     out.sum().backward()
     assert x.grad.equal(kept * scale.to(dtype))
+
+
+def test_half_precision_drops_with_the_given_probability():
+    """Uniform numbers in bf16 are too coarse for a probability of 1/1000."""
+    torch.manual_seed(0)
+    x, p = torch.ones(1000, 1000, dtype=torch.bfloat16), 0.001
+    dropped = add_dropped(torch.zeros_like(x), x, p).eq(0).double().mean().item()
+    assert abs(dropped - p) <= 6 * (p * (1 - p) / 1e6) ** 0.5

@@ -3,6 +3,11 @@ import torch
 import torch.nn.functional as F
 
 from every_op import OPS
+from fairseq_luna.ops.fastformer_attention import (
+    FastformerMaps,
+    fastformer_attention,
+    fastformer_causal_attention,
+)
 
 BOTH, CAUSAL = OPS["fastformer-product"], OPS["fastformer-product-causal"]
 FORMS = pytest.mark.parametrize("form", ["naive", "fast"])
@@ -40,3 +45,17 @@ def test_a_dropped_step_is_dropped_for_all_later_steps_and_the_denominator_kept(
     for t in (0, 17, 49):
         kept = scores[:, :, : t + 1].softmax(-1) * left[:, :, : t + 1]
         torch.testing.assert_close(global_query[:, :, t], (kept[..., None] * q[:, :, : t + 1]).sum(2))
+
+
+@pytest.mark.parametrize("attention", [fastformer_attention, fastformer_causal_attention])
+def test_the_mean_of_100000_equal_vectors_is_that_vector(attention):
+    # Every weight except the first is rounded in fp32, always in the same direction.
+    q = torch.full((1, 1, 100_000, 2), 0.1)
+    score = torch.full((1, 1, 100_000), -2.302585 * 2**0.5)
+    score[:, :, 0] = 0
+    maps = FastformerMaps(
+        query_score=lambda _: score, key_score=lambda _: score, combine_key=torch.add, combine_value=torch.add
+    )
+    u, global_query = attention(q, q, q, maps)
+    torch.testing.assert_close(global_query[:, :, -1:], q[:, :, :1], rtol=5e-5, atol=0)
+    torch.testing.assert_close(u, 3 * q, rtol=5e-5, atol=0)

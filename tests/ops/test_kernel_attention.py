@@ -63,6 +63,18 @@ def test_dropped_steps_are_missing_from_the_values_and_still_in_the_denominators
     torch.testing.assert_close(dropped, op("naive", [q, k, kept * v]))
 
 
+def test_equal_steps_stay_exact_for_100000_steps():
+    # The sums of weights grow linearly; the output is the value.
+    q, k, v = (torch.full((1, 1, 100_000, 4), value) for value in (0.7, 3.0, 5.0))
+    for normaliser in NORMALISERS:
+        torch.testing.assert_close(
+            chunked.kernel_causal_attention(q, k, v, normaliser=normaliser),
+            v if normaliser != "each feature" else v * 2.8,
+            rtol=2e-5,
+            atol=0,
+        )
+
+
 def test_the_constant_of_positive_queries_and_their_norm_cancel():
     """Dividing by the largest feature of a query changes neither the attention nor its gradients."""
     q, k, v = (randn(2, 3, 40, 8, seed=seed) for seed in range(3))

@@ -79,15 +79,32 @@ def test_stable_for_large_jumps_of_the_scores(jump, dtype, form):
         torch.testing.assert_close(ours.double() / scale, theirs / scale, **TOLERANCE[dtype])
 
 
-def test_many_steps_with_large_scores_keep_their_precision():
-    """An equal value does not change the mean; a value with a far higher score replaces it."""
-    # The last steps add 5e-5 to a logarithm of about 1,010, where numbers of fp32 are 6e-5 apart.
-    scores = (1000 + randn(20_000, seed=1, grad=False)).float()
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=["fp32", "bf16", "fp16"])
+def test_precision_after_100000_steps(dtype):
+    # All values are positive and far from zero, so that the numerator grows linearly.
+    scores, v = (x.detach() for x in OP.make(B=1, H=1, T=100_000, D=4))
+    scores, v = scores.to(dtype), (v.abs() * 20).to(dtype)
+    expected = chunked.prefix_softmax(scores.double(), v.double())
+    actual = chunked.prefix_softmax(scores, v)
+    worst = ((actual.double() - expected).abs() / expected.abs()).max()
+    assert worst < {torch.float32: 2e-6, torch.bfloat16: 5e-3, torch.float16: 1e-3}[dtype]
+
+
+def test_a_step_is_exact_after_100000_steps():
+    # An equal value does not change the mean of 100,000; a value with a far higher score replaces it.
     equal = torch.full((1, 1, 1, 2), 0.1)
-    state = recurrent.initial_running_softmax(equal)
-    for score in scores:
-        state = recurrent.advance(score.view(1, 1, 1), equal, state)
-    assert state.log_denominator.item() == pytest.approx(scores.double().logsumexp(0).item(), abs=1e-9)
-    assert state.mean.equal(equal)
-    out, _ = recurrent.prefix_softmax_step(torch.full((1, 1, 1), 1100.0), 3 * equal, state)
+    state = recurrent.RunningSoftmax(torch.full((1, 1, 1), 1e5, dtype=torch.float64).log(), equal)
+    _, after = recurrent.prefix_softmax_step(torch.zeros(1, 1, 1), equal, state)
+    assert after.log_denominator.exp().item() == pytest.approx(100_001, rel=1e-12)
+    assert after.mean.equal(state.mean)
+    out, _ = recurrent.prefix_softmax_step(torch.full((1, 1, 1), 80.0), 3 * equal, after)
     assert out.equal(3 * equal)
+
+
+def test_the_denominator_of_many_large_scores_keeps_its_precision():
+    # The last steps add 5e-5 to a logarithm of about 1,010, where numbers of fp32 are 6e-5 apart.
+    scores = 1000 + randn(20_000, seed=1, grad=False)
+    state = recurrent.initial_running_softmax(torch.zeros(1, 1, 1, 1))
+    for score in scores.float():
+        state = recurrent.advance(score.view(1, 1, 1), torch.zeros(1, 1, 1, 1), state)
+    assert state.log_denominator.item() == pytest.approx(scores.float().double().logsumexp(0).item(), abs=1e-9)

@@ -168,6 +168,14 @@ def test_an_attention_that_cannot_be_drawn_is_refused(flags, side, layer, compla
         attention_maps(build_model(**flags).eval(), pair, [side], [layer])
 
 
+def test_the_model_is_unchanged(pair):
+    model = build_model("luna").eval()
+    before = {name: set(vars(module)) for name, module in model.named_modules()}
+    attention_maps(model, pair)
+    assert {name: set(vars(module)) for name, module in model.named_modules()} == before
+    assert not any(module._forward_hooks or module._forward_pre_hooks for module in model.modules())
+
+
 def test_a_picture_has_the_words_at_its_axes(pair):
     maps = attention_maps(build_model("luna", **VARIANTS["luna"]["packed-heads"]).eval(), pair, ["cross"])
     figure = drawing.draw(maps, [])
