@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from fairseq_luna import ops
 
 # Prints what imports change in a process: loaded packages, hooks, fairseq's functions and registries, log records.
@@ -97,6 +99,7 @@ assert loss < 0.3  # the topic's own variance is 1
 """
 
 
+@pytest.mark.slow
 def test_modules_and_the_code_of_the_readme_run_without_fairseq():
     [code] = re.findall(r"```python\n(.*?)```", README.read_text(encoding="utf-8"), flags=re.S)
     ended = subprocess.run([sys.executable, "-c", WITHOUT_FAIRSEQ, code], capture_output=True, text=True, timeout=300)

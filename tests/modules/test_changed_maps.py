@@ -12,6 +12,8 @@ from torch.nn.utils import parametrize
 from every_attention import WITH_OPTIONS, build, call, call_in_steps, every, inputs
 from fairseq_luna.modules.projection import affine_of, project_together
 
+pytestmark = pytest.mark.slow
+
 
 def linear_maps(module):
     return {name: child for name, child in module.named_modules() if type(child) is nn.Linear}

@@ -213,6 +213,7 @@ def test_dropout_and_quantisation_noise_are_for_training(name, place):
         assert (first - second).abs().max() > 1e-3
 
 
+@pytest.mark.slow
 @every()
 def test_data_decides_no_branch(name, place):
     """Meta tensors have no data: reading a number from one is an error. On a GPU it would wait for the device."""
@@ -227,6 +228,7 @@ def test_data_decides_no_branch(name, place):
         assert out.shape == x[:1].shape
 
 
+@pytest.mark.slow
 @every(without=NOT_LINEAR)
 def test_memory_is_linear_in_the_length(name, place):
     largest = []

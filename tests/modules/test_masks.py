@@ -57,6 +57,7 @@ def test_a_mask_that_was_written_to_is_read_again(name, place, write):
     assert not after.isclose(before, **CLOSE).all()
 
 
+@pytest.mark.slow
 @every()
 @torch.no_grad()
 def test_a_graph_reads_its_mask(name, place):
@@ -66,6 +67,7 @@ def test_a_graph_reads_its_mask(name, place):
     torch.testing.assert_close(graph(~mask), attend(~mask), **CLOSE)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "place"), [("luna", "decoder"), ("block", "encoder"), ("sparse", "decoder")])
 def test_ahead_of_time_autograd_after_a_call(name, place):
     module, x, mask = build(name, place), randn(STEPS, BATCH), some_padding()
@@ -75,6 +77,7 @@ def test_ahead_of_time_autograd_after_a_call(name, place):
     torch.testing.assert_close(aot_module(module, lambda graph, _: graph)(x), module(x), **CLOSE)
 
 
+@pytest.mark.slow
 @every()
 @torch.no_grad()
 def test_fake_tensors_stay_in_their_mode(name, place):

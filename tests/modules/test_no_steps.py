@@ -5,6 +5,7 @@ import torch
 
 from every_attention import SIZE, build, call, every, inputs
 
+pytestmark = pytest.mark.slow
 # Steps, sentences, and steps of the source.
 SIZES = {
     "no sentences": (4, 0, 5),

@@ -28,6 +28,7 @@ def test_nothing_is_cut_into_no_chunks():
     assert in_chunks(X[:, :0], 4, dim=-2).shape == (2, 0, 4, 3)
 
 
+@pytest.mark.slow
 def test_one_graph_holds_at_below_and_above_a_multiple_of_the_chunk():
     def batch_and_chunks(x):
         return in_chunks(x, 4, dim=-2).flatten(0, 1)

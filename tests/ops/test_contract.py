@@ -78,6 +78,7 @@ def test_the_fast_form_is_the_specification(op, dtype, padded):
     assert_specified(op, op.make(torch.empty(0, dtype=dtype), T=150), mask, dtype)
 
 
+@pytest.mark.slow
 @each()
 @settings(max_examples=30, deadline=None)
 @given(
@@ -95,6 +96,7 @@ def test_any_shape_and_padding(op, sizes, share, seed):
         assert_close(op.real(stepped, mask), op.real(expected, mask), op.tolerance(torch.float64))
 
 
+@pytest.mark.slow
 @each(takes("block_length"))
 @settings(max_examples=40, deadline=None)
 @example(steps=300, block_length=1, share=0.2)  # more blocks than are summed at once
@@ -196,6 +198,7 @@ def test_no_tensor_is_larger_than_it_must_be(op):
     assert largest.elements <= steps * op.per_step
 
 
+@pytest.mark.slow
 @each(lambda op: op.long)
 @pytest.mark.parametrize(
     ("dtype", "bound"),

@@ -26,6 +26,7 @@ def gated_delta_rule_of_logits(q, k, v, decays, strengths, **options):
     return gated_delta_rule(q, k, v, -decays.square(), strengths.sigmoid(), **options)
 
 
+pytestmark = pytest.mark.slow
 FP64 = torch.empty(0, dtype=torch.float64)
 EVERY_ATTENTION = pytest.mark.parametrize("attention", ATTENTIONS.values(), ids=ATTENTIONS)
 # What has a gradient written by hand, and the shapes of its inputs.

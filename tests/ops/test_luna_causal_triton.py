@@ -16,6 +16,7 @@ from fairseq_luna.ops.luna_causal_attention import triton as op
 from fairseq_luna.ops.luna_causal_attention.shared import pack_scores
 from numeric import TOLERANCE, assert_gradients_close
 
+pytestmark = pytest.mark.slow
 needs_triton = pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="needs pip install triton")
 
 BATCH = HEADS = 2
@@ -177,7 +178,6 @@ def test_the_chunked_form_serves_a_cpu_without_a_word(inputs, monkeypatch):
 
 
 @needs_triton
-@pytest.mark.slow
 def test_compiles_for_gpus_without_spilled_registers():
     program = Path(__file__).parents[1] / "helpers" / "compiled_kernels.py"
     environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
