@@ -2,11 +2,12 @@
 
 from typing import Any, ClassVar
 
+import torch
 from torch import Tensor, nn
 
 from .checks import check_mask
 from .generation_state import GenerationState, IncrementalState, ModuleState, as_state, from_state
-from .multihead import Multihead, QueriesKeysValues, beams_apart, beams_of
+from .multihead import Multihead, QueriesKeysValues, beams_apart, beams_of, one_by_one
 from .short_convolution import ShortConvolution, convolved
 
 
@@ -70,16 +71,19 @@ class CausalAttention(GenerationState, Multihead):
         if incremental_state is None:
             return self.attend(x, padding_mask)
         state = None if saved is None else from_state(self.State, saved)
-        y, state = self.step(x, padding_mask, state)
+        outputs = []
+        for now, mask in one_by_one(x, padding_mask):
+            y, state = self.step(now, mask, state)
+            outputs.append(y)
         self.save_state(incremental_state, as_state(state) | last_inputs)
-        return y
+        return y if len(x) == 1 else torch.cat(outputs)
 
     def attend(self, x: Tensor, padding_mask: Tensor | None) -> Tensor:
         """All steps at once: ``(T, B, C)`` to the same."""
         raise NotImplementedError
 
     def step(self, x: Tensor, padding_mask: Tensor | None, state: Any) -> tuple[Tensor, Any]:
-        """The next steps, usually one, and the state after them; ``state`` is None before the first."""
+        """The next step, ``(1, B, C)`` to the same, and the state after it; ``state`` is None before the first."""
         raise NotImplementedError
 
 

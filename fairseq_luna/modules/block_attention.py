@@ -12,7 +12,6 @@ from ..ops.block_attention import (
     attention_within,
     block_attention,
     block_attention_step,
-    initial_state,
     read_blocks,
     unordered_block_attention,
     unordered_block_attention_step,
@@ -179,18 +178,11 @@ class BlockCausalAttention(TwoLevelAttention, CausalAttention):
                 return z
             return split_heads(F.linear(merge_heads(z), halves.of_z, halves.bias), self.num_heads)
 
-        options: dict[str, Any] = {
-            "block_size": self.block_size,
-            "finish": finish,
-            **self.options(padding_mask),
-        }
+        options = self.options(padding_mask) | {"block_size": self.block_size, "finish": finish}
         if self.is_ordered:
-            q, k, v = self.queries_keys_values(x)
-            state = state or initial_state(v, finish)
-            y, z, state = block_attention_step(q, k, v, self.project_summaries, state, **options)
+            y, z, state = block_attention_step(*self.queries_keys_values(x), self.project_summaries, state, **options)
         else:
             v = self.heads_of(self.v_proj, x)
-            state = state or initial_state(v, finish)
             y, z, state = unordered_block_attention_step(
                 v, self.project_summaries, state, reduce=self.unordered, **options
             )

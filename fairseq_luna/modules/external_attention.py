@@ -10,7 +10,6 @@ from ..ops.external_attention import (
     external_attention,
     external_causal_attention,
     external_causal_attention_step,
-    initial_slot_means,
 )
 from .attention import CausalAttention, EncoderAttention
 from .checks import check_positive
@@ -69,7 +68,5 @@ class ExternalCausalAttention(ExternalProjections, CausalAttention):
         return self.output(external_causal_attention(*self.arguments(x), **self.options(padding_mask)))
 
     def step(self, x: Tensor, padding_mask: Tensor | None, state: SlotMeans | None) -> tuple[Tensor, SlotMeans]:
-        q, keys, values = self.arguments(x)
-        state = state or initial_slot_means(q, keys)
-        y, state = external_causal_attention_step(q, keys, values, state, **self.options(padding_mask))
+        y, state = external_causal_attention_step(*self.arguments(x), state, **self.options(padding_mask))
         return self.output(y), state

@@ -11,7 +11,6 @@ from ..ops.fastformer_attention import (
     fastformer_attention,
     fastformer_causal_attention,
     fastformer_causal_attention_step,
-    initial_state,
 )
 from .attention import CausalAttention, EncoderAttention
 from .checks import check_choice
@@ -133,7 +132,6 @@ class FastformerCausalAttention(FastformerProjections, CausalAttention):
         self, x: Tensor, padding_mask: Tensor | None, state: FastformerState | None
     ) -> tuple[Tensor, FastformerState]:
         q, k, v = self.queries_keys_values(x)
-        state = state or initial_state(q)
         u, global_query, state = fastformer_causal_attention_step(
             q, k, v, self.maps(), state, **self.options(padding_mask)
         )

@@ -6,12 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..ops.mixed_chunk_attention import (
-    ChunkState,
-    initial_chunk,
-    mixed_chunk_attention,
-    mixed_chunk_attention_step,
-)
+from ..ops.mixed_chunk_attention import ChunkState, mixed_chunk_attention, mixed_chunk_attention_step
 from .attention import CausalAttention, EncoderAttention
 from .checks import check_positive
 from .multihead import Multihead
@@ -87,6 +82,5 @@ class GatedCausalAttention(GatedUnit, CausalAttention):
 
     def step(self, x: Tensor, padding_mask: Tensor | None, state: ChunkState | None) -> tuple[Tensor, ChunkState]:
         parts, gate = self.parts(x)
-        state = state or initial_chunk(parts[1], parts[4])
         y, state = mixed_chunk_attention_step(*parts, self.distance_bias, state, **self.options(padding_mask))
         return self.gated(y, gate), state

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from ..ops.dropout import drop_steps
 from ..ops.dtypes import accumulation_dtype
-from ..ops.gated_delta_rule import DeltaState, gated_delta_rule, gated_delta_rule_step, initial_delta_state
+from ..ops.gated_delta_rule import DeltaState, gated_delta_rule, gated_delta_rule_step
 from ..usage_error import ArgumentError
 from .attention import CausalAttention, EncoderAttention
 from .multihead import QueriesKeysValues, merge_heads, split_heads
@@ -114,9 +114,8 @@ class GatedDeltaCausalAttention(GatedDelta, CausalAttention):
     ) -> tuple[Tensor, GatedDeltaState]:
         past = None if state is None else state.inputs
         convolved, inputs = self.conv1d.causal(self.projected(x), padding_mask=padding_mask, past=past)
-        given = self.arguments(x, convolved)
-        before = initial_delta_state(given[1], given[2]) if state is None else DeltaState(state.memory)
-        y, after = gated_delta_rule_step(*given, before, padding_mask=padding_mask)
+        before = None if state is None else DeltaState(state.memory)
+        y, after = gated_delta_rule_step(*self.arguments(x, convolved), before, padding_mask=padding_mask)
         return self.gated(y, x), GatedDeltaState(after.memory, inputs)
 
 

@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..ops.decay_attention import DecayState, decay_attention, decay_attention_step, initial_decay_state
+from ..ops.decay_attention import DecayState, decay_attention, decay_attention_step
 from ..ops.dtypes import accumulation_dtype
 from ..ops.kernel_attention.shared import with_ones
 from .attention import CausalAttention, EncoderAttention
@@ -71,7 +71,5 @@ class GatedRfaCausalAttention(GatedRfaProjections, CausalAttention):
     State = DecayState
 
     def step(self, x: Tensor, padding_mask: Tensor | None, state: DecayState | None) -> tuple[Tensor, DecayState]:
-        parts = self.parts(x)
-        state = state or initial_decay_state(*parts[1:3])
-        y, state = decay_attention_step(*parts, state, padding_mask=padding_mask)
+        y, state = decay_attention_step(*self.parts(x), state, padding_mask=padding_mask)
         return self.normalised(y, x), state

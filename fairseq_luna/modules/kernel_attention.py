@@ -6,7 +6,6 @@ from typing import Any
 from torch import Tensor
 
 from ..ops.kernel_attention import (
-    initial_kernel_mean,
     kernel_attention,
     kernel_causal_attention,
     kernel_causal_attention_step,
@@ -96,9 +95,7 @@ class KernelCausalAttention(KernelProjections, CausalAttention):
         return self.output(kernel_causal_attention(*self.features_and_values(x), **self.options(padding_mask)))
 
     def step(self, x: Tensor, padding_mask: Tensor | None, state: PrefixMean | None) -> tuple[Tensor, PrefixMean]:
-        q, k, v = self.features_and_values(x)
-        state = state or initial_kernel_mean(k, v)
-        y, state = kernel_causal_attention_step(q, k, v, state, **self.options(padding_mask))
+        y, state = kernel_causal_attention_step(*self.features_and_values(x), state, **self.options(padding_mask))
         return self.output(y), state
 
 

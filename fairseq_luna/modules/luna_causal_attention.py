@@ -19,7 +19,7 @@ from ..ops.luna_causal_attention import (
 from ..ops.prefix_attention import PrefixMean
 from .checks import check_choice, check_mask
 from .generation_state import GenerationState, IncrementalState, ModuleState, as_state, from_state
-from .multihead import Multihead, beams_apart, beams_of, joined_padding
+from .multihead import Multihead, beams_apart, beams_of, joined_padding, one_by_one
 from .projection import affine_of
 from .short_convolution import convolution_of, convolved
 
@@ -115,8 +115,12 @@ class LunaCausalAttention(GenerationState, Multihead):
                 constants = as_state(slots_of(self.heads_of(self.pq_proj, packed), packed_padding_mask))
                 self.save_constants(incremental_state, constants, beams=beams)
                 saved = self.first_state(constants["pq"], memory, memory_padding_mask, beams)
-            y, weights, state = self.next_steps(query, padding_mask, from_state(Slots, constants), saved)
-            self.save_state(incremental_state, state | last_inputs)
+            found = []
+            for now, mask in one_by_one(query, padding_mask):
+                *outputs, saved = self.next_step(now, mask, from_state(Slots, constants), saved)
+                found.append(outputs)
+            self.save_state(incremental_state, saved | last_inputs)
+            y, weights = (x[0] if len(x) == 1 else torch.cat(x, dim=2) for x in zip(*found, strict=True))
         return self.output(y), None if weights is None else weights.transpose(0, 1)
 
     def whole_sequence(
@@ -167,10 +171,10 @@ class LunaCausalAttention(GenerationState, Multihead):
             )
         return {name: tensor.repeat_interleave(beams, dim=0) for name, tensor in state._asdict().items()}
 
-    def next_steps(
+    def next_step(
         self, query: Tensor, padding_mask: Tensor | None, slots: Slots, saved: ModuleState
     ) -> tuple[Tensor, Tensor, ModuleState]:
-        """Further steps of generation: results as of :meth:`whole_sequence`, and the state after them."""
+        """A further step of generation: results as of :meth:`whole_sequence`, and the state after it."""
         pq, added = slots
         beams = beams_of(query.shape[1], pq.shape[0])
         scores = self.heads_of(self.pc_proj, query, beams=beams) @ pq.mT

@@ -1,5 +1,6 @@
 """What every attention with heads has, and the two layouts: time first, as in fairseq, and heads, as in the ops."""
 
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -137,6 +138,14 @@ def mask_of(x: Tensor, padding_mask: Tensor | None) -> Tensor:
     """``padding_mask (B, T)``, or a mask without padding for ``x (T, B, C)``."""
     steps, batch = x.shape[:2]
     return padding_of(padding_mask, batch, steps, x.device)
+
+
+def one_by_one(x: Tensor, padding_mask: Tensor | None) -> Iterable[tuple[Tensor, Tensor | None]]:
+    """The steps of ``x (T, B, C)``, each with its part of ``padding_mask (B, T)``."""
+    if len(x) == 1:
+        return [(x, padding_mask)]
+    masks = [None] * len(x) if padding_mask is None else padding_mask.split(1, dim=1)
+    return zip(x.split(1), masks, strict=True)
 
 
 def joined_padding(

@@ -15,7 +15,6 @@ from ..ops.pattern_attention import (
     Strided,
     TopK,
     Window,
-    initial_cache,
     pattern_attention,
     pattern_attention_step,
     topk_attention,
@@ -103,7 +102,6 @@ class PatternCausalAttention(PatternProjections, CausalAttention):
 
     def step(self, x: Tensor, padding_mask: Tensor | None, state: Cache | None) -> tuple[Tensor, Cache]:
         q, k, v = self.queries_keys_values(x)
-        state = state or initial_cache(k)
         y, state = pattern_attention_step(q, k, v, self.pattern, state, **self.options(padding_mask))
         return self.output(y), state
 

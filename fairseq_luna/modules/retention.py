@@ -6,14 +6,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ..ops.decay_attention import DecayState, decay_attention, decay_attention_step, initial_decay_state
+from ..ops.decay_attention import DecayState, decay_attention, decay_attention_step
 from ..ops.dropout import drop_steps
 from ..ops.dtypes import accumulation_dtype
 from ..ops.once_per_batch import once_per_batch
 from ..ops.real_steps import positions
 from ..usage_error import ArgumentError
 from .attention import CausalAttention, EncoderAttention
-from .multihead import QueriesKeysValues, mask_of, merge_heads
+from .multihead import QueriesKeysValues, merge_heads
 
 EPSILON = 1e-6  # added to the mean square by which the norm of a head divides
 
@@ -87,13 +87,12 @@ class RetentionCausalAttention(Retention, CausalAttention):
     def step(
         self, x: Tensor, padding_mask: Tensor | None, state: RetentionState | None
     ) -> tuple[Tensor, RetentionState]:
-        mask = mask_of(x, padding_mask)
-        before = mask.new_zeros(mask.shape[0], dtype=torch.int64) if state is None else state.steps
-        rotation = rotations(before[:, None] + positions(mask), self.head_size, accumulation_dtype(x))
-        q, k, v, decay = self.parts(x, rotation)
-        kept = initial_decay_state(k, v) if state is None else DecayState(state.sum)
-        y, kept = decay_attention_step(q, k, v, decay, kept, padding_mask=padding_mask)
-        return self.gated(y, x), RetentionState(kept.sum, before + (~mask).sum(1))
+        position = x.new_zeros(x.shape[1], dtype=torch.int64) if state is None else state.steps
+        before = None if state is None else DecayState(state.sum)
+        parts = self.parts(x, rotations(position[:, None], self.head_size, accumulation_dtype(x)))
+        y, after = decay_attention_step(*parts, before, padding_mask=padding_mask)
+        following = position + (1 if padding_mask is None else ~padding_mask[:, 0])
+        return self.gated(y, x), RetentionState(after.sum, following)
 
 
 def rotations(places: Tensor, size: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:

@@ -6,12 +6,7 @@ from torch import Tensor
 
 from ..ops.dropout import drop
 from ..ops.dtypes import accumulation_dtype
-from ..ops.linear_recurrence import (
-    RecurrentState,
-    initial_recurrent_state,
-    linear_recurrence,
-    linear_recurrence_step,
-)
+from ..ops.linear_recurrence import RecurrentState, linear_recurrence, linear_recurrence_step
 from .attention import CausalAttention
 from .projection import project_together
 
@@ -48,6 +43,5 @@ class SSRU(CausalAttention):
     def step(
         self, x: Tensor, padding_mask: Tensor | None, state: RecurrentState | None
     ) -> tuple[Tensor, RecurrentState]:
-        f, b = self.factors_and_inputs(x)
-        c, state = linear_recurrence_step(f, b, state or initial_recurrent_state(b), padding_mask=padding_mask)
+        c, state = linear_recurrence_step(*self.factors_and_inputs(x), state, padding_mask=padding_mask)
         return c.relu(), state

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..ops.decay_attention import DecayState, decay_attention, decay_attention_step, initial_decay_state
+from ..ops.decay_attention import DecayState, decay_attention, decay_attention_step
 from ..ops.dropout import drop_steps
 from ..ops.dtypes import accumulation_dtype
 from .attention import CausalAttention, EncoderAttention
@@ -123,6 +123,6 @@ class StateSpaceCausalAttention(StateSpace, CausalAttention):
         past = None if state is None else state.inputs
         convolved, last_inputs = self.conv1d.causal(inputs, padding_mask=padding_mask, past=past)
         given, skipped = self.parts(convolved, dt)
-        before = initial_decay_state(given[1], given[2]) if state is None else DecayState(state.sum)
+        before = None if state is None else DecayState(state.sum)
         y, after = decay_attention_step(*given, before, padding_mask=padding_mask)
         return self.gated(y + skipped, gate), SpaceState(after.sum, last_inputs)

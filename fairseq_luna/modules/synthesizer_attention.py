@@ -11,7 +11,6 @@ from ..ops.dtypes import accumulation_dtype, full_precision
 from ..ops.real_steps import pack_left
 from ..ops.synthesizer_attention import (
     Values,
-    initial_values,
     next_positions,
     position_attention,
     synthesizer_attention,
@@ -67,10 +66,9 @@ class SynthesizerCausalAttention(Synthesizer, CausalAttention):
 
     def step(self, x: Tensor, padding_mask: Tensor | None, state: Values | None) -> tuple[Tensor, Values]:
         v = self.heads_of(self.v_proj, x)
-        state = state or initial_values(v)
-        steps = state.v.shape[2] + len(x)
+        steps = 1 if state is None else state.v.shape[2] + 1
         self.check_length(steps, self.max_positions, attention="a synthesizer")
-        scores = self.scores.rows(x, next_positions(state, len(x), padding_mask), steps)
+        scores = self.scores.rows(x, next_positions(state, v), steps)
         y, state = synthesizer_attention_step(scores, v, state, **self.options(padding_mask))
         return self.output(y), state
 
@@ -104,9 +102,9 @@ class ScoreMap(nn.Module):
         return synthesizer_attention(scores, v, padding_mask=padding_mask, **options)
 
     def rows(self, x: Tensor, positions: Tensor, columns: int) -> Tensor:
-        """The scores of the first ``columns`` positions for the steps ``x (T, B, C)``: ``(B or 1, H, T, columns)``.
+        """The scores of the first ``columns`` positions for a step ``x (1, B, C)``: ``(B or 1, H, 1, columns)``.
 
-        ``positions (B or 1, T)`` int64 are those of the steps.
+        ``positions (B or 1, 1)`` int64 is that of the step.
         """
         raise NotImplementedError
 

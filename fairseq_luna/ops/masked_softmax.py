@@ -18,10 +18,10 @@ def masked_softmax(scores: Tensor, padded: Tensor | None, *, dim: int) -> Tensor
 
 
 @once_per_batch
-def unseen_keys(padding_mask: Tensor | None, steps: int, keys: int, device: torch.device) -> Tensor:
-    """What the newest ``steps`` do not see in causal attention, padding and later keys: ``(B or 1, 1, T, S)`` bool.
+def unseen_keys(padding_mask: Tensor | None, steps: int, device: torch.device) -> Tensor:
+    """What each of T ``steps`` does not see in causal attention, padding and later ones: ``(B or 1, 1, T, T)`` bool.
 
-    ``padding_mask (B, S)`` bool, True = padding; ``keys`` is S.
+    ``padding_mask (B, T)`` bool, True = padding.
     """
-    later = torch.ones(1, 1, steps, keys, dtype=torch.bool, device=device).triu(1 + keys - steps)
+    later = torch.ones(1, 1, steps, steps, dtype=torch.bool, device=device).triu(1)
     return later if padding_mask is None else later | padding_mask[:, None, None]

@@ -37,7 +37,7 @@ class Op(NamedTuple):
     name: str
     shapes: str
     options: Mapping[str, Any] = {}
-    state: tuple[Any, ...] = ()  # the function that makes the state before the first step, and the inputs it takes
+    steps: bool = False  # it has a form for generation
     long: bool = False  # tested at 100,000 steps; its state does not grow
     sums: bool = False  # autocast leaves it in fp32
     per_step: int | None = None  # elements of the largest tensor of 2048 steps, for each; None = quadratic
@@ -52,7 +52,7 @@ class Op(NamedTuple):
 
     @property
     def causal(self) -> bool:
-        return bool(self.state) or bool(self.options.get("causal"))
+        return self.steps or bool(self.options.get("causal"))
 
     def function(self, name: str, file: str = "") -> Callable[..., Any]:
         """A function of the op, or of a file of it, such as ".naive"."""
@@ -78,35 +78,39 @@ class Op(NamedTuple):
         function = self.function(self.name, ".naive" if form == "naive" else "")
         return tensors(function(*self.arguments(inputs), **options))
 
-    def start(self, inputs: Sequence[Tensor]) -> Any:
-        name, *taken = self.state
-        return self.function(name)(*(inputs[i] for i in taken))
-
     def step(self, inputs: Sequence[Tensor], state: Any, padding_mask: Tensor | None = None, **options: Any):
-        """The outputs of some steps, and the state after them."""
+        """The outputs of one step, and the state after it; ``state`` is None before the first."""
         options |= {name: value for name, value in self.options.items() if name != "causal"}
         function = self.function(f"{self.name}_step")
         *outputs, state = function(*self.arguments(inputs), state, padding_mask=padding_mask, **options)
         return tuple(outputs), state
 
-    def in_steps(self, inputs: Sequence[Tensor], mask: Tensor | None, parts: Sequence[int]) -> Iterator[Any]:
-        """Outputs and state after each of the ``parts`` of a sequence; without a mask where nothing is padded."""
-        state, begin = self.start(inputs), 0
-        for part in parts:
-            now = slice(begin, begin := begin + part)
+    def in_steps(self, inputs: Sequence[Tensor], mask: Tensor | None = None, **options: Any) -> Iterator[Any]:
+        """Outputs and state after each step of a sequence; without a mask where nothing is padded."""
+        state = None
+        for t in range(next(x.shape[word.index("T")] for word, x in self.words(inputs) if "T" in word)):
+            now = slice(t, t + 1)
             padding = None if mask is None or not mask[:, now].any() else mask[:, now]
-            outputs, state = self.step(self.of_steps(inputs, now), state, padding)
+            outputs, state = self.step(self.of_steps(inputs, now), state, padding, **options)
             yield outputs, state
 
+    def generated(self, inputs: Sequence[Tensor], mask: Tensor | None = None, **options: Any) -> list[Tensor]:
+        """The outputs of all steps."""
+        outputs, _ = zip(*self.in_steps(inputs, mask, **options), strict=True)
+        return [torch.cat(steps, dim=2) for steps in zip(*outputs, strict=True)]
+
+    def words(self, inputs: Sequence[Tensor]) -> Iterator[tuple[str, Tensor]]:
+        """The inputs, each with the letters of its dimensions."""
+        return zip(self.shapes.split(), inputs, strict=True)
+
     def of_steps(self, inputs: Sequence[Tensor], now: slice) -> list[Tensor]:
-        shapes = zip(self.shapes.split(), inputs, strict=True)
-        return [x[tuple(now if letter == "T" else slice(None) for letter in shape)] for shape, x in shapes]
+        return [x[tuple(now if letter == "T" else slice(None) for letter in word)] for word, x in self.words(inputs)]
 
     def alone(self, inputs: Sequence[Tensor], row: int, real: Tensor) -> list[Tensor]:
         """The inputs of one sentence without its padding."""
         chosen = {"B": torch.tensor([row]), "T": real.nonzero()[:, 0], "P": torch.arange(int(real.sum()))}
         found = []
-        for shape, x in zip(self.shapes.split(), inputs, strict=True):
+        for shape, x in self.words(inputs):
             for dim, letter in enumerate(shape):
                 x = x.index_select(dim, chosen[letter]) if letter in chosen else x
             found.append(x)
@@ -150,10 +154,6 @@ class LunaCausal(Op):
         q, k, *v, pq, pk = inputs[: len(inputs) - self.constants]
         return q, k, *(v or [k]), pq, pk
 
-    def start(self, inputs):
-        _, k, v, pq, _ = self.arguments(inputs)
-        return luna_causal_attention.initial_state(pq, tied=k is v)
-
     def masks(self, inputs):
         slots = torch.arange(inputs[-1].shape[1], device=inputs[-1].device)
         return {"packed_padding_mask": (inputs[-1] > 0) & (slots > 0)} if self.constants else {}
@@ -164,6 +164,7 @@ class LunaCausal(Op):
     def step(self, inputs, state, padding_mask=None, **options):
         """With scores in place of the queries of slots and the keys."""
         *qkv, pq, pk = self.arguments(inputs)
+        state = state or luna_causal_attention.initial_state(pq, tied=qkv[1] is qkv[2])
         slots = luna_causal_attention.slots_of(pq, self.masks(inputs).get("packed_padding_mask"))
         options |= {**self.options, "added": slots.added, "padding_mask": padding_mask}
         scores = luna_causal_attention.pack_scores(pq, pk)
@@ -175,13 +176,10 @@ class Prefix(Op):
     """Its state is advanced by one step, and read by a product."""
 
     def step(self, inputs, state, padding_mask=None):
-        outputs, dtype = [], state.mean.dtype
-        for t in range(inputs[0].shape[2]):
-            q, k, v = (x[:, :, t : t + 1] for x in inputs)
-            padded = None if padding_mask is None else padding_mask[:, t]
-            state = prefix_attention.advance(k.to(dtype), v, state, padded=padded)
-            outputs.append((q.to(dtype).mT * state.mean).sum(2, keepdim=True))
-        return (torch.cat(outputs, 2).to(inputs[0].dtype),), state
+        q, k, v = inputs
+        dtype, before = accumulation_dtype(q), state or prefix_attention.initial_prefix_mean(k, v)
+        state = prefix_attention.advance(k.to(dtype), v, before, padding_mask=padding_mask)
+        return ((q.to(dtype).mT * state.mean).sum(2, keepdim=True).to(q.dtype),), state
 
 
 class Delta(Op):
@@ -206,9 +204,6 @@ class Recurrence(Op):
     def __call__(self, form, inputs, padding_mask=None, **options):
         return tuple(self.apart(y, inputs) for y in super().__call__(form, inputs, padding_mask, **options))
 
-    def start(self, inputs):
-        return super().start(self.arguments(inputs))
-
     def step(self, inputs, state, padding_mask=None, **options):
         outputs, state = super().step(inputs, state, padding_mask, **options)
         return tuple(self.apart(y, inputs) for y in outputs), state
@@ -227,10 +222,10 @@ class Synthesizer(Op):
 
     def step(self, inputs, state, padding_mask=None, **options):
         scores, v = inputs
-        (batch, heads, steps, _), before = v.shape, state.v.shape[2]
-        p = synthesizer_attention.next_positions(state, steps, padding_mask).expand(batch, -1)
+        (batch, heads, *_), seen = v.shape, 1 if state is None else state.v.shape[2] + 1
+        p = synthesizer_attention.next_positions(state, v).expand(batch, -1)
         rows = p[:, None, :, None].expand(-1, heads, -1, scores.shape[3])
-        scores = scores.expand(batch, -1, -1, -1).gather(2, rows)[..., : before + steps]
+        scores = scores.expand(batch, -1, -1, -1).gather(2, rows)[..., :seen]
         options["padding_mask"] = padding_mask
         y, state = synthesizer_attention.synthesizer_attention_step(scores, v, state, **options)
         return (y,), state

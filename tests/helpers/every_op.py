@@ -58,7 +58,7 @@ def kernel(normaliser: str) -> dict[str, Op]:
         Op("kernel_attention", "BHQR BHTR BHTE", {"normaliser": normaliser}, **given),
         name="kernel_causal_attention",
         shapes="BHTR BHTR BHTE",
-        state=("initial_kernel_mean", 1, 2),
+        steps=True,
     )
 
 
@@ -68,12 +68,12 @@ def fastformer(name: str, combine: Callable[[Tensor, Tensor], Tensor]) -> dict[s
         f"fastformer-{name}",
         Fastformer("fastformer_attention", f"{QKV} HHD HHD", **LONG_SUMS, **given),
         name="fastformer_causal_attention",
-        state=("initial_state", 0),
+        steps=True,
     )
 
 
 def luna(shapes: str = f"{QKV} BHLD BHTD", activation: str = "softplus", **given: Any) -> Op:
-    given |= {"state": ("initial_state",), "long": True, "per_step": 64}
+    given |= {"steps": True, "long": True, "per_step": 64}
     return LunaCausal("luna_causal_attention", shapes, {"activation": activation}, **given)
 
 
@@ -85,7 +85,7 @@ def block(form: str, reduce: str | None = None) -> dict[str, Op]:
         f"block-{reduce or form}",
         Block(name, f"{'BHTD' if reduce else QKV} DD DD DD D D", options, **given),
         options={**options, "block_size": BLOCK},
-        state=("initial_state", 0),
+        steps=True,
     )
 
 
@@ -94,12 +94,12 @@ def pattern(name: str, extra: Any) -> dict[str, Op]:
     whole = Pattern("pattern_attention", QKV, extra=extra, per_step=per_step)
     if name in PATTERNS_FOR_ENCODERS:
         return {name: whole}
-    return both(name, whole, options={"causal": True}, state=("initial_cache", 1))
+    return both(name, whole, options={"causal": True}, steps=True)
 
 
 def synthesizer(name: str, shapes: str) -> dict[str, Op]:
     whole = Synthesizer("synthesizer_attention", shapes)
-    return both(f"synthesizer-{name}", whole, options={"causal": True}, state=("initial_values", 1))
+    return both(f"synthesizer-{name}", whole, options={"causal": True}, steps=True)
 
 
 def mixed_chunks(size: int) -> dict[str, Op]:
@@ -111,7 +111,7 @@ def mixed_chunks(size: int) -> dict[str, Op]:
         options={**options, "causal": True},
         sizes={"J": size},
         per_step=600 if size == 7 else None,
-        state=("initial_chunk", 1, 4),
+        steps=True,
     )
 
 
@@ -134,17 +134,11 @@ DECAYS = {"BHT": lambda x: -0.3 * x.abs()}
 DECAY = Op("decay_attention", "BHTD BHTD BHTE BHT", {"causal": False}, maps=DECAYS, per_step=64, **LONG_SUMS)
 OPS: dict[str, Op] = {
     "softmax": Op("softmax_attention", QUERY_KV, {"need_weights": True}),
-    "prefix-attention": Prefix(
-        "prefix_attention", "BHTD BHTD BHTE", state=("initial_prefix_mean", 1, 2), per_step=64, **LONG_SUMS
-    ),
-    **both("decay", DECAY, options={}, state=("initial_decay_state", 1, 2)),
-    "gated-delta-rule": Delta(
-        "gated_delta_rule", "BHTD BHTD BHTE BHT BHT", state=("initial_delta_state", 1, 2), per_step=100, **LONG_SUMS
-    ),
-    "prefix-softmax": Op("prefix_softmax", "BHT BHTD", state=("initial_running_softmax", 1), per_step=65, **LONG_SUMS),
-    "linear-recurrence": Recurrence(
-        "linear_recurrence", "BHTD BHTD", state=("initial_recurrent_state", 1), per_step=64, **LONG_SUMS
-    ),
+    "prefix-attention": Prefix("prefix_attention", "BHTD BHTD BHTE", steps=True, per_step=64, **LONG_SUMS),
+    **both("decay", DECAY, options={}, steps=True),
+    "gated-delta-rule": Delta("gated_delta_rule", "BHTD BHTD BHTE BHT BHT", steps=True, per_step=100, **LONG_SUMS),
+    "prefix-softmax": Op("prefix_softmax", "BHT BHTD", steps=True, per_step=65, **LONG_SUMS),
+    "linear-recurrence": Recurrence("linear_recurrence", "BHTD BHTD", steps=True, per_step=64, **LONG_SUMS),
     **kernel("sum"),
     **kernel("bounded"),
     **kernel("each feature"),
@@ -169,7 +163,7 @@ OPS: dict[str, Op] = {
         "external",
         Op("external_attention", "BHTD SD SE", per_step=64, folder="external_attention", **LONG_SUMS),
         name="external_causal_attention",
-        state=("initial_slot_means", 0, 1),
+        steps=True,
     ),
     "nystrom-1": nystrom(1),
     "nystrom-7": nystrom(7),
@@ -215,7 +209,7 @@ def of_form(op: Op, form: str) -> Call:
 
 
 def of_first_steps(op: Op) -> Call:
-    return Call(op, lambda *inputs: op.step(op.of_steps(inputs, slice(0, 10)), op.start(inputs)))
+    return Call(op, lambda *inputs: [*op.in_steps(op.of_steps(inputs, slice(0, 10)))])
 
 
 def kernel_weights(q: Tensor, k: Tensor, v: Tensor) -> list[Tensor]:
@@ -226,7 +220,7 @@ def kernel_weights(q: Tensor, k: Tensor, v: Tensor) -> list[Tensor]:
 def luna_after_memory(q: Tensor, k: Tensor, v: Tensor, pq: Tensor, pk: Tensor) -> Any:
     scores = luna_causal_attention.pack_scores(pq, pk)
     state = luna_causal_attention.state_after(k, v, scores, tied=False)
-    return luna_causal_attention.luna_causal_attention_step(q, k, v, scores, state)
+    return luna_causal_attention.luna_causal_attention_step(*(x[:, :, :1] for x in (q, k, v, scores)), state)
 
 
 def with_learned_map(q: Tensor, k: Tensor, _: Tensor) -> Tensor:
@@ -240,7 +234,7 @@ def means_of_blocks(x: Tensor, *_: Tensor) -> Any:
 
 
 FORMS = {name: of_form(op, "fast") for name, op in OPS.items()}
-FORMS |= {f"{name}-step": of_first_steps(op) for name, op in OPS.items() if op.state}
+FORMS |= {f"{name}-step": of_first_steps(op) for name, op in OPS.items() if op.steps}
 SPECIFICATIONS = {name: of_form(op, "naive") for name, op in OPS.items()}
 # Autocast leaves them in fp32.
 SUMS = {

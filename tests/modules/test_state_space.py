@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 
 from fairseq_luna.modules import StateSpaceAttention, StateSpaceCausalAttention
-from fairseq_luna.ops.decay_attention import decay_attention, decay_attention_step, initial_decay_state, naive
+from fairseq_luna.ops.decay_attention import decay_attention, decay_attention_step, naive
 from numeric import sequences
 from support import CLOSE, assert_published, golden
 
@@ -36,7 +36,9 @@ def test_the_recurrence_equals_the_authors(form):
     torch.testing.assert_close(out, recorded["Y"], **CLOSE)
     own = torch.autograd.grad(out, given, recorded["grad_Y"])
     torch.testing.assert_close(own, tuple(recorded["grads"][name] for name in "CBXA"), **CLOSE)
-    _, state = decay_attention_step(q, k, v, g, initial_decay_state(k, v))
+    state = None
+    for step in zip(*(x.split(1, dim=2) for x in (q, k, v, g)), strict=True):
+        _, state = decay_attention_step(*step, state)
     torch.testing.assert_close(state.sum.mT, recorded["final_state"], **CLOSE)
 
 

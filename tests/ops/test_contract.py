@@ -66,7 +66,7 @@ def assert_specified(op, inputs, mask, dtype, bias=None, **cut):
 
 def forms(op, inputs, **options):
     """The outputs of the specification, of the fast form and, if there are any, of the steps."""
-    steps = [op.step(inputs, op.start(inputs), **options)[0]] if op.state else []
+    steps = [op.generated(inputs, **options)] if op.steps else []
     return [*(op(form, inputs, **options) for form in ("naive", "fast")), *steps]
 
 
@@ -91,9 +91,8 @@ def test_the_fast_form_is_the_specification(op, dtype, padded):
 def test_any_shape_and_padding(op, sizes, share, seed):
     inputs, mask = op.make(seed=seed, **sizes), random_padding(sizes["B"], sizes["T"], share=share, seed=seed)
     expected = assert_specified(op, inputs, mask, torch.float64)
-    if op.state:
-        [(stepped, _)] = op.in_steps(inputs, mask, [sizes["T"]])
-        assert_close(op.real(stepped, mask), op.real(expected, mask), op.tolerance(torch.float64))
+    if op.steps:
+        assert_close(op.real(op.generated(inputs, mask), mask), op.real(expected, mask), op.tolerance(torch.float64))
 
 
 @pytest.mark.slow
@@ -149,17 +148,17 @@ def test_no_step_sees_a_later_one(op, form):
     assert any(x[:, :, 70].any() for x in seen) and any(x[:, :, :70].any() for x in seen)
 
 
-@each(lambda op: op.state)
+@each(lambda op: op.steps)
 @EVERY_DTYPE
 @pytest.mark.parametrize("padding", ["none", "late", "anywhere"])
 @torch.no_grad()
 def test_generation_equals_the_whole_pass(op, dtype, padding):
-    """Of one step or of several at once; padding may begin after the first steps."""
+    """Padding may begin after the first steps."""
     inputs, mask = op.make(torch.empty(0, dtype=dtype), T=150), random_padding(3, 150, share=0.3)
     mask[0, :9] = True
     mask[:, : {"none": 150, "late": 71, "anywhere": 0}[padding]] = False
     given = None if padding == "none" else mask
-    outputs, states = zip(*op.in_steps(inputs, given, [3, *[1] * 100, 47]), strict=True)
+    outputs, states = zip(*op.in_steps(inputs, given), strict=True)
     found = [torch.cat(parts, dim=2) for parts in zip(*outputs, strict=True)]
     assert found[0].dtype == dtype
     assert_close(op.real(found, mask), op.real(op("fast", inputs, given), mask), op.tolerance(dtype))

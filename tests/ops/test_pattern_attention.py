@@ -54,7 +54,7 @@ def test_is_torchs_attention_with_this_mask(case):
 def test_the_cache_has_what_later_steps_see(name, padded):
     op = OPS[f"{name}-causal"]
     mask = random_padding(3, 130, share=0.3) if padded else None
-    *_, (_, cache) = op.in_steps(op.make(T=130), mask, [1] * 130)
+    *_, (_, cache) = op.in_steps(op.make(T=130), mask)
     places = sum(x.shape[2] for x in (cache.k, cache.summary_k) if x is not None)
     assert places == (130 if padded and name == "strided" else KEPT[name])
 

@@ -10,7 +10,7 @@ OP = OPS["prefix-attention"]
 
 def test_the_state_of_a_whole_sequence_is_that_after_its_steps():
     inputs, mask = OP.make(), mixed_padding(40)
-    _, state = OP.step(inputs, OP.start(inputs), mask)
+    *_, (_, state) = OP.in_steps(inputs, mask)
     torch.testing.assert_close(tuple(recurrent.prefix_mean_of(*inputs[1:], padding_mask=mask)), tuple(state))
 
 

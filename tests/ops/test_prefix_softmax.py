@@ -13,7 +13,8 @@ def run(form, scores, v):
     """The chunked form, or one step at a time."""
     if form == "chunked":
         return chunked.prefix_softmax(scores, v, block_length=32)
-    return torch.cat([out for (out,), _ in OP.in_steps([scores, v], None, [1] * v.shape[2])], dim=2)
+    [out] = OP.generated([scores, v])
+    return out
 
 
 @pytest.mark.parametrize("spread", [0.0, 1.0, 100.0])
@@ -25,8 +26,8 @@ def test_the_largest_score_so_far_is_none_of_padding(spread, block_length):
     [expected] = OP("naive", [scores, v], mask)
     actual = chunked.prefix_softmax(scores, v, padding_mask=mask, block_length=block_length)
     assert_same_function(actual, expected, (scores, v))
-    (at_once,), _ = OP.step([scores, v], OP.start([scores, v]), mask)
-    torch.testing.assert_close(at_once, expected, **TOLERANCE[torch.float64])
+    [stepped] = OP.generated([scores, v], mask)
+    torch.testing.assert_close(stepped, expected, **TOLERANCE[torch.float64])
 
 
 def clamp_of_torch_2_15(x, *, min):
@@ -104,7 +105,7 @@ def test_a_step_is_exact_after_100000_steps():
 def test_the_denominator_of_many_large_scores_keeps_its_precision():
     # The last steps add 5e-5 to a logarithm of about 1,010, where numbers of fp32 are 6e-5 apart.
     scores = 1000 + randn(20_000, seed=1, grad=False)
-    state = recurrent.initial_running_softmax(torch.zeros(1, 1, 1, 1))
+    state = None
     for score in scores.float():
-        state = recurrent.advance(score.view(1, 1, 1), torch.zeros(1, 1, 1, 1), state)
+        _, state = recurrent.prefix_softmax_step(score.view(1, 1, 1), torch.zeros(1, 1, 1, 1), state)
     assert state.log_denominator.item() == pytest.approx(scores.float().double().logsumexp(0).item(), abs=1e-9)

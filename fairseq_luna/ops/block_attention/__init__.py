@@ -2,14 +2,13 @@
 
 from .by_length import block_attention, read_blocks
 from .chunked import attention_within, unordered_block_attention
-from .recurrent import BlockState, block_attention_step, initial_state, unordered_block_attention_step
+from .recurrent import BlockState, block_attention_step, unordered_block_attention_step
 
 __all__ = [
     "BlockState",
     "attention_within",
     "block_attention",
     "block_attention_step",
-    "initial_state",
     "read_blocks",
     "unordered_block_attention",
     "unordered_block_attention_step",

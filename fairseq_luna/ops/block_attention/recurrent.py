@@ -5,7 +5,6 @@ From the first padded step on each row has its own place, which only the device 
 every step then computes what the end of a block needs, and masks say in which rows a block ended.
 """
 
-from collections.abc import Iterator
 from typing import NamedTuple
 
 import torch
@@ -39,56 +38,44 @@ class Place(NamedTuple):
     filled: Tensor  # (B, 1, 1, 1) int64, places up to this one
 
 
-def initial_state(v: Tensor, finish: Finish = unchanged) -> BlockState:
-    """The state before the first step, for the shape, dtype and device of ``v (B, H, any T, D)``."""
-    none = v[:, :, :0]
-    return BlockState(none, none, none, none, none, read=finish(torch.zeros_like(v[:, :, :1])))
-
-
 def block_attention_step(
     q: Tensor,
     k: Tensor,
     v: Tensor,
     project: Projection,
-    state: BlockState,
+    state: BlockState | None,
     *,
     block_size: int,
     finish: Finish = unchanged,
     padding_mask: Tensor | None = None,
     dropout_p: float = 0.0,
 ) -> tuple[Tensor, Tensor, BlockState]:
-    """One or more steps of the causal :func:`.naive.block_attention`, continued from ``state``.
+    """One step of the causal :func:`.naive.block_attention`.
 
     Args:
-        q, k, v: ``(B, H, T, D)``, usually T = 1.
+        q, k, v: ``(B, H, 1, D)``.
         project: from summaries ``(B, H, 1, D)`` to their queries, keys and values.
-        state: the state after the previous steps.
+        state: after the steps before; None = there are none.
         block_size: steps in a block.
         finish: what Z is mapped to, once for each block.
-        padding_mask: ``(B, T)`` bool, True = padding: the step is not counted, and its output is undefined.
+        padding_mask: ``(B, 1)`` bool, True = padding: the step is not counted, and its output is undefined.
         dropout_p: dropout probability of the weights of both levels.
 
     Returns:
-        Y and ``finish(Z)``, each ``(B, H, T, D)`` in the dtype of ``q``, and the state after these steps.
+        Y and ``finish(Z)``, each ``(B, H, 1, D)`` in the dtype of ``q``, and the state after this step.
     """
-    outputs, reads = [], []
-    for t, real in each_step(q, padding_mask):
-        state = state if real is None else with_places(state, block_size)
-        place = place_of(state)
-        keys, values = (put(x[:, :, t : t + 1], before, place) for x, before in ((k, state.keys), (v, state.values)))
-        later = None if place is None else place.later
-        y, _ = softmax_attention(q[:, :, t : t + 1], keys, values, padding_mask=later, dropout_p=dropout_p)
-        outputs.append(y)
-        reads.append(state.read)
-        state = state._replace(keys=keys, values=values, members=put(y, state.members, place))
-        state = advance(state, project, "mean", block_size, finish, real, dropout_p)
-    return together(outputs), together(reads), state
+    state, place = before_step(state, v, block_size, finish, padding_mask)
+    keys, values = put(k, state.keys, place), put(v, state.values, place)
+    later = None if place is None else place.later
+    y, _ = softmax_attention(q, keys, values, padding_mask=later, dropout_p=dropout_p)
+    state = state._replace(keys=keys, values=values, members=put(y, state.members, place))
+    return y, state.read, advance(state, project, "mean", block_size, finish, padding_mask, dropout_p)
 
 
 def unordered_block_attention_step(
     v: Tensor,
     project: Projection,
-    state: BlockState,
+    state: BlockState | None,
     *,
     reduce: str,
     block_size: int,
@@ -96,41 +83,36 @@ def unordered_block_attention_step(
     padding_mask: Tensor | None = None,
     dropout_p: float = 0.0,
 ) -> tuple[Tensor, Tensor, BlockState]:
-    """One or more steps of the causal :func:`.naive.unordered_block_attention`, continued from ``state``.
+    """One step of the causal :func:`.naive.unordered_block_attention`.
 
     Args:
-        v: ``(B, H, T, D)``, usually T = 1.
+        v: ``(B, H, 1, D)``.
         reduce: "mean" or "sum".
         project, state, block_size, finish, padding_mask, dropout_p: as in :func:`block_attention_step`.
 
     Returns:
         As :func:`block_attention_step`.
     """
-    outputs, reads = [], []
-    for t, real in each_step(v, padding_mask):
-        state = state if real is None else with_places(state, block_size)
-        state = state._replace(members=put(v[:, :, t : t + 1], state.members, place_of(state)))
-        outputs.append(reduced(state.members, reduce, place_of(state)))
-        reads.append(state.read)
-        state = advance(state, project, reduce, block_size, finish, real, dropout_p)
-    return together(outputs), together(reads), state
+    state, place = before_step(state, v, block_size, finish, padding_mask)
+    state = state._replace(members=put(v, state.members, place))
+    y = reduced(state.members, reduce, place)
+    return y, state.read, advance(state, project, reduce, block_size, finish, padding_mask, dropout_p)
 
 
-def each_step(x: Tensor, padding_mask: Tensor | None) -> Iterator[tuple[int, Tensor | None]]:
-    """Each t of ``x (B, H, T, D)`` and whether it is real, ``(B,)`` bool; None = in all rows."""
-    for t in range(x.shape[2]):
-        yield t, None if padding_mask is None else ~padding_mask[:, t]
-
-
-def together(steps: list[Tensor]) -> Tensor:
-    """``(B, H, T, D)`` from its T steps."""
-    return steps[0] if len(steps) == 1 else torch.cat(steps, dim=2)
+def before_step(
+    state: BlockState | None, v: Tensor, block_size: int, finish: Finish, padding_mask: Tensor | None
+) -> tuple[BlockState, Place | None]:
+    """The state before a step with values ``v (B, H, 1, D)``, and the place of the step; None = after the others."""
+    if state is None:
+        none = v[:, :, :0]
+        state = BlockState(none, none, none, none, none, read=finish(torch.zeros_like(v)))
+    if padding_mask is not None and state.steps is None:
+        state = with_places(state, block_size)
+    return state, place_of(state)
 
 
 def with_places(state: BlockState, block_size: int) -> BlockState:
     """The same state with a place for each step of a block and a count for each row."""
-    if state.steps is not None:
-        return state
     batch, _, filled, _ = state.members.shape
     complete = state.block_keys.shape[2]
     keys, values, members = (F.pad(x, (0, 0, 0, block_size - x.shape[2])) for x in state[:3])
@@ -172,10 +154,10 @@ def advance(
     reduce: str,
     block_size: int,
     finish: Finish,
-    real: Tensor | None,
+    padding_mask: Tensor | None,
     dropout_p: float,
 ) -> BlockState:
-    """Count a step; in rows where it is ``real (B,)``, None = in all rows, and ends its block, open the next block."""
+    """Count a step; in rows where it is real and ends its block, open the next block."""
     if state.steps is None and state.members.shape[2] < block_size:
         return state  # no block ends
     q, k, v = project(reduced(state.members, reduce))
@@ -186,9 +168,9 @@ def advance(
         none = state.members[:, :, :0]
         return state._replace(keys=none, values=none, members=none, read=finish(z))
 
-    steps = state.steps + (1 if real is None else real)
-    ended = steps % block_size == 0
-    ended = ended if real is None else ended & real
+    real = True if padding_mask is None else ~padding_mask[:, 0]
+    steps = state.steps + real
+    ended = (steps % block_size == 0) & real
     unused = torch.cat([state.unused, ~ended[:, None]], dim=1)
     # Where no block ended the result is not used; nothing is masked there, because a softmax over nothing is NaN.
     z, _ = softmax_attention(q, keys, values, padding_mask=unused & ended[:, None], dropout_p=dropout_p)

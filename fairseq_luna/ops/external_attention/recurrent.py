@@ -5,7 +5,6 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ..dtypes import accumulation_dtype
 from .fused import read_slots, slot_scores
 
 
@@ -20,52 +19,44 @@ class SlotMeans(NamedTuple):
     steps: Tensor  # (B,), how many, in the same dtype
 
 
-def initial_slot_means(q: Tensor, keys: Tensor) -> SlotMeans:
-    """The state before the first step, for ``q (B, H, any T, D)`` and ``keys (S, D)``."""
-    batch, heads = q.shape[:2]
-    dtype = accumulation_dtype(q)
-    return SlotMeans(q.new_zeros(batch, heads, len(keys), dtype=dtype), q.new_zeros(batch, dtype=dtype))
-
-
 def external_causal_attention_step(
     q: Tensor,
     keys: Tensor,
     values: Tensor,
-    state: SlotMeans,
+    state: SlotMeans | None,
     *,
     padding_mask: Tensor | None = None,
     dropout_p: float = 0.0,
 ) -> tuple[Tensor, SlotMeans]:
-    """One or more steps of :func:`.naive.external_causal_attention`, continued from ``state``.
+    """One step of :func:`.naive.external_causal_attention`.
 
     Args:
-        q: ``(B, H, T, D)``, usually T = 1.
+        q: ``(B, H, 1, D)``.
         keys: ``(S, D)``.
         values: ``(S, E)``.
-        state: the state after the previous steps.
-        padding_mask: ``(B, T)`` bool, True = padding.
+        state: after the steps before; None = there are none.
+        padding_mask: ``(B, 1)`` bool, True = padding.
         dropout_p: dropout probability of the weights.
 
     Returns:
-        ``(B, H, T, E)`` in the dtype of ``q``, and the state after these steps.
+        ``(B, H, 1, E)`` in the dtype of ``q``, and the state after this step.
     """
     scores = slot_scores(q, keys)
-    outputs = []
-    for t in range(q.shape[2]):
-        state = advance(scores[:, :, t], state, None if padding_mask is None else padding_mask[:, t])
-        nothing = (state.steps == 0)[:, None, None, None]
-        outputs.append(read_slots(scores[:, :, t : t + 1], state.log_mean[:, :, None], values, nothing, dropout_p))
-    return torch.cat(outputs, 2).to(q.dtype), state
+    newest = scores[:, :, 0]
+    state = advance(newest, state or SlotMeans(torch.zeros_like(newest), newest.new_zeros(len(q))), padding_mask)
+    nothing = (state.steps == 0)[:, None, None, None]
+    return read_slots(scores, state.log_mean[:, :, None], values, nothing, dropout_p).to(q.dtype), state
 
 
-def advance(scores: Tensor, state: SlotMeans, padded: Tensor | None) -> SlotMeans:
-    """Add ``scores (B, H, S)`` to the means, except where ``padded (B,)``."""
+def advance(scores: Tensor, state: SlotMeans, padding_mask: Tensor | None) -> SlotMeans:
+    """Add ``scores (B, H, S)`` to the means, except where ``padding_mask (B, 1)`` is True."""
     steps = state.steps + 1
     count = steps[:, None, None]
     change = torch.logaddexp((-1 / count).log1p(), scores - state.log_mean - count.log())
     log_mean = state.log_mean + change
-    if padded is None:
+    if padding_mask is None:
         return SlotMeans(log_mean, steps)
     return SlotMeans(
-        torch.where(padded[:, None, None], state.log_mean, log_mean), torch.where(padded, state.steps, steps)
+        torch.where(padding_mask[..., None], state.log_mean, log_mean),
+        torch.where(padding_mask[:, 0], state.steps, steps),
     )

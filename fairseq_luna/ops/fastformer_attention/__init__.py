@@ -2,7 +2,7 @@
 
 from .chunked import fastformer_causal_attention
 from .fused import fastformer_attention
-from .recurrent import FastformerState, fastformer_causal_attention_step, initial_state
+from .recurrent import FastformerState, fastformer_causal_attention_step
 from .shared import FastformerMaps
 
 __all__ = [
@@ -11,5 +11,4 @@ __all__ = [
     "fastformer_attention",
     "fastformer_causal_attention",
     "fastformer_causal_attention_step",
-    "initial_state",
 ]

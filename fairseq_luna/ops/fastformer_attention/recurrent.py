@@ -5,7 +5,7 @@ from typing import NamedTuple
 from torch import Tensor
 
 from ..dropout import drop_steps
-from ..prefix_softmax import RunningSoftmax, initial_running_softmax, prefix_softmax_step
+from ..prefix_softmax import RunningSoftmax, prefix_softmax_step
 from .shared import FastformerMaps
 
 
@@ -18,32 +18,27 @@ class FastformerState(NamedTuple):
     key_mean: Tensor  # (B, H, 1, D), the global key
 
 
-def initial_state(q: Tensor) -> FastformerState:
-    """The state before the first step, for queries of the shape, dtype and device of ``q (B, H, any T, D)``."""
-    return FastformerState(*initial_running_softmax(q), *initial_running_softmax(q))
-
-
 def fastformer_causal_attention_step(
     q: Tensor,
     k: Tensor,
     v: Tensor,
     maps: FastformerMaps,
-    state: FastformerState,
+    state: FastformerState | None,
     *,
     padding_mask: Tensor | None = None,
     dropout_p: float = 0.0,
 ) -> tuple[Tensor, Tensor, FastformerState]:
-    """One or more steps of :func:`.naive.fastformer_causal_attention`, continued from ``state``.
+    """One step of :func:`.naive.fastformer_causal_attention`.
 
     Args:
-        q, k, v: ``(B, H, T, D)``, usually T = 1.
-        state: the state after the previous steps.
+        q, k, v: ``(B, H, 1, D)``.
+        state: after the steps before; None = there are none.
         maps, padding_mask, dropout_p: as in :mod:`.naive`.
 
     Returns:
-        ``u (B, H, T, D)``, the global queries ``(B, H, T, D)``, and the state after these steps.
+        ``u (B, H, 1, D)``, the global query ``(B, H, 1, D)``, and the state after this step.
     """
-    queries, keys = RunningSoftmax(*state[:2]), RunningSoftmax(*state[2:])
+    queries, keys = (None, None) if state is None else (RunningSoftmax(*state[:2]), RunningSoftmax(*state[2:]))
     scale = q.shape[-1] ** -0.5
     values = drop_steps(q, dropout_p)
     global_query, queries = prefix_softmax_step(maps.query_score(q) * scale, values, queries, padding_mask=padding_mask)

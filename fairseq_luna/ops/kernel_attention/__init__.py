@@ -2,12 +2,11 @@
 
 from .chunked import kernel_causal_attention
 from .fused import kernel_attention, kernel_mean_of, kernel_weights, read_kernel_mean
-from .recurrent import initial_kernel_mean, kernel_causal_attention_step
+from .recurrent import kernel_causal_attention_step
 from .shared import NORMALISERS
 
 __all__ = [
     "NORMALISERS",
-    "initial_kernel_mean",
     "kernel_attention",
     "kernel_causal_attention",
     "kernel_causal_attention_step",

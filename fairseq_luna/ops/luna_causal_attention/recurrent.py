@@ -59,34 +59,27 @@ def luna_causal_attention_step(
     added: Tensor | None = None,
     dropout_p: float = 0.0,
 ) -> tuple[Tensor, Tensor, PrefixMean]:
-    """One or more steps of :func:`.naive.luna_causal_attention`, continued from ``state``.
+    """One step of :func:`.naive.luna_causal_attention`.
 
     Args:
-        q, k, v: ``(B, H, T, D)``, usually T = 1.
-        scores: the pack scores ``(B, H, T, L)``, see :func:`.shared.pack_scores`.
+        q, k, v: ``(B, H, 1, D)``.
+        scores: the pack scores ``(B, H, 1, L)``, see :func:`.shared.pack_scores`.
         state: the state after the previous steps, ``(B, H, L, D)`` for tied keys and values, otherwise
             ``(B, H, L, 2 D)``; in fp32 if the inputs are half precision.
         activation, padding_mask, dropout_p: as in :mod:`.naive`.
         added: that of :class:`Slots`.
 
     Returns:
-        ``y (B, H, T, D)``, the unpack weights ``(B, H, T, L)`` in the dtype of the state, and the state after these
-        steps.
+        ``y (B, H, 1, D)``, the unpack weights ``(B, H, 1, L)`` in the dtype of the state, and the state after it.
     """
     size, dtype = q.shape[-1], state.mean.dtype
     pack = drop(pack_activation(activation)(scores), dropout_p).to(dtype)
-    queries, keys_and_values = q.to(dtype), side_by_side(k, v, tied=state.mean.shape[-1] == size)
-    outputs, weights = [], []
+    keys_and_values = side_by_side(k, v, tied=state.mean.shape[-1] == size)
+    state = advance(pack, keys_and_values, state, padding_mask=padding_mask)
+    keys, values = state.mean[..., :size], state.mean[..., -size:]
     with full_precision(q):
-        for t in range(q.shape[2]):
-            step = slice(t, t + 1)
-            padded = None if padding_mask is None else padding_mask[:, t]
-            state = advance(pack[:, :, step], keys_and_values[:, :, step], state, padded=padded)
-            keys, values = state.mean[..., :size], state.mean[..., -size:]
-            unpack = unpack_weights(queries[:, :, step] @ keys.mT, added, scale=size**-0.5)
-            outputs.append(drop(unpack, dropout_p) @ values)
-            weights.append(unpack)
-    y, unpack = (x[0] if len(x) == 1 else torch.cat(x, dim=2) for x in (outputs, weights))
+        unpack = unpack_weights(q.to(dtype) @ keys.mT, added, scale=size**-0.5)
+        y = drop(unpack, dropout_p) @ values
     return y.to(q.dtype), unpack, state
 
 

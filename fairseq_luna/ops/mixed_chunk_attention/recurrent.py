@@ -25,12 +25,6 @@ class ChunkState(NamedTuple):
     complete: Tensor | None = None  # (B, H, S, E): over those of complete chunks; what far queries read
 
 
-def initial_chunk(k: Tensor, v: Tensor) -> ChunkState:
-    """The state before the first step, for keys ``(B, H, any number, S)`` and values ``(B, H, any number, E)``."""
-    keys = torch.cat([k, k], dim=-1)
-    return ChunkState(keys[:, :, :0], v[:, :, :0], v.new_zeros(v.shape[0], dtype=accumulation_dtype(v)))
-
-
 def mixed_chunk_attention_step(
     q: Tensor,
     k: Tensor,
@@ -38,40 +32,36 @@ def mixed_chunk_attention_step(
     far_k: Tensor,
     v: Tensor,
     bias: Tensor,
-    state: ChunkState,
+    state: ChunkState | None,
     *,
     chunk_size: int,
     padding_mask: Tensor | None = None,
     dropout_p: float = 0.0,
 ) -> tuple[Tensor, ChunkState]:
-    """The next steps of causal :func:`.naive.mixed_chunk_attention`.
+    """One step of causal :func:`.naive.mixed_chunk_attention`.
 
     Args:
-        q, k, far_q, far_k: ``(B, H, T, S)``, usually T = 1.
-        v: ``(B, H, T, E)``.
+        q, k, far_q, far_k: ``(B, H, 1, S)``.
+        v: ``(B, H, 1, E)``.
         bias: ``(c,)``.
-        state: of the steps before.
+        state: after the steps before; None = there are none.
         chunk_size: c.
-        padding_mask: ``(B, T)`` bool, True = padding: neither seen nor counted.
+        padding_mask: ``(B, 1)`` bool, True = padding: neither seen nor counted.
         dropout_p: dropout probability of the weights in a chunk.
 
     Returns:
-        ``(B, H, T, E)`` in the dtype of ``v``, zero at padding; and the state after these steps.
+        ``(B, H, 1, E)`` in the dtype of ``v``, zero at padding; and the state after this step.
     """
-    dtype, outputs = accumulation_dtype(v), []
-    for t in range(v.shape[2]):
-        q_t, k_t, far_q_t, far_k_t, v_t = (x[:, :, t : t + 1] for x in (q, k, far_q, far_k, v))
-        padded = None if padding_mask is None else padding_mask[:, t]
-        with full_precision(v):
-            state = _with_step(state, k_t, far_k_t, v_t, padded, chunk_size)
-            y = _near(q_t.to(dtype), bias.to(dtype), state, chunk_size, dropout_p)
-            if state.complete is not None:
-                y = y + far_q_t.to(dtype) @ state.complete
-            elif torch.compiler.is_compiling():
-                y = y + _far(far_q_t.to(dtype), state, chunk_size)
-        y = y if padded is None else y.masked_fill(padded[:, None, None, None], 0)
-        outputs.append(y.to(v.dtype))
-    return outputs[0] if len(outputs) == 1 else torch.cat(outputs, dim=2), state
+    dtype = accumulation_dtype(v)
+    with full_precision(v):
+        state = _with_step(state, k, far_k, v, padding_mask, chunk_size)
+        y = _near(q.to(dtype), bias.to(dtype), state, chunk_size, dropout_p)
+        if state.complete is not None:
+            y = y + far_q.to(dtype) @ state.complete
+        elif torch.compiler.is_compiling():
+            y = y + _far(far_q.to(dtype), state, chunk_size)
+    y = y if padding_mask is None else y.masked_fill(padding_mask[:, None, :, None], 0)
+    return y.to(v.dtype), state
 
 
 def _near(q: Tensor, bias: Tensor, state: ChunkState, chunk_size: int, dropout_p: float) -> Tensor:
@@ -95,18 +85,23 @@ def _far(q: Tensor, state: ChunkState, chunk_size: int) -> Tensor:
 
 
 def _with_step(
-    state: ChunkState, k: Tensor, far_k: Tensor, v: Tensor, padded: Tensor | None, chunk_size: int
+    state: ChunkState | None, k: Tensor, far_k: Tensor, v: Tensor, padding_mask: Tensor | None, chunk_size: int
 ) -> ChunkState:
-    """The state after one more step; where it is ``padded (B,)``, nothing that is seen changes."""
-    if state.mean is None and not torch.compiler.is_compiling() and state.v.shape[2] == chunk_size:
+    """The state after one more step; where it is padding, nothing that is seen changes."""
+    if state is None:
+        keys = torch.cat([k, far_k], dim=-1)
+        state = ChunkState(keys[:, :, :0], v[:, :, :0], v.new_zeros(v.shape[0], dtype=accumulation_dtype(v)))
+    elif state.mean is None and not torch.compiler.is_compiling() and state.v.shape[2] == chunk_size:
         state = _with_means(state, k.shape[-1])
     keys = torch.cat([k, far_k], dim=-1) if state.mean is None else k
-    cache = with_step(Cache(state.k, state.v, None), keys, v, padded)
+    cache = with_step(Cache(state.k, state.v, None), keys, v, padding_mask)
     if state.mean is None or state.complete is None:
-        return ChunkState(cache.k, cache.v, state.steps + (1 if padded is None else (~padded).to(state.steps.dtype)))
+        more = 1 if padding_mask is None else (~padding_mask[:, 0]).to(state.steps.dtype)
+        return ChunkState(cache.k, cache.v, state.steps + more)
     is_first = (state.steps % chunk_size == 0)[:, None, None, None]
     complete = torch.where(is_first, state.mean, state.complete)
-    mean, steps = advance(far_k.to(state.mean.dtype), v, PrefixMean(state.mean, state.steps), padded=padded)
+    before = PrefixMean(state.mean, state.steps)
+    mean, steps = advance(far_k.to(state.mean.dtype), v, before, padding_mask=padding_mask)
     return ChunkState(cache.k[:, :, 1:], cache.v[:, :, 1:], steps, mean, complete)
 
 

@@ -2,7 +2,7 @@
 
 from .chunked import pattern_attention
 from .fused import topk_attention
-from .recurrent import Cache, initial_cache, pattern_attention_step, with_step
+from .recurrent import Cache, pattern_attention_step, with_step
 from .shared import Pattern, RandomBlocks, Strided, TopK, Window
 
 __all__ = [
@@ -12,7 +12,6 @@ __all__ = [
     "Strided",
     "TopK",
     "Window",
-    "initial_cache",
     "pattern_attention",
     "pattern_attention_step",
     "topk_attention",

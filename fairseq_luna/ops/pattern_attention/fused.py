@@ -36,7 +36,7 @@ def topk_attention(
     dtype, steps = accumulation_dtype(q), k.shape[2]
     hidden = None if padding_mask is None else padding_mask[:, None, None]
     if causal:
-        hidden = unseen_keys(padding_mask, steps, steps, k.device)
+        hidden = unseen_keys(padding_mask, steps, k.device)
     with full_precision(q):
         scores = (q.to(dtype) * q.shape[-1] ** -0.5) @ k.to(dtype).mT
         if isinstance(steps, torch.SymInt) or count < steps:

@@ -27,63 +27,53 @@ class Cache(NamedTuple):
     summary_v: Tensor | None = None  # (B, H, M * pattern.summary, D)
 
 
-def initial_cache(k: Tensor) -> Cache:
-    """The cache before the first step, for keys ``(B, H, any number, D)``."""
-    nothing = k[:, :, :0]
-    return Cache(nothing, nothing, None)
-
-
 def pattern_attention_step(
     q: Tensor,
     k: Tensor,
     v: Tensor,
     pattern: Pattern,
-    cache: Cache,
+    cache: Cache | None,
     *,
     padding_mask: Tensor | None = None,
     dropout_p: float = 0.0,
 ) -> tuple[Tensor, Cache]:
-    """The next steps of causal :func:`.naive.pattern_attention`.
+    """One step of causal :func:`.naive.pattern_attention`.
 
     Args:
-        q, k, v: ``(B, H, T, D)``, usually T = 1.
+        q, k, v: ``(B, H, 1, D)``.
         pattern: not :class:`.RandomBlocks`, nor a window with ``first``, which has left the cache.
-        cache: of the steps before.
-        padding_mask: ``(B, T)`` bool, True = padding: neither seen nor counted.
+        cache: of the steps before; None = there are none.
+        padding_mask: ``(B, 1)`` bool, True = padding: neither seen nor counted.
         dropout_p: dropout probability of the weights.
 
     Returns:
-        ``(B, H, T, D)`` in the dtype of ``q``, zero at padding; and the cache after these steps.
+        ``(B, H, 1, D)`` in the dtype of ``q``, zero at padding; and the cache after this step.
     """
-    outputs = []
-    for t in range(q.shape[2]):
-        now = slice(t, t + 1)
-        padded = None if padding_mask is None else padding_mask[:, t]
-        if isinstance(pattern, Strided):
-            # Rows with padding reach the end of a block at different steps; a recorded graph has no branches.
-            together = padded is None and cache.steps is None and not torch.compiler.is_compiling()
-            cache = _summarised(cache, pattern) if together else _all_places(cache, pattern)
-        cache = with_step(cache, k[:, :, now], v[:, :, now], padded)
-        y = _read(q[:, :, now], cache, pattern, dropout_p)
-        outputs.append(y if padded is None else y.masked_fill(padded[:, None, None, None], 0))
-        if isinstance(pattern, Window):
-            cache = cache._replace(k=_latest(cache.k, pattern.reach), v=_latest(cache.v, pattern.reach))
-    return outputs[0] if len(outputs) == 1 else torch.cat(outputs, dim=2), cache
+    cache = cache or Cache(k[:, :, :0], v[:, :, :0], None)
+    if isinstance(pattern, Strided):
+        # Rows with padding reach the end of a block at different steps; a recorded graph has no branches.
+        together = padding_mask is None and cache.steps is None and not torch.compiler.is_compiling()
+        cache = _summarised(cache, pattern) if together else _all_places(cache, pattern)
+    cache = with_step(cache, k, v, padding_mask)
+    y = _read(q, cache, pattern, dropout_p)
+    if isinstance(pattern, Window):
+        cache = cache._replace(k=_latest(cache.k, pattern.reach), v=_latest(cache.v, pattern.reach))
+    return y if padding_mask is None else y.masked_fill(padding_mask[:, None, :, None], 0), cache
 
 
-def with_step(cache: Cache, k: Tensor, v: Tensor, padded: Tensor | None) -> Cache:
-    """One more place, for ``k`` and ``v (B, H, 1, D)``: the last, or where they are ``padded (B,)`` the first."""
-    if padded is None:
+def with_step(cache: Cache, k: Tensor, v: Tensor, padding_mask: Tensor | None) -> Cache:
+    """One more place, for ``k`` and ``v (B, H, 1, D)``: the last, or where ``padding_mask (B, 1)`` the first."""
+    if padding_mask is None:
         steps = None if cache.steps is None else cache.steps + 1
         return cache._replace(k=torch.cat([cache.k, k], dim=2), v=torch.cat([cache.v, v], dim=2), steps=steps)
     batch, _, places, _ = cache.k.shape
     before = torch.full((batch,), places, device=k.device) if cache.steps is None else cache.steps
-    at_front = padded[:, None, None, None]
+    at_front = padding_mask[:, None, :, None]
 
     def put(old: Tensor, new: Tensor) -> Tensor:
         return torch.where(at_front, torch.cat([new, old], dim=2), torch.cat([old, new], dim=2))
 
-    return Cache(put(cache.k, k), put(cache.v, v), before + ~padded)
+    return Cache(put(cache.k, k), put(cache.v, v), before + ~padding_mask[:, 0])
 
 
 def _latest(x: Tensor, count: int) -> Tensor:

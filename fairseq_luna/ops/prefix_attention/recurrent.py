@@ -40,19 +40,20 @@ def prefix_mean_of(k: Tensor, v: Tensor, *, padding_mask: Tensor | None = None) 
         return PrefixMean(mean=(k * weight).transpose(-1, -2) @ v, steps=real_steps)
 
 
-def advance(k: Tensor, v: Tensor, state: PrefixMean, *, padded: Tensor | None = None) -> PrefixMean:
+def advance(k: Tensor, v: Tensor, state: PrefixMean, *, padding_mask: Tensor | None = None) -> PrefixMean:
     """One step of :func:`.naive.prefix_attention`; its output is ``q @ mean`` of the new state.
 
     Args:
         k: ``(B, H, 1, D)``, in the dtype of the mean.
         v: ``(B, H, 1, E)``, which may be half precision.
         state: the state after the previous steps.
-        padded: ``(B,)`` bool, True = padding: the row stays as it is; None = no padding.
+        padding_mask: ``(B, 1)`` bool, True = padding: the row stays as it is; None = no padding.
     """
-    if padded is None:
+    if padding_mask is None:
         steps = state.steps + 1
         weight = steps.reciprocal()
     else:
+        padded = padding_mask[:, 0]
         steps = state.steps + (~padded).to(state.steps.dtype)
         weight = steps.clamp(min=1).reciprocal().masked_fill(padded, 0)
     mean = torch.lerp(state.mean, k.transpose(-1, -2) * v, weight.view(-1, 1, 1, 1))

@@ -77,22 +77,22 @@ def read_source(
 def causal_softmax_attention(
     q: Tensor, k: Tensor, v: Tensor, *, padding_mask: Tensor | None = None, dropout_p: float = 0.0
 ) -> Tensor:
-    """Attention of the newest steps to themselves and the earlier ones.
+    """Attention of all steps to themselves and the earlier ones, or of the newest one.
 
     Args:
-        q: ``(B, H, T, D)``, the last T of S steps.
+        q: ``(B, H, T, D)``; T is S, or 1: the newest step.
         k, v: ``(B, H, S, D)``.
         padding_mask, dropout_p: as of :func:`softmax_attention`.
 
     Returns:
         ``(B, H, T, D)`` in the dtype of ``q``; 0 where no step is seen.
     """
-    steps, seen = q.shape[2], k.shape[2]
-    if padding_mask is None and steps == seen:
+    steps = q.shape[2]
+    if padding_mask is None and steps == k.shape[2]:
         return _attend(q, k, v, None, is_causal=True, dropout_p=dropout_p)
     if steps == 1:
         return softmax_attention(q, k, v, padding_mask=padding_mask, dropout_p=dropout_p)[0]
-    mask = _scores_of_unseen(padding_mask, steps, seen, q.dtype, q.device)
+    mask = _scores_of_unseen(padding_mask, steps, q.dtype, q.device)
     return scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=dropout_p)
 
 
@@ -118,10 +118,8 @@ def padding_scores(padding_mask: Tensor | None, dtype: torch.dtype) -> Tensor | 
 
 
 @once_per_batch
-def _scores_of_unseen(
-    padding_mask: Tensor | None, steps: int, seen: int, dtype: torch.dtype, device: torch.device
-) -> Tensor:
-    return additive_mask(unseen_keys(padding_mask, steps, seen, device), dtype)
+def _scores_of_unseen(padding_mask: Tensor | None, steps: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+    return additive_mask(unseen_keys(padding_mask, steps, device), dtype)
 
 
 def _attend(q: Tensor, k: Tensor, v: Tensor, added: Tensor | None, **options: Any) -> Tensor:

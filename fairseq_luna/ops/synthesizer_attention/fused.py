@@ -36,7 +36,7 @@ def synthesizer_attention(
     dtype = accumulation_dtype(v)
     hidden = None if causal or padding_mask is None else _behind(padding_mask)[:, None, None]
     if causal:  # behind the real steps there is only padding, which none of them sees
-        hidden = unseen_keys(None, v.shape[2], v.shape[2], v.device)
+        hidden = unseen_keys(None, v.shape[2], v.device)
     with full_precision(v):
         scores = scores.to(dtype)
         if hidden is not None:
