@@ -6,60 +6,12 @@ from typing import Any, NamedTuple
 
 from torch import nn
 
-from ...modules import (
-    SSRU,
-    BigBirdAttention,
-    BlockAttention,
-    BlockCausalAttention,
-    ExternalAttention,
-    ExternalCausalAttention,
-    FastformerAttention,
-    FastformerCausalAttention,
-    GatedAttention,
-    GatedCausalAttention,
-    GatedDeltaAttention,
-    GatedDeltaCausalAttention,
-    GatedRfaAttention,
-    GatedRfaCausalAttention,
-    KernelAttention,
-    KernelCausalAttention,
-    KernelSourceAttention,
-    LinformerAttention,
-    LinformerSourceAttention,
-    LongformerAttention,
-    NystromAttention,
-    PatternAttention,
-    PatternCausalAttention,
-    ReformerAttention,
-    RetentionAttention,
-    RetentionCausalAttention,
-    SoftmaxAttention,
-    SoftmaxCausalAttention,
-    SoftmaxSourceAttention,
-    StateSpaceAttention,
-    StateSpaceCausalAttention,
-    SynthesizerAttention,
-    SynthesizerCausalAttention,
-    TopKSourceAttention,
-)
+from ... import modules
+from ...modules import feature_maps
+from ...modules import synthesizer_attention as synthesizer
 from ...modules.attention import ConvolvedAttention
-from ...modules.feature_maps import (
-    EluFeatures,
-    FeatureMapModule,
-    FourierFeatures,
-    HedgehogFeatures,
-    PositiveFeatures,
-    SoftmaxFeatures,
-)
 from ...modules.linformer_attention import LinformerProjections
 from ...modules.pattern_attention import local, longformer, sparse, topk
-from ...modules.synthesizer_attention import (
-    DenseScores,
-    FactorizedDenseScores,
-    FactorizedRandomScores,
-    RandomScores,
-    ScoreMap,
-)
 from ...usage_error import UsageError
 from .. import block, fastformer
 from ..shared.attentions import KERNEL, BuildAttention, Factory, Sharing, with_flags
@@ -89,18 +41,22 @@ class Attention(NamedTuple):
         return {PLACES[place]: name for place in self.factories()}
 
 
-def _kernel(feature_map: type[FeatureMapModule], *fields: str, unaligned: str | None = None) -> Attention:
+def _kernel(feature_map: type[feature_maps.FeatureMapModule], *fields: str, unaligned: str | None = None) -> Attention:
     """Kernel attention with ``feature_map``, whose arguments are called as the ``fields`` of the config."""
-    modules = (KernelAttention, KernelCausalAttention, KernelSourceAttention)
+    places = (modules.KernelAttention, modules.KernelCausalAttention, modules.KernelSourceAttention)
     flags = {field: field for field in fields}
-    return Attention(*(Factory(partial(module, feature_map=feature_map), flags, unaligned) for module in modules))
+    return Attention(*(Factory(partial(module, feature_map=feature_map), flags, unaligned) for module in places))
 
 
-def _synthesizer(scores: type[ScoreMap]) -> Attention:
+def _synthesizer(scores: type[synthesizer.ScoreMap]) -> Attention:
     """Synthesizer with these scores."""
     return Attention(
-        encoder=Factory(partial(SynthesizerAttention, scores=scores), {"max_source_positions": "max_positions"}),
-        decoder=Factory(partial(SynthesizerCausalAttention, scores=scores), {"max_target_positions": "max_positions"}),
+        encoder=Factory(
+            partial(modules.SynthesizerAttention, scores=scores), {"max_source_positions": "max_positions"}
+        ),
+        decoder=Factory(
+            partial(modules.SynthesizerCausalAttention, scores=scores), {"max_target_positions": "max_positions"}
+        ),
         source="its scores do not depend on the words that are read",
     )
 
@@ -125,102 +81,102 @@ LINFORMER_FLAGS = {**SLOTS, "linformer_share": "share", "max_source_positions": 
 
 ATTENTIONS: dict[str, Attention] = {
     "softmax": Attention(
-        encoder=Factory(SoftmaxAttention),
-        decoder=Factory(SoftmaxCausalAttention),
-        source=Factory(SoftmaxSourceAttention),
+        encoder=Factory(modules.SoftmaxAttention),
+        decoder=Factory(modules.SoftmaxCausalAttention),
+        source=Factory(modules.SoftmaxSourceAttention),
     ),
     "fastformer": Attention(
-        encoder=Factory(FastformerAttention, fastformer.FLAGS),
-        decoder=Factory(FastformerCausalAttention, fastformer.FLAGS),
+        encoder=Factory(modules.FastformerAttention, fastformer.FLAGS),
+        decoder=Factory(modules.FastformerCausalAttention, fastformer.FLAGS),
         source="its global query and key are of one sequence",
     ),
     "block": Attention(
-        encoder=Factory(BlockAttention, block.ENCODER_FLAGS),
-        decoder=Factory(BlockCausalAttention, block.DECODER_FLAGS),
+        encoder=Factory(modules.BlockAttention, block.ENCODER_FLAGS),
+        decoder=Factory(modules.BlockCausalAttention, block.DECODER_FLAGS),
         source="its blocks are of one sequence",
     ),
-    "linear": _kernel(EluFeatures),
-    "performer": _kernel(PositiveFeatures, "num_features", "redraw_features"),
-    "rfa": _kernel(FourierFeatures, "num_features", unaligned=NEGATIVE),
-    "efficient": _kernel(SoftmaxFeatures),
-    "hedgehog": _kernel(HedgehogFeatures),
+    "linear": _kernel(feature_maps.EluFeatures),
+    "performer": _kernel(feature_maps.PositiveFeatures, "num_features", "redraw_features"),
+    "rfa": _kernel(feature_maps.FourierFeatures, "num_features", unaligned=NEGATIVE),
+    "efficient": _kernel(feature_maps.SoftmaxFeatures),
+    "hedgehog": _kernel(feature_maps.HedgehogFeatures),
     "local": Attention(
-        encoder=Factory(partial(PatternAttention, pattern=local), WINDOW),
-        decoder=Factory(partial(PatternCausalAttention, pattern=local), WINDOW),
+        encoder=Factory(partial(modules.PatternAttention, pattern=local), WINDOW),
+        decoder=Factory(partial(modules.PatternCausalAttention, pattern=local), WINDOW),
         source=NO_DISTANCE,
     ),
     "topk": Attention(
-        encoder=Factory(partial(PatternAttention, pattern=topk), TOPK),
-        decoder=Factory(partial(PatternCausalAttention, pattern=topk), TOPK),
-        source=Factory(partial(TopKSourceAttention, pattern=topk), TOPK, "most of its weights are 0"),
+        encoder=Factory(partial(modules.PatternAttention, pattern=topk), TOPK),
+        decoder=Factory(partial(modules.PatternCausalAttention, pattern=topk), TOPK),
+        source=Factory(partial(modules.TopKSourceAttention, pattern=topk), TOPK, "most of its weights are 0"),
     ),
     "sparse": Attention(
-        encoder=Factory(partial(PatternAttention, pattern=sparse), STRIDE),
-        decoder=Factory(partial(PatternCausalAttention, pattern=sparse), STRIDE),
+        encoder=Factory(partial(modules.PatternAttention, pattern=sparse), STRIDE),
+        decoder=Factory(partial(modules.PatternCausalAttention, pattern=sparse), STRIDE),
         source=NO_DISTANCE,
     ),
     "longformer": Attention(
-        encoder=Factory(LongformerAttention, LONGFORMER),
-        decoder=Factory(partial(PatternCausalAttention, pattern=longformer), LONGFORMER),
+        encoder=Factory(modules.LongformerAttention, LONGFORMER),
+        decoder=Factory(partial(modules.PatternCausalAttention, pattern=longformer), LONGFORMER),
         source=NO_DISTANCE,
     ),
     "bigbird": Attention(
-        encoder=Factory(BigBirdAttention, {"attention_chunk": "block_size"}),
+        encoder=Factory(modules.BigBirdAttention, {"attention_chunk": "block_size"}),
         decoder="its blocks see later words",
         source=NO_DISTANCE,
     ),
     "linformer": Attention(
-        encoder=Factory(LinformerAttention, LINFORMER_FLAGS),
+        encoder=Factory(modules.LinformerAttention, LINFORMER_FLAGS),
         decoder="its slots are sums over all positions, later ones too",
-        source=Factory(LinformerSourceAttention, LINFORMER_FLAGS, NEGATIVE),
+        source=Factory(modules.LinformerSourceAttention, LINFORMER_FLAGS, NEGATIVE),
     ),
     "external": Attention(
-        encoder=Factory(ExternalAttention, SLOTS),
-        decoder=Factory(ExternalCausalAttention, SLOTS),
+        encoder=Factory(modules.ExternalAttention, SLOTS),
+        decoder=Factory(modules.ExternalCausalAttention, SLOTS),
         source="its slots are learned: it reads no source",
     ),
     "nystrom": Attention(
-        encoder=Factory(NystromAttention, SLOTS),
+        encoder=Factory(modules.NystromAttention, SLOTS),
         decoder="its landmarks are means of all positions, later ones too",
         source="its landmarks are of one sequence",
     ),
-    "synthesizer-dense": _synthesizer(DenseScores),
-    "synthesizer-random": _synthesizer(RandomScores),
-    "synthesizer-factorized-dense": _synthesizer(FactorizedDenseScores),
-    "synthesizer-factorized-random": _synthesizer(FactorizedRandomScores),
+    "synthesizer-dense": _synthesizer(synthesizer.DenseScores),
+    "synthesizer-random": _synthesizer(synthesizer.RandomScores),
+    "synthesizer-factorized-dense": _synthesizer(synthesizer.FactorizedDenseScores),
+    "synthesizer-factorized-random": _synthesizer(synthesizer.FactorizedRandomScores),
     "reformer": Attention(
-        encoder=Factory(ReformerAttention, REFORMER),
+        encoder=Factory(modules.ReformerAttention, REFORMER),
         decoder="its steps are sorted together with later ones",
         source="its keys are its queries",
     ),
     "flash": Attention(
-        encoder=Factory(_of_one_head(GatedAttention), CHUNK),
-        decoder=Factory(_of_one_head(GatedCausalAttention), CHUNK),
+        encoder=Factory(_of_one_head(modules.GatedAttention), CHUNK),
+        decoder=Factory(_of_one_head(modules.GatedCausalAttention), CHUNK),
         source="its chunks are of one sequence",
     ),
     "ssd": Attention(
-        encoder=Factory(StateSpaceAttention, STATE),
-        decoder=Factory(StateSpaceCausalAttention, STATE),
+        encoder=Factory(modules.StateSpaceAttention, STATE),
+        decoder=Factory(modules.StateSpaceCausalAttention, STATE),
         source=NO_DISTANCE,
     ),
     "gated-delta": Attention(
-        encoder=Factory(GatedDeltaAttention),
-        decoder=Factory(GatedDeltaCausalAttention),
+        encoder=Factory(modules.GatedDeltaAttention),
+        decoder=Factory(modules.GatedDeltaCausalAttention),
         source="its steps write into one state, in order: the source would be read word by word",
     ),
     "ssru": Attention(
         encoder="its steps see only earlier ones",
-        decoder=Factory(_of_one_head(SSRU)),
+        decoder=Factory(_of_one_head(modules.SSRU)),
         source="it is a recurrence over one sequence",
     ),
     "retention": Attention(
-        encoder=Factory(RetentionAttention),
-        decoder=Factory(RetentionCausalAttention),
+        encoder=Factory(modules.RetentionAttention),
+        decoder=Factory(modules.RetentionCausalAttention),
         source=NO_DISTANCE,
     ),
     "gated-rfa": Attention(
-        encoder=Factory(GatedRfaAttention, FEATURES),
-        decoder=Factory(GatedRfaCausalAttention, FEATURES),
+        encoder=Factory(modules.GatedRfaAttention, FEATURES),
+        decoder=Factory(modules.GatedRfaCausalAttention, FEATURES),
         source="without its gate it is rfa",
     ),
 }
