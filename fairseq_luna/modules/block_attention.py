@@ -1,6 +1,5 @@
 """Block attention, for encoders and decoders, and attention inside blocks alone, for the block pyramid."""
 
-from collections.abc import Callable
 from typing import Any, ClassVar, NamedTuple
 
 import torch
@@ -16,8 +15,7 @@ from ..ops.block_attention import (
     unordered_block_attention,
     unordered_block_attention_step,
 )
-from ..ops.block_partition import Blocks, cut_by_number, cut_by_size, from_blocks
-from ..ops.once_per_batch import once_per_batch
+from ..ops.block_partition import Blocks, cut_by_number, cut_by_size, from_blocks, same_blocks
 from ..usage_error import ArgumentError
 from .attention import CausalAttention, EncoderAttention
 from .checks import check_choice
@@ -199,9 +197,3 @@ class WithinBlockAttention(QueriesKeysValues):
         """Attend within the ``blocks`` of ``x (T, B, C)``: ``(T, B, C)``; undefined, but finite, at padding."""
         q, k, v = self.heads_of_each(x, self.q_proj, self.k_proj, self.v_proj)
         return self.output(from_blocks(attention_within(q, k, v, blocks, dropout_p=self.dropout_p()), blocks))
-
-
-@once_per_batch
-def same_blocks(cut: Callable[..., Blocks], padding_mask: Tensor, number: int, dtype: torch.dtype) -> Blocks:
-    """``cut(padding_mask, number)``, the same object for all layers that get the same mask."""
-    return cut(padding_mask, number, dtype=dtype)

@@ -5,6 +5,7 @@ Shapes depend only on T, so that nothing here synchronises with the device.
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -12,6 +13,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from .dtypes import full_precision
+from .once_per_batch import once_per_batch
+from .real_steps import lengths_of, positions
 
 # Keeps rounding errors from moving a random size out of its bounds; far below one step.
 INSIDE = 1 - 1e-6
@@ -74,7 +77,7 @@ def cut_by_number(
         random: random sizes instead of equal ones.
         dtype: that of the sequences, for the factors.
     """
-    lengths = (~padding_mask).sum(1)
+    lengths = lengths_of(padding_mask)
     most, capacity = layout(padding_mask.shape[1], num_blocks, random)
     ends = (random_ends if random else equal_ends)(lengths, block_counts(lengths, num_blocks), most)
     return blocks_of(ends, padding_mask, capacity, dtype)
@@ -83,7 +86,7 @@ def cut_by_number(
 def cut_by_size(padding_mask: Tensor, block_size: int, *, dtype: torch.dtype = torch.float32) -> Blocks:
     """Cut after every ``block_size`` real steps of ``padding_mask (B, T)``, True = padding. The last may be shorter."""
     steps = padding_mask.shape[1]
-    lengths = (~padding_mask).sum(1, keepdim=True)
+    lengths = lengths_of(padding_mask)[:, None]
     full = torch.arange(1, max(1, -(-steps // block_size)) + 1, device=padding_mask.device) * block_size
     return blocks_of(torch.minimum(full, lengths), padding_mask, min(block_size, steps), dtype)
 
@@ -99,10 +102,18 @@ def cut_to_shrink(padding_mask: Tensor, block_size: int, *, dtype: torch.dtype =
         dtype: as in :func:`cut_by_number`.
     """
     steps = padding_mask.shape[1]
-    lengths = (~padding_mask).sum(1)
+    lengths = lengths_of(padding_mask)
     counts = ((lengths + block_size - 1) // block_size).clamp(min=1)
     ends = equal_ends(lengths, counts, max(1, -(-steps // block_size)))
     return blocks_of(ends, padding_mask, min(block_size, steps), dtype)
+
+
+@once_per_batch
+def same_blocks(
+    cut: Callable[..., Blocks], padding_mask: Tensor, number: int, dtype: torch.dtype = torch.float32
+) -> Blocks:
+    """``cut(padding_mask, number)``, the same object for all layers that get the same mask."""
+    return cut(padding_mask, number, dtype=dtype)
 
 
 def layout(steps: int, num_blocks: int, random: bool) -> tuple[int, int]:
@@ -149,7 +160,7 @@ def random_ends(lengths: Tensor, counts: Tensor, most: int) -> Tensor:
 def blocks_of(ends: Tensor, padding_mask: Tensor, capacity: int, dtype: torch.dtype) -> Blocks:
     """The blocks that end before the positions ``ends (B, M)`` of the real steps."""
     (batch, most), device = ends.shape, ends.device
-    position = ((~padding_mask).cumsum(1) - 1).clamp(min=0)
+    position = positions(padding_mask)
     block = torch.searchsorted(ends, position, right=True).clamp(max=most - 1)
     starts = F.pad(ends[:, :-1], (1, 0))
     sizes = ends - starts

@@ -4,10 +4,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ..block_partition import Blocks, cut_by_number, reduce_blocks, to_blocks
+from ..block_partition import cut_by_number, reduce_blocks, same_blocks, to_blocks
 from ..dtypes import accumulation_dtype, full_precision
 from ..masked_softmax import masked_softmax
-from ..once_per_batch import once_per_batch
 from ..real_steps import pack_left, padding_of, positions, read_steps
 from ..softmax_attention import softmax_attention
 from .shared import pseudo_inverse
@@ -41,7 +40,7 @@ def nystrom_attention(
         ``(B, H, T, D)`` in the dtype of ``q``.
     """
     padded = padding_of(padding_mask, q.shape[0], q.shape[2], q.device)
-    blocks = landmark_blocks(padded, num_landmarks)
+    blocks = same_blocks(cut_by_number, padded, num_landmarks)
     q_means, k_means = (reduce_blocks(x, blocks) for x in to_blocks(q, k, blocks=blocks))
     unused = blocks.empty_blocks
     read, _ = softmax_attention(q_means, k, v, padding_mask=padding_mask)
@@ -52,12 +51,6 @@ def nystrom_attention(
         inner = (pseudo_inverse(between, iterations) @ used).to(v.dtype)
     y, _ = softmax_attention(q, k_means, inner, padding_mask=unused, dropout_p=dropout_p)
     return y + convolution_of_real_steps(v, kernel, padding_mask)
-
-
-@once_per_batch
-def landmark_blocks(padding_mask: Tensor, num_landmarks: int) -> Blocks:
-    """The blocks of each sentence, at most T: more would be empty."""
-    return cut_by_number(padding_mask, num_landmarks)
 
 
 def landmark_weights(q_means: Tensor, k_means: Tensor, unused: Tensor) -> Tensor:
