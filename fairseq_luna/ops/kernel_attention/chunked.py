@@ -5,8 +5,7 @@ from torch import Tensor
 from ..chunks import default_block_length
 from ..dropout import drop_steps
 from ..dtypes import accumulation_dtype
-from ..prefix_attention import prefix_attention
-from ..prefix_attention.chunked import step_counts
+from ..prefix_attention import prefix_attention, step_counts
 from .shared import denominator, with_ones
 
 
@@ -34,7 +33,7 @@ def kernel_causal_attention(
     """
     dtype = accumulation_dtype(q)
     q, k = q.to(dtype), k.to(dtype)
-    counts = step_counts(q.shape[2], padding_mask, like=q)
+    counts = step_counts(padding_mask, q.shape[2], dtype, q.device)
     if normaliser == "each feature":
         one = k.new_ones(*k.shape[:-1], 1)
         # torch.compile refuses the same tensor twice.

@@ -8,7 +8,7 @@ from torch import Tensor
 from ..dropout import drop
 from ..dtypes import accumulation_dtype
 from ..once_per_batch import once_per_batch
-from ..prefix_attention import prefix_sums, step_weights, sums_and_states
+from ..prefix_attention import step_weights, sums_and_states
 from ..softmax_attention import padding_scores
 from .shared import pack_activation, pack_scores, unpack_weights
 
@@ -73,7 +73,7 @@ def luna_causal_attention_from_scores(
     if k is v:  # what a slot's key is made of is what its value is made of
         y, _ = sums_and_states(weights, pack, keys, states=None if states is None else states.mT)
     else:
-        y = prefix_sums(weights, pack, v.to(dtype))
+        y, _ = sums_and_states(weights, pack, v.to(dtype))
     return y.to(q.dtype), unpack
 
 

@@ -29,43 +29,39 @@ def prefix_attention(
     weight = step_weights(padding_mask, q.shape[2], dtype, q.device)
     if padding_mask is not None:
         k = k.masked_fill(padding_mask[:, None, :, None], 0)
-    return prefix_sums(q * weight, k.to(dtype), v.to(dtype), block_length=block_length).to(q.dtype)
+    return sums_and_states(q * weight, k.to(dtype), v.to(dtype), block_length=block_length)[0].to(q.dtype)
 
 
-def prefix_sums(q: Tensor, k: Tensor, v: Tensor, *, block_length: int | None = None) -> Tensor:
+def sums_and_states(
+    q: Tensor, k: Tensor, v: Tensor, *, states: Tensor | None = None, block_length: int | None = None
+) -> tuple[Tensor, Tensor | None]:
     """``q_t`` times the sum over ``j <= t`` of ``k_j v_j^T``; :func:`prefix_attention` if ``q`` is weighted.
 
     Args:
         q: ``(B, H, T, D)``, fp32 or fp64, times :func:`step_weights`.
         k: ``(B, H, T, D)`` of the same dtype, 0 at padding; ``v`` may be 0 there instead.
         v: ``(B, H, T, E)`` of the same dtype.
+        states: the transposed states of the call with ``v`` in place of ``k`` and ``k`` of ``v``, which are those of
+            this one; None computes them.
         block_length: as for :func:`prefix_attention`.
-    """
-    return sums_and_states(q, k, v, block_length=block_length)[0]
 
-
-def sums_and_states(
-    q: Tensor, k: Tensor, v: Tensor, *, states: Tensor | None = None, block_length: int | None = None
-) -> tuple[Tensor, Tensor | None]:
-    """:func:`prefix_sums`, and its states before each block, or None if there is one block.
-
-    Args:
-        states: the transposed states of :func:`prefix_sums` with ``v`` in place of ``k`` and ``k`` of ``v``, which are
-            those of ``k`` and ``v``; None computes them.
+    Returns:
+        ``(B, H, T, E)``, and the states before each block, or None if there is one block.
     """
     blocks = block_count(k, v, block_length)
     total, _, earlier = PrefixSums.apply(*(cut(x, blocks) for x in (q, k, v)), states, blocks)
     return joined(total, blocks, q), earlier
 
 
-def step_counts(steps: int, padding_mask: Tensor | None, *, like: Tensor) -> Tensor:
-    """The number of real steps up to each step, at least 1: ``(1 or B, 1, T, 1)`` in the dtype of ``like``."""
+@once_per_batch
+def step_counts(padding_mask: Tensor | None, steps: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """The number of real steps up to each step, at least 1: ``(1 or B, 1, T, 1)``."""
     if padding_mask is None:
-        return torch.arange(1, steps + 1, device=like.device, dtype=like.dtype).view(1, 1, steps, 1)
-    return (~padding_mask).cumsum(1).clamp(min=1).to(like.dtype)[:, None, :, None]
+        return torch.arange(1, steps + 1, device=device, dtype=dtype).view(1, 1, steps, 1)
+    return (~padding_mask).cumsum(1).clamp(min=1).to(dtype)[:, None, :, None]
 
 
 @once_per_batch
 def step_weights(padding_mask: Tensor | None, steps: int, dtype: torch.dtype, device: torch.device) -> Tensor:
     """1 / :func:`step_counts`."""
-    return step_counts(steps, padding_mask, like=torch.empty(0, dtype=dtype, device=device)).reciprocal()
+    return step_counts(padding_mask, steps, dtype, device).reciprocal()

@@ -31,7 +31,7 @@ class PrefixSums(torch.autograd.Function):
             total = torch.bmm(inside, v)
             if blocks == 1:
                 return total, inside, None
-            earlier = _earlier(torch.bmm(k.mT, v), blocks, q.shape[1]) if known is None else known
+            earlier = _states(k, v, blocks) if known is None else known
             # The products would take as much memory as q: they are computed again.
             total.baddbmm_(q, earlier, alpha=blocks * q.shape[1])
             return total, None, earlier if known is None else None
@@ -77,8 +77,8 @@ class _Gradients(torch.autograd.Function):
                 return of_q, of_k, of_v
             steps = blocks * g.shape[1]
             if earlier is None:
-                earlier = _earlier(torch.bmm(k.mT, v), blocks, g.shape[1])
-            later = _later(torch.bmm(q.mT, g), blocks, g.shape[1])
+                earlier = _states(k, v, blocks)
+            later = _states(q, g, blocks, later=True)
             return (
                 of_q.baddbmm_(g, earlier.mT, alpha=steps),
                 of_k.baddbmm_(v, later.mT, alpha=steps),
@@ -122,24 +122,18 @@ def _products(x: Tensor, y: Tensor) -> Tensor:
     return torch.bmm(x, y.mT).tril_()
 
 
-def _earlier(states: Tensor, blocks: int, length: int) -> Tensor:
-    """For each block, the sum of the ``states (B H blocks, D, E)`` before it, divided by the number of all steps.
+def _states(k: Tensor, v: Tensor, blocks: int, *, later: bool = False) -> Tensor:
+    """For each block, the sum of ``k_j v_j^T`` before it, or after it, divided by the number of all steps.
 
-    After this division a sum is at most a mean of k v^T, so that long sequences cannot overflow it.
+    After this division a sum is at most a mean, so that long sequences cannot overflow it.
     """
-    by_block = states.div_(blocks * length).view(len(states) // blocks, blocks, states.shape[1] * states.shape[2])
+    states = torch.bmm(k.mT, v).div_(blocks * k.shape[1])
+    by_block = states.view(len(states) // blocks, blocks, states.shape[1] * states.shape[2])
     if blocks <= MOST_BLOCKS_SUMMED_AT_ONCE:
-        sums = by_block.new_ones(blocks, blocks).tril_(-1) @ by_block
+        ones = by_block.new_ones(blocks, blocks)
+        sums = (ones.triu_(1) if later else ones.tril_(-1)) @ by_block
+    elif later:
+        sums = F.pad(running_sum(by_block[:, 1:].flip(1), 1).flip(1), (0, 0, 0, 1))
     else:
         sums = F.pad(running_sum(by_block[:, :-1], 1), (0, 0, 1, 0))
-    return sums.view_as(states)
-
-
-def _later(states: Tensor, blocks: int, length: int) -> Tensor:
-    """For each block, the sum of the states after it, divided by the number of all steps."""
-    by_block = states.div_(blocks * length).view(len(states) // blocks, blocks, states.shape[1] * states.shape[2])
-    if blocks <= MOST_BLOCKS_SUMMED_AT_ONCE:
-        sums = by_block.new_ones(blocks, blocks).triu_(1) @ by_block
-    else:
-        sums = F.pad(running_sum(by_block[:, 1:].flip(1), 1).flip(1), (0, 0, 0, 1))
     return sums.view_as(states)
