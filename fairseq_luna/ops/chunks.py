@@ -45,9 +45,12 @@ def default_block_length(steps: int, key_size: int, value_size: int) -> int:
     return max(1, steps) if steps**2 <= 4 * balance else 1 << round(math.log2(balance) / 2)
 
 
-def cut(x: Tensor, blocks: int) -> Tensor:
-    """``(B, H, T, D)`` to ``(B H blocks, C, D)``: the last block, which has little padding, is filled with zeros."""
-    length = max(1, -(-x.shape[2] // blocks))
+def cut(x: Tensor, blocks: int, length: int | None = None) -> Tensor:
+    """``(B, H, T, D)`` to ``(B H blocks, C, D)``: the last block is filled with zeros.
+
+    C is ``length``; None = the least, with which the last block has little padding.
+    """
+    length = length or max(1, -(-x.shape[2] // blocks))
     whole = lengthened(x, blocks * length - x.shape[2], dim=-2)
     return whole.reshape(x.shape[0] * x.shape[1] * blocks, length, x.shape[-1])
 

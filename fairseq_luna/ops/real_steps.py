@@ -72,3 +72,10 @@ def pack_left(x: Tensor, padding_mask: Tensor | None) -> Tensor:
     if padding_mask is None:
         return x
     return read_steps(x.masked_fill(padding_mask[:, None, :, None], 0), real_first(padding_mask))
+
+
+def in_place(x: Tensor, padding_mask: Tensor | None) -> Tensor:
+    """The opposite of :func:`pack_left`: ``x (B, H, T, D)`` by position, for each step, and zeros for padding."""
+    if padding_mask is None:
+        return x
+    return read_steps(x, positions(padding_mask)).masked_fill(padding_mask[:, None, :, None], 0)

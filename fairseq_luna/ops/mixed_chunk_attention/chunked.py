@@ -4,10 +4,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from ..chunks import cut, joined
 from ..dropout import drop
 from ..dtypes import accumulation_dtype, full_precision, running_sum
 from ..prefix_attention import prefix_mean_of
-from ..real_steps import pack_left, positions, read_steps
+from ..real_steps import lengths_of, pack_left, positions, read_steps
 
 
 def mixed_chunk_attention(
@@ -43,23 +44,24 @@ def mixed_chunk_attention(
     steps = max(1, v.shape[2])
     shape = (-(-steps // chunk_size), min(chunk_size, steps))
 
-    def cut(x: Tensor) -> Tensor:
-        return _cut(pack_left(x, padding_mask).to(dtype), shape)
+    def in_chunks(x: Tensor) -> Tensor:
+        return cut(pack_left(x, padding_mask).to(dtype), *shape)
 
     with full_precision(v):
-        values = cut(v)
+        values = in_chunks(v)
         biases = _bias_of_pairs(bias.to(dtype), shape[1], chunk_size, causal)
-        scores = torch.baddbmm(biases, cut(q), cut(k).mT, alpha=1 / chunk_size)
+        scores = torch.baddbmm(biases, in_chunks(q), in_chunks(k).mT, alpha=1 / chunk_size)
         if causal:
             scores = scores.tril()
         weights = drop(scores.relu().square(), dropout_p)
         together = shape[0] == 1 and not causal  # less than the S x E mean for as few steps
         if together:
-            weights = torch.baddbmm(weights, cut(far_q.to(dtype) / _step_count(v, padding_mask)), cut(far_k).mT)
+            queries = in_chunks(far_q.to(dtype) / _step_count(v, padding_mask))
+            weights = torch.baddbmm(weights, queries, in_chunks(far_k).mT)
         y = torch.bmm(weights, values)
         if causal and shape[0] > 1:
-            y = y + _earlier_chunks(cut(far_q), cut(far_k), values, shape)
-        y = _joined(y, shape, like=v)
+            y = y + _earlier_chunks(in_chunks(far_q), in_chunks(far_k), values, shape)
+        y = joined(y, shape[0], like=v)
         if padding_mask is not None:
             y = read_steps(y, positions(padding_mask))
         if not causal and not together:
@@ -71,7 +73,7 @@ def _step_count(v: Tensor, padding_mask: Tensor | None) -> Tensor | int:
     """The number of real steps of ``v (B, H, T, E)``, at least 1: ``(B, 1, 1, 1)`` if there is padding."""
     if padding_mask is None:
         return v.shape[2]
-    return (~padding_mask).sum(1).clamp(min=1)[:, None, None, None]
+    return lengths_of(padding_mask).clamp(min=1)[:, None, None, None]
 
 
 def _bias_of_pairs(bias: Tensor, steps: int, chunk_size: int, causal: bool) -> Tensor:
@@ -89,17 +91,3 @@ def _earlier_chunks(q: Tensor, k: Tensor, v: Tensor, shape: tuple[int, int]) -> 
     sums = F.pad(running_sum(means[:, :-1], 1), (0, 0, 0, 0, 1, 0))
     number = torch.arange(chunks, device=q.device).clamp(min=1).to(q.dtype)
     return torch.bmm((q.unflatten(0, (-1, chunks)) / number[:, None, None]).flatten(0, 1), sums.flatten(0, 1))
-
-
-def _cut(x: Tensor, shape: tuple[int, int]) -> Tensor:
-    """``(B, H, T, S)`` to ``(B H chunks, size, S)``; the last chunk is filled with zeros."""
-    chunks, size = shape
-    batch, heads, steps, channels = x.shape
-    missing = chunks * size - steps
-    return (F.pad(x, (0, 0, 0, missing)) if missing else x).reshape(batch * heads * chunks, size, channels)
-
-
-def _joined(y: Tensor, shape: tuple[int, int], *, like: Tensor) -> Tensor:
-    """``(B H chunks, size, E)`` to the shape of ``like (B, H, T, E)``."""
-    batch, heads, steps, size = like.shape
-    return y.view(batch, heads, shape[0] * shape[1], size)[:, :, :steps]

@@ -2,7 +2,7 @@
 
 from torch import Tensor
 
-from ..real_steps import lengths_of, positions, read_steps, real_first
+from ..real_steps import in_place, lengths_of, read_steps, real_first
 from .blocks import block_sparse_attention
 from .fused import topk_attention
 from .shared import Pattern, RandomBlocks, Strided, TopK, Window
@@ -50,6 +50,4 @@ def pattern_attention(
     else:
         assert isinstance(pattern, Window)
         y = window_attention(q, k, v, pattern, lengths=lengths, causal=causal, dropout_p=dropout_p)
-    if padding_mask is None:
-        return y
-    return read_steps(y, positions(padding_mask)).masked_fill(padding_mask[:, None, :, None], 0)
+    return in_place(y, padding_mask)

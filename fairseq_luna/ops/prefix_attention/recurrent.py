@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from ..dtypes import accumulation_dtype, full_precision
+from ..real_steps import lengths_of
 
 
 class PrefixMean(NamedTuple):
@@ -34,7 +35,7 @@ def prefix_mean_of(k: Tensor, v: Tensor, *, padding_mask: Tensor | None = None) 
         real_steps = k.new_full((batch,), steps)
     else:
         k = k.masked_fill(padding_mask[:, None, :, None], 0)
-        real_steps = (~padding_mask).sum(1).to(dtype)
+        real_steps = lengths_of(padding_mask).to(dtype)
     weight = real_steps.clamp(min=1).reciprocal().view(batch, 1, 1, 1)
     with full_precision(k):
         return PrefixMean(mean=(k * weight).transpose(-1, -2) @ v, steps=real_steps)

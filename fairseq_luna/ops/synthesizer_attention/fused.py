@@ -7,7 +7,7 @@ from ..dropout import drop
 from ..dtypes import accumulation_dtype, full_precision
 from ..masked_softmax import unseen_keys
 from ..once_per_batch import once_per_batch
-from ..real_steps import lengths_of, pack_left, positions, read_steps
+from ..real_steps import in_place, lengths_of, pack_left
 from ..softmax_attention import padding_scores, scaled_dot_product_attention
 
 
@@ -43,7 +43,7 @@ def synthesizer_attention(
             scores = scores.masked_fill(hidden, -torch.inf)
         weights = drop(scores.softmax(-1), dropout_p)
         y = weighted_sums(weights, pack_left(v, padding_mask).to(dtype)).to(v.dtype)
-    return _unpacked(y, padding_mask)
+    return in_place(y, padding_mask)
 
 
 def position_attention(
@@ -78,14 +78,7 @@ def position_attention(
         is_causal=causal,
         scale=1.0,
     )
-    return _unpacked(y, padding_mask)
-
-
-def _unpacked(y: Tensor, padding_mask: Tensor | None) -> Tensor:
-    """``y (B, H, T, D)``, by position, for each step, and 0 at padding."""
-    if padding_mask is None:
-        return y
-    return read_steps(y, positions(padding_mask)).masked_fill(padding_mask[:, None, :, None], 0)
+    return in_place(y, padding_mask)
 
 
 @once_per_batch
