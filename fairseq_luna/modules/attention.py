@@ -14,7 +14,7 @@ from .short_convolution import ShortConvolution, convolved
 class EncoderAttention(Multihead):
     """Self-attention of an encoder: each step sees all. A subclass has :meth:`attend`."""
 
-    causal: ClassVar[bool] = False
+    causal = False
 
     def forward(self, x: Tensor, *, padding_mask: Tensor | None = None) -> Tensor:
         """Attend from each step of ``x`` to all of them.
@@ -43,7 +43,7 @@ class CausalAttention(GenerationState, Multihead):
     which may be None.
     """
 
-    causal: ClassVar[bool] = True
+    causal = True
     State: ClassVar[Any]
 
     def forward(

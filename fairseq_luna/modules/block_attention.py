@@ -1,6 +1,6 @@
 """Block attention, for encoders and decoders, and attention inside blocks alone, for the block pyramid."""
 
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -47,8 +47,6 @@ class TwoLevelAttention(Multihead):
         UsageError: if ``unordered`` is unknown, ``num_heads`` does not divide ``embed_dim``, or ``kernel_size`` is even
             or negative.
     """
-
-    causal: ClassVar[bool]
 
     def __init__(
         self, *, share_levels: bool = False, unordered: str = "none", kernel_size: int = 0, **options: Any

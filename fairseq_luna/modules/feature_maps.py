@@ -48,9 +48,6 @@ class FeatureMapModule(nn.Module):
         self.num_heads = num_heads
         self.head_size = head_size
 
-    def forward(self) -> FeatureMap:
-        raise NotImplementedError
-
 
 class EluFeatures(FeatureMapModule):
     """Linear attention (arXiv 2006.16236): elu + 1."""

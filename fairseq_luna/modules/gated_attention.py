@@ -1,6 +1,6 @@
 """FLASH's gated attention unit, for encoders and decoders."""
 
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -27,8 +27,6 @@ class GatedUnit(Multihead):
     Raises:
         UsageError: if ``chunk_size`` is below 1.
     """
-
-    causal: ClassVar[bool]
 
     def __init__(self, *, chunk_size: int = 256, key_size: int = 128, **options: Any) -> None:
         super().__init__(num_heads=1, **options)

@@ -1,6 +1,6 @@
 """Gated DeltaNet: linear attention that forgets, and writes only what its state does not yet return for a key."""
 
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -33,8 +33,6 @@ class GatedDelta(QueriesKeysValues):
     Raises:
         UsageError: if ``num_heads`` does not divide ``embed_dim``.
     """
-
-    causal: ClassVar[bool]
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)

@@ -1,6 +1,6 @@
 """Gated random feature attention, whose heads learn at each step how much they forget."""
 
-from typing import Any, ClassVar
+from typing import Any
 
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -20,14 +20,11 @@ class GatedRfaProjections(KernelProjections):
     """The parameters of gated RFA (arXiv 2103.02143, section 3.2): features, and a gate for each head.
 
     Args:
-        num_features, embed_dim, num_heads, dropout, bias, q_noise, qn_block_size: as of :class:`.KernelProjections`
-            with :class:`.FourierFeatures`. The gate has a bias in any case.
+        options: those of :class:`.KernelProjections` with :class:`.FourierFeatures`. The gate has a bias in any case.
 
     Raises:
         UsageError: as there.
     """
-
-    causal: ClassVar[bool]
 
     def __init__(self, **options: Any) -> None:
         super().__init__(feature_map=FourierFeatures, **options)

@@ -20,46 +20,29 @@ from .feature_maps import FeatureMapModule
 from .generation_state import ModuleState
 from .multihead import QueriesKeysValues
 
+# The numbers that feature maps have.
+NUMBERS = ("num_features", "redraw_features")
+
 
 class KernelProjections(QueriesKeysValues):
     """The parameters of kernel attention: the weight of a step is a product of features, not a softmax.
 
     Args:
         feature_map: a class of :mod:`.feature_maps`; it decides which attention this is.
-        embed_dim, num_heads, source_dim, dropout, bias, q_noise, qn_block_size: as of :class:`.QueriesKeysValues`.
-            Dropout is the probability that a head leaves out a step, for all queries; keys have a bias only if it has
-            an effect.
-        feature_options: further arguments of ``feature_map``.
+        options: further arguments of ``feature_map``, and those of :class:`.QueriesKeysValues`. Dropout is the
+            probability that a head leaves out a step, for all queries; keys have a bias only if it has an effect.
 
     Raises:
         UsageError: if ``num_heads`` does not divide ``embed_dim``, or ``feature_map`` refuses an option.
     """
 
     def __init__(
-        self,
-        *,
-        feature_map: Callable[..., FeatureMapModule],
-        embed_dim: int,
-        num_heads: int,
-        source_dim: int | None = None,
-        dropout: float = 0.0,
-        bias: bool = True,
-        q_noise: float = 0.0,
-        qn_block_size: int = 8,
-        **feature_options: Any,
+        self, *, feature_map: Callable[..., FeatureMapModule], embed_dim: int, num_heads: int, **options: Any
     ) -> None:
         check_heads(num_heads, embed_dim)
-        features = feature_map(num_heads=num_heads, head_size=embed_dim // num_heads, **feature_options)
-        super().__init__(
-            embed_dim=embed_dim,
-            num_heads=num_heads,
-            source_dim=source_dim,
-            dropout=dropout,
-            bias=bias,
-            key_bias=features.key_bias,
-            q_noise=q_noise,
-            qn_block_size=qn_block_size,
-        )
+        chosen = {name: options.pop(name) for name in NUMBERS if name in options}
+        features = feature_map(num_heads=num_heads, head_size=embed_dim // num_heads, **chosen)
+        super().__init__(embed_dim=embed_dim, num_heads=num_heads, key_bias=features.key_bias, **options)
         self.feature_map = features
         self.normaliser = features.normaliser
 

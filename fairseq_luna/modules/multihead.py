@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -30,6 +30,7 @@ class Multihead(nn.Module):
         UsageError: if ``num_heads`` does not divide ``embed_dim``.
     """
 
+    causal: ClassVar[bool]  # of a self-attention: no step sees a later one
     out_proj: nn.Module
 
     def __init__(

@@ -1,6 +1,6 @@
 """Retention: linear attention with rotary positions, whose heads forget at fixed rates."""
 
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -35,8 +35,6 @@ class Retention(QueriesKeysValues):
     Raises:
         UsageError: if ``num_heads`` does not divide ``embed_dim``, or a head has an odd number of channels.
     """
-
-    causal: ClassVar[bool]
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)

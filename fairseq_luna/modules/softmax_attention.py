@@ -1,6 +1,6 @@
 """Softmax attention, with the parameters of fairseq's and its numbers, for encoder, decoder and source."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -83,13 +83,8 @@ class SoftmaxCausalAttention(SoftmaxProjections, CausalAttention):
 class SoftmaxSourceAttention(SoftmaxProjections, SourceAttention):
     """Attention of the target's steps to those of the source, the encoder's output.
 
-    Args:
-        source_dim: channels of the source.
-        options: those of :class:`SoftmaxProjections`.
+    Arguments: :class:`SoftmaxProjections`.
     """
-
-    def __init__(self, *, source_dim: int, **options: Any) -> None:
-        super().__init__(source_dim=source_dim, **options)
 
     def read(self, source: Tensor, padding_mask: Tensor | None, *, need_weights: bool) -> ModuleState:
         k, v = self.heads_of_each(source, self.k_proj, self.v_proj)

@@ -1,7 +1,7 @@
 """Mamba-2's mixer: a state space model, whose state decays as much as each step decides."""
 
 import math
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -44,8 +44,6 @@ class StateSpace(Multihead):
     Raises:
         UsageError: if ``num_heads`` does not divide ``embed_dim``, or ``state_size`` is below 1.
     """
-
-    causal: ClassVar[bool]
 
     def __init__(self, *, state_size: int = 64, **options: Any) -> None:
         super().__init__(**options)

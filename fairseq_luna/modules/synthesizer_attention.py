@@ -1,7 +1,7 @@
 """Synthesizer, chosen by its scores: dense, random and their factorized forms."""
 
 import math
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -36,8 +36,6 @@ class Synthesizer(NamedArguments, Multihead):
     Raises:
         UsageError: if ``num_heads`` does not divide ``embed_dim``; in a call, if a sequence is longer.
     """
-
-    causal: ClassVar[bool]
 
     def __init__(self, *, scores: "type[ScoreMap]", max_positions: int = 1024, **options: Any) -> None:
         super().__init__(**options)
