@@ -3,16 +3,16 @@
 fairseq 0.12.2 and fairseq-fixed 0.12.3.1. With this patch --bf16 trains on the GPU or CPU.
 """
 
-import functools
 from argparse import ArgumentParser
-from collections.abc import Callable
 from importlib.util import find_spec
 from typing import Any
 
 from fairseq import options
 from fairseq.distributed import utils as distributed_utils
 
-from fairseq_luna.compat.patch import Patch
+from fairseq_luna.compat.replacing import replaces
+
+SUMMARY = "--bf16 set --tpu, which needs torch_xla; --tpu stays unset"
 
 
 def is_needed() -> bool:
@@ -25,15 +25,8 @@ def is_needed() -> bool:
 
 
 def apply() -> None:
-    original_call_main = distributed_utils.call_main
-
-    @functools.wraps(original_call_main)
-    def call_main(cfg: Any, main: Callable[..., Any], **kwargs: Any) -> Any:
+    @replaces(distributed_utils, "call_main")
+    def call_main(original: Any, cfg: Any, *args: Any, **kwargs: Any) -> Any:
         if cfg.common.bf16:
             cfg.common.tpu = False
-        return original_call_main(cfg, main, **kwargs)
-
-    distributed_utils.call_main = call_main
-
-
-PATCH = Patch("bf16", is_needed, apply, "--bf16 set --tpu, which needs torch_xla; --tpu stays unset")
+        return original(cfg, *args, **kwargs)

@@ -24,8 +24,10 @@ import numpy
 import torch
 from fairseq import checkpoint_utils
 
-from fairseq_luna.compat.patch import Patch
+from fairseq_luna.compat.replacing import replaces
 from fairseq_luna.usage_error import UsageError
+
+SUMMARY = "torch >= 2.6 refuses fairseq's checkpoints; the classes that fairseq stores in them are declared safe"
 
 logger = logging.getLogger(__name__)
 
@@ -54,8 +56,13 @@ _REFUSED = re.compile(r"GLOBAL (\S+)|but got <class '([^']+)'>")
 
 def is_needed() -> bool:
     """Whether torch refuses what fairseq's checkpoints contain."""
+    return is_refused([argparse.Namespace(), numpy.zeros(1), numpy.zeros(1, dtype="int64"), numpy.float64(0)])
+
+
+def is_refused(content: Any) -> bool:
+    """Whether torch does not load ``content`` from a file that it saved."""
     file = io.BytesIO()
-    torch.save([argparse.Namespace(), numpy.zeros(1), numpy.zeros(1, dtype="int64"), numpy.float64(0)], file)
+    torch.save(content, file)
     file.seek(0)
     try:
         torch.load(file)
@@ -66,13 +73,12 @@ def is_needed() -> bool:
 
 def apply() -> None:
     torch.serialization.add_safe_globals(_SAFE)
-    original_load = checkpoint_utils.load_checkpoint_to_cpu
 
-    @functools.wraps(original_load)
-    def load_checkpoint_to_cpu(path: str, *args: Any, **kwargs: Any) -> dict[str, Any]:
+    @replaces(checkpoint_utils, "load_checkpoint_to_cpu")
+    def load_checkpoint_to_cpu(original: Any, path: str, *args: Any, **kwargs: Any) -> dict[str, Any]:
         _warn_of(torch.__version__)
         try:
-            return original_load(path, *args, **kwargs)
+            return original(path, *args, **kwargs)
         except KeyError as error:
             if not any(frame.name == "convert_namespace_to_omegaconf" for frame in extract_tb(error.__traceback__)):
                 raise
@@ -84,13 +90,10 @@ def apply() -> None:
             refused = isinstance(error, pickle.UnpicklingError) and _REFUSED.search(str(error))
             if refused:
                 name = refused[1] or refused[2]
-                message = f"{path} was refused: it holds {name}, and loading that could execute code"
-                raise UsageError(message) from error
+                raise UsageError(f"{path} was refused: it holds {name}, and loading that could execute code") from error
             if not _shows_damage(error, path):
                 raise
             raise _damaged(path, error) from error
-
-    checkpoint_utils.load_checkpoint_to_cpu = load_checkpoint_to_cpu
 
 
 @functools.cache
@@ -128,11 +131,3 @@ def another(damaged: Path) -> Path | None:
     """The newest other checkpoint in the folder that is complete: a truncated zip file has lost its directory."""
     others = [path for path in damaged.parent.glob("checkpoint*.pt") if path.name != damaged.name]
     return max(filter(zipfile.is_zipfile, others), key=lambda path: path.stat().st_mtime, default=None)
-
-
-PATCH = Patch(
-    "checkpoints",
-    is_needed,
-    apply,
-    "torch >= 2.6 refuses fairseq's checkpoints; the classes that fairseq stores in them are declared safe",
-)

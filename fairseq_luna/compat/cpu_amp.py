@@ -4,9 +4,7 @@ fairseq 0.12.2 and fairseq-fixed 0.12.3.1. With this patch the forward pass is u
 no scale of the loss; parameters, gradients and the optimizer stay in fp32, and validation is in fp32.
 """
 
-import functools
 import warnings
-from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
@@ -16,7 +14,9 @@ from fairseq.optim.amp_optimizer import AMPOptimizer
 from fairseq.tasks import FairseqTask
 from torch import nn
 
-from fairseq_luna.compat.patch import Patch
+from fairseq_luna.compat.replacing import replaces
+
+SUMMARY = "--amp on a CPU trained in fp32; it trains with bf16 products"
 
 
 class _Model(nn.Linear):
@@ -43,25 +43,17 @@ def is_needed() -> bool:
 
 
 def apply() -> None:
-    original_step = FairseqTask.train_step
-
-    @functools.wraps(original_step)
+    @replaces(FairseqTask, "train_step")
     def train_step(
-        self: FairseqTask, sample: Any, model: nn.Module, criterion: Any, optimizer: Any, *args: Any, **kwargs: Any
+        original: Any,
+        self: Any,
+        sample: Any,
+        model: nn.Module,
+        criterion: Any,
+        optimizer: Any,
+        *more: Any,
+        **options: Any,
     ) -> Any:
         if isinstance(optimizer, AMPOptimizer) and next(model.parameters()).device.type == "cpu":
-            criterion = _under_autocast(criterion)
-        return original_step(self, sample, model, criterion, optimizer, *args, **kwargs)
-
-    FairseqTask.train_step = train_step
-
-
-def _under_autocast(criterion: Callable[..., Any]) -> Callable[..., Any]:
-    def call(*args: Any, **kwargs: Any) -> Any:
-        with torch.autocast("cpu", torch.bfloat16):
-            return criterion(*args, **kwargs)
-
-    return call
-
-
-PATCH = Patch("cpu-amp", is_needed, apply, "--amp on a CPU trained in fp32; it trains with bf16 products")
+            criterion = torch.autocast("cpu", torch.bfloat16)(criterion)
+        return original(self, sample, model, criterion, optimizer, *more, **options)

@@ -3,7 +3,6 @@
 fairseq 0.12.2 and fairseq-fixed 0.12.3.1. With this patch a model on the CPU is wrapped without device numbers.
 """
 
-import functools
 from typing import Any, NoReturn
 from unittest.mock import patch
 
@@ -12,7 +11,9 @@ from fairseq.dataclass.configs import DistributedTrainingConfig
 from fairseq.models import distributed_fairseq_model
 from torch import nn
 
-from fairseq_luna.compat.patch import Patch
+from fairseq_luna.compat.replacing import replaces
+
+SUMMARY = "torch's DDP was given a GPU's number for a model on the CPU; it is given none"
 
 
 class _Asked(Exception):
@@ -36,17 +37,8 @@ def is_needed() -> bool:
 
 
 def apply() -> None:
-    original_ddp = distributed_fairseq_model.DistributedDataParallel
-
-    @functools.wraps(original_ddp, updated=())
-    def ddp(module: nn.Module, **given: Any) -> nn.Module:
+    @replaces(distributed_fairseq_model, "DistributedDataParallel")
+    def ddp(original: Any, module: nn.Module, **given: Any) -> Any:
         if all(parameter.device.type == "cpu" for parameter in module.parameters()):
             given |= {"device_ids": None, "output_device": None}
-        return original_ddp(module=module, **given)
-
-    distributed_fairseq_model.DistributedDataParallel = ddp
-
-
-PATCH = Patch(
-    "cpu-ddp", is_needed, apply, "torch's DDP was given a GPU's number for a model on the CPU; it is given none"
-)
+        return original(module=module, **given)

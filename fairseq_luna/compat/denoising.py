@@ -5,7 +5,6 @@ from torch. So the noise depends on what was drawn before, and a resumed run has
 (fairseq 0.12.2 and fairseq-fixed 0.12.3.1). With this patch it depends on seed, epoch and item.
 """
 
-import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -15,7 +14,9 @@ from fairseq.data import Dictionary
 from fairseq.data.denoising_dataset import DenoisingDataset
 from torch.overrides import TorchFunctionMode
 
-from fairseq_luna.compat.patch import Patch
+from fairseq_luna.compat.replacing import replaces
+
+SUMMARY = "noise came from torch's global generator; it depends on seed, epoch and item"
 
 # What the data set draws with; ``multinomial`` for the lengths of masks.
 _RANDOM = {torch.randperm, torch.randint, torch.multinomial, torch.Tensor.uniform_}
@@ -66,16 +67,7 @@ def is_needed() -> bool:
 
 
 def apply() -> None:
-    original_item = DenoisingDataset.__getitem__
-
-    @functools.wraps(original_item)
-    def __getitem__(self: DenoisingDataset, index: int) -> Any:
+    @replaces(DenoisingDataset, "__getitem__")
+    def __getitem__(original: Any, self: DenoisingDataset, index: int) -> Any:
         with _DrawFrom(self.seed, self.epoch, index):
-            return original_item(self, index)
-
-    DenoisingDataset.__getitem__ = __getitem__
-
-
-PATCH = Patch(
-    "denoising", is_needed, apply, "noise came from torch's global generator; it depends on seed, epoch and item"
-)
+            return original(self, index)

@@ -4,7 +4,6 @@ fairseq 0.12.2 and fairseq-fixed 0.12.3.1 multiply them by the decay. With this 
 model, as are its random directions: a mean of several draws is not one.
 """
 
-import functools
 from typing import Any
 
 import torch
@@ -12,7 +11,9 @@ from fairseq.dataclass.configs import EMAConfig
 from fairseq.models.ema import EMA
 from torch import nn
 
-from fairseq_luna.compat.patch import Patch
+from fairseq_luna.compat.replacing import replaces
+
+SUMMARY = "--store-ema failed for a model with whole numbers; they are copied"
 
 
 def is_needed() -> bool:
@@ -27,10 +28,8 @@ def is_needed() -> bool:
 
 
 def apply() -> None:
-    original = EMA.__init__
-
-    @functools.wraps(original)
-    def initialise(self: EMA, model: nn.Module, *args: Any, **options: Any) -> None:
+    @replaces(EMA, "__init__")
+    def initialise(original: Any, self: EMA, model: nn.Module, *args: Any, **options: Any) -> None:
         original(self, model, *args, **options)
         copied = {
             name
@@ -38,8 +37,3 @@ def apply() -> None:
             if not value.is_floating_point() or name.endswith(".directions")
         }
         self.skip_keys = copied.union(self.skip_keys)
-
-    EMA.__init__ = initialise
-
-
-PATCH = Patch("ema", is_needed, apply, "--store-ema failed for a model with whole numbers; they are copied")

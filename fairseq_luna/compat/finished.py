@@ -5,7 +5,6 @@ last and the best checkpoint (fairseq 0.12.2 and fairseq-fixed 0.12.3.1). With t
 training.
 """
 
-import functools
 import importlib.util
 import logging
 from types import ModuleType, SimpleNamespace
@@ -14,9 +13,10 @@ from unittest.mock import patch
 
 from fairseq import checkpoint_utils
 from fairseq.logging import metrics
-from fairseq.trainer import Trainer
 
-from fairseq_luna.compat.patch import Patch
+from fairseq_luna.compat.replacing import replaces
+
+SUMMARY = "a finished training made one more update when started again; it makes none"
 
 logger = logging.getLogger(__name__)
 
@@ -60,27 +60,12 @@ def _fairseq_train() -> ModuleType:
     return module
 
 
-def has_finished(trainer: Trainer) -> bool:
-    """Whether the trainer, after loading its checkpoint, has made --max-update updates."""
-    max_update: int = trainer.cfg.optimization.max_update
-    return 0 < max_update <= trainer.get_num_updates()
-
-
 def apply() -> None:
-    original_load = checkpoint_utils.load_checkpoint
-
-    @functools.wraps(original_load)
-    def load_checkpoint(cfg: Any, trainer: Trainer, **kwargs: Any) -> Any:
-        loaded = original_load(cfg, trainer, **kwargs)
-        if has_finished(trainer):
-            done, limit = trainer.get_num_updates(), trainer.cfg.optimization.max_update
+    @replaces(checkpoint_utils, "load_checkpoint")
+    def load_checkpoint(original: Any, cfg: Any, trainer: Any, **kwargs: Any) -> Any:
+        loaded = original(cfg, trainer, **kwargs)
+        done, limit = trainer.get_num_updates(), trainer.cfg.optimization.max_update
+        if 0 < limit <= done:
             logger.info("training has finished: %s updates, --max-update %s", done, limit)
             trainer.cfg.optimization.max_epoch = _NO_EPOCH
         return loaded
-
-    checkpoint_utils.load_checkpoint = load_checkpoint
-
-
-PATCH = Patch(
-    "finished", is_needed, apply, "a finished training made one more update when started again; it makes none"
-)

@@ -4,14 +4,15 @@ Up to 7 sentences are then neither trained on, validated nor translated (fairseq
 patch the last batch is kept.
 """
 
-import functools
 from collections.abc import Iterable
 from typing import Any
 
 import numpy
 from fairseq.data import data_utils
 
-from fairseq_luna.compat.patch import Patch
+from fairseq_luna.compat.replacing import replaces
+
+SUMMARY = "a last batch whose size is not a multiple of 8 was dropped; it is kept"
 
 
 def is_needed() -> bool:
@@ -24,21 +25,14 @@ def is_needed() -> bool:
 
 
 def apply() -> None:
-    original_batch_by_size = data_utils.batch_by_size
-
-    @functools.wraps(original_batch_by_size)
-    def batch_by_size(indices: Iterable[int], *args: Any, **kwargs: Any) -> list[numpy.ndarray]:
+    @replaces(data_utils, "batch_by_size")
+    def batch_by_size(original: Any, indices: Iterable[int], *args: Any, **kwargs: Any) -> list[numpy.ndarray]:
         if not isinstance(indices, numpy.ndarray):
             indices = numpy.fromiter(indices, dtype=numpy.int64, count=-1)
         if len(indices) == 0:  # fairseq would read the last of no batches
             return []
-        batches = original_batch_by_size(indices, *args, **kwargs)
+        batches = original(indices, *args, **kwargs)
         # Batches are consecutive runs of the indices, and fairseq formed the dropped batch within the limits, so the
         # remaining indices are that batch.
         kept = sum(map(len, batches))
         return batches if kept == len(indices) else [*batches, indices[kept:]]
-
-    data_utils.batch_by_size = batch_by_size
-
-
-PATCH = Patch("last-batch", is_needed, apply, "a last batch whose size is not a multiple of 8 was dropped; it is kept")

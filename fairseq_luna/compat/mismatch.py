@@ -7,7 +7,6 @@ start made by ``fairseq-luna convert`` is refused by a model with other flags, a
 an optimizer of other parameters, by the flag that leaves it out. Other errors are unchanged.
 """
 
-import functools
 import os
 from argparse import Namespace
 from collections.abc import Mapping
@@ -18,9 +17,11 @@ from unittest.mock import patch
 from fairseq import checkpoint_utils, trainer
 from fairseq.trainer import Trainer
 
-from fairseq_luna.compat.patch import Patch
+from fairseq_luna.compat.replacing import replaces
 from fairseq_luna.older_names import renamed
 from fairseq_luna.usage_error import CheckpointMismatch, UsageError
+
+SUMMARY = "fairseq hides why a checkpoint does not fit the model; tensors, the flags that differ and the file are named"
 
 # In the extra_state of a converted checkpoint: the settings of its model.
 MADE_FOR = "made_for"
@@ -58,12 +59,10 @@ def is_needed() -> bool:
 
 
 def apply() -> None:
-    original_resume, original_load = Trainer.load_checkpoint, checkpoint_utils.load_model_ensemble_and_task
-
-    @functools.wraps(original_resume)
-    def load_checkpoint(self: Trainer, filename: str, *args: Any, **kwargs: Any) -> Any:
+    @replaces(Trainer, "load_checkpoint")
+    def load_checkpoint(original: Any, self: Trainer, filename: str, *args: Any, **kwargs: Any) -> Any:
         try:
-            extra_state = original_resume(self, filename, *args, **kwargs)
+            extra_state = original(self, filename, *args, **kwargs)
         except (KeyError, ValueError) as error:
             advice = _flag_that_resets(error, self)
             if advice is None:
@@ -77,18 +76,15 @@ def apply() -> None:
         check_made_for((extra_state or {}).get(MADE_FOR) or {}, self.cfg.model, filename)
         return extra_state
 
-    @functools.wraps(original_load)
+    @replaces(checkpoint_utils, "load_model_ensemble_and_task")
     def load_model_ensemble_and_task(
-        filenames: list[str], arg_overrides: Mapping[str, Any] | None = None, *args: Any, **kwargs: Any
+        original: Any, filenames: list[str], arg_overrides: Mapping[str, Any] | None = None, *args: Any, **kwargs: Any
     ) -> Any:
         try:
-            return original_load(filenames, arg_overrides, *args, **kwargs)
+            return original(filenames, arg_overrides, *args, **kwargs)
         except CheckpointMismatch as error:
             different = both_values(model_config(filenames[0]), arg_overrides)
             raise CheckpointMismatch(f"{':'.join(filenames)} {error}{different}") from error
-
-    Trainer.load_checkpoint = load_checkpoint
-    checkpoint_utils.load_model_ensemble_and_task = load_model_ensemble_and_task
 
 
 def _flag_that_resets(error: Exception, trainer: Trainer) -> str | None:
@@ -140,11 +136,3 @@ def check_made_for(made_for: Mapping[str, Any], ours: Any, filename: str) -> Non
 
 def _plain(cfg: Any) -> dict[str, Any]:
     return renamed(vars(cfg) if isinstance(cfg, Namespace) else cfg or {})
-
-
-PATCH = Patch(
-    "mismatch",
-    is_needed,
-    apply,
-    "fairseq hides why a checkpoint does not fit the model; tensors, the flags that differ and the file are named",
-)

@@ -6,7 +6,6 @@ added up in another order. What fairseq does otherwise it still does itself: fla
 experts, several devices, NVIDIA's apex.
 """
 
-import functools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from types import SimpleNamespace
@@ -18,7 +17,9 @@ from fairseq.optim import FairseqOptimizer
 from fairseq.optim.fp16_optimizer import _FP16OptimizerMixin as HalfPrecision
 from torch import Tensor
 
-from fairseq_luna.compat.patch import Patch
+from fairseq_luna.compat.replacing import replaces
+
+SUMMARY = "optimizers copied, cleared and measured gradients one by one; all in one call"
 
 
 def is_needed() -> bool:
@@ -130,17 +131,4 @@ REPLACED: tuple[tuple[Any, str, Callable[..., Any]], ...] = (
 
 def apply() -> None:
     for owner, name, replacement in REPLACED:
-        setattr(owner, name, _given_original(replacement, getattr(owner, name)))
-
-
-def _given_original(replacement: Callable[..., Any], original: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(original)
-    def call(*args: Any, **kwargs: Any) -> Any:
-        return replacement(original, *args, **kwargs)
-
-    return call
-
-
-PATCH = Patch(
-    "multi-tensor", is_needed, apply, "optimizers copied, cleared and measured gradients one by one; all in one call"
-)
+        replaces(owner, name)(replacement)

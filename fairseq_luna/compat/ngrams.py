@@ -11,7 +11,7 @@ import torch
 from fairseq.ngram_repeat_block import NGramRepeatBlock
 from torch import Tensor
 
-from fairseq_luna.compat.patch import Patch
+SUMMARY = "--no-repeat-ngram-size blocked nothing; it blocks"
 
 
 def is_needed() -> bool:
@@ -45,6 +45,3 @@ def _no_repeat_ngram(
 
 def apply() -> None:
     NGramRepeatBlock._no_repeat_ngram = _no_repeat_ngram
-
-
-PATCH = Patch("ngrams", is_needed, apply, "--no-repeat-ngram-size blocked nothing; it blocks")

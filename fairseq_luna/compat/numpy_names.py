@@ -12,7 +12,7 @@ import numpy
 from fairseq.data import data_utils, language_pair_dataset, token_block_dataset
 from fairseq.modules import dynamic_crf_layer
 
-from fairseq_luna.compat.patch import Patch
+SUMMARY = "numpy has removed names that fairseq reads; it finds them again"
 
 _READERS = (data_utils, language_pair_dataset, token_block_dataset, dynamic_crf_layer)
 
@@ -45,6 +45,3 @@ def is_needed() -> bool:
 def apply() -> None:
     for module in _READERS:
         module.np = _Numpy()
-
-
-PATCH = Patch("numpy-names", is_needed, apply, "numpy has removed names that fairseq reads; it finds them again")

@@ -6,13 +6,14 @@ fairseq-fixed 0.12.3.1). With this patch positions are summed as Python integers
 with ``--user-dir``.
 """
 
-import functools
 from typing import Any
 
 import numpy
 from fairseq.data.indexed_dataset import MMapIndexedDataset
 
-from fairseq_luna.compat.patch import Patch
+from fairseq_luna.compat.replacing import replaces
+
+SUMMARY = "places beyond 2 GiB overflowed when parts of a data set were merged; they are whole"
 
 
 def is_needed() -> bool:
@@ -24,19 +25,9 @@ def is_needed() -> bool:
 
 
 def apply() -> None:
-    original_writer = MMapIndexedDataset.Index.writer
-
-    @functools.wraps(original_writer)
-    def writer(path: str, dtype: type) -> Any:
-        made = original_writer(path, dtype)
-        original_pointers = made._get_pointers
-
-        made._get_pointers = lambda sizes: original_pointers(map(int, sizes))
+    @replaces(MMapIndexedDataset.Index, "writer")
+    def writer(original: Any, path: str, dtype: type) -> Any:
+        made = original(path, dtype)
+        pointers = made._get_pointers
+        made._get_pointers = lambda sizes: pointers(map(int, sizes))
         return made
-
-    MMapIndexedDataset.Index.writer = staticmethod(writer)
-
-
-PATCH = Patch(
-    "pointers", is_needed, apply, "places beyond 2 GiB overflowed when parts of a data set were merged; they are whole"
-)

@@ -5,9 +5,6 @@ A run resumed in epoch 3 then trains on other batches than one that was not stop
 for it.
 """
 
-import contextlib
-import functools
-from collections.abc import Iterator
 from typing import Any
 from unittest.mock import patch
 
@@ -16,7 +13,9 @@ from fairseq.data import FairseqDataset
 from fairseq.tasks import FairseqTask, fairseq_task
 from fairseq.trainer import Trainer
 
-from fairseq_luna.compat.patch import Patch
+from fairseq_luna.compat.replacing import replaces
+
+SUMMARY = "batches depended on the epoch of the last resume; they are formed again in every epoch"
 
 
 class _Shuffled(FairseqDataset):
@@ -57,37 +56,15 @@ class _Rebuilding:
         return getattr(self._cfg, name)
 
 
-@contextlib.contextmanager
-def _rebuilding(task: FairseqTask) -> Iterator[None]:
-    """Within this context the task makes iterators that form their batches again in every epoch."""
-    original_get = task.get_batch_iterator
-
-    def get_batch_iterator(*args: Any, **kwargs: Any) -> Any:
-        cfg, task.cfg = task.cfg, _Rebuilding(task.cfg)
-        try:
-            return original_get(*args, **kwargs)
-        finally:
-            task.cfg = cfg
-
-    task.get_batch_iterator = get_batch_iterator
-    try:
-        yield
-    finally:
-        del task.get_batch_iterator
-
-
 def apply() -> None:
     # Not in the task, because validation uses its method too, and needs the same batches every time.
-    original_get = Trainer.get_train_iterator
+    @replaces(Trainer, "get_train_iterator")
+    def get_train_iterator(original: Any, self: Trainer, *args: Any, **kwargs: Any) -> Any:
+        task, get = self.task, self.task.get_batch_iterator
 
-    @functools.wraps(original_get)
-    def get_train_iterator(self: Trainer, *args: Any, **kwargs: Any) -> Any:
-        with _rebuilding(self.task):
-            return original_get(self, *args, **kwargs)
+        def get_batch_iterator(*args: Any, **kwargs: Any) -> Any:
+            with patch.object(task, "cfg", _Rebuilding(task.cfg)):
+                return get(*args, **kwargs)
 
-    Trainer.get_train_iterator = get_train_iterator
-
-
-PATCH = Patch(
-    "resume", is_needed, apply, "batches depended on the epoch of the last resume; they are formed again in every epoch"
-)
+        with patch.object(task, "get_batch_iterator", get_batch_iterator):
+            return original(self, *args, **kwargs)

@@ -21,8 +21,10 @@ import torch
 from fairseq import checkpoint_utils
 from fairseq.file_io import PathManager
 
-from fairseq_luna.compat.patch import Patch
+from fairseq_luna.compat.replacing import replaces
 from fairseq_luna.usage_error import UsageError
+
+SUMMARY = "a full disk could destroy the last checkpoint; a checkpoint is replaced only by a complete one"
 
 logger = logging.getLogger(__name__)
 
@@ -51,33 +53,30 @@ def is_needed() -> bool:
 
 
 def apply() -> None:
-    original_copy, original_save = PathManager.copy, checkpoint_utils.torch_persistent_save
-
-    def copy(src_path: str, dst_path: str, overwrite: bool = False) -> Any:
+    @replaces(PathManager, "copy")
+    def copy(original: Any, src_path: str, dst_path: str, overwrite: bool = False) -> Any:
         if not PathManager.supports_rename(dst_path):
-            return original_copy(src_path, dst_path, overwrite=overwrite)
+            return original(src_path, dst_path, overwrite=overwrite)
         if os.path.exists(dst_path) and not overwrite:
             logger.error("%s was not copied: %s exists", src_path, dst_path)
             return False
         target = os.path.realpath(dst_path)  # a link stays a link
         try:
             with _replacing(target) as unfinished:
-                copied = original_copy(src_path, unfinished, overwrite=True)
+                copied = original(src_path, unfinished, overwrite=True)
                 if not copied:
                     raise _NotCopied
         except _NotCopied:
             return copied
         return dst_path if copied == unfinished else copied
 
-    def torch_persistent_save(obj: Any, filename: str, async_write: bool = False) -> None:
+    @replaces(checkpoint_utils, "torch_persistent_save")
+    def torch_persistent_save(original: Any, obj: Any, filename: str, async_write: bool = False) -> None:
         if async_write or not PathManager.supports_rename(filename):
-            original_save(obj, filename, async_write=async_write)
+            original(obj, filename, async_write=async_write)
             return
         with _replacing(filename) as unfinished:
             _write(obj, unfinished)
-
-    PathManager.copy = staticmethod(copy)
-    checkpoint_utils.torch_persistent_save = torch_persistent_save
 
 
 @contextlib.contextmanager
@@ -121,11 +120,3 @@ def _write(obj: Any, path: str) -> None:
                 raise
             logger.warning("%s: %s; trying again", path, str(error).split("\n")[0])
             time.sleep(pause)
-
-
-PATCH = Patch(
-    "saving",
-    is_needed,
-    apply,
-    "a full disk could destroy the last checkpoint; a checkpoint is replaced only by a complete one",
-)

@@ -5,9 +5,7 @@ CPUs fairseq-fixed 0.12.3.1 silently trains WORLD_SIZE independent copies, and 0
 processes join over gloo; where that is too late (fairseq-hydra-train) they are refused.
 """
 
-import functools
 import os
-from collections.abc import Callable
 from typing import Any
 from unittest.mock import patch
 
@@ -16,7 +14,9 @@ from fairseq.dataclass.configs import DistributedTrainingConfig
 from fairseq.distributed import utils as distributed_utils
 from fairseq.trainer import Trainer
 
-from fairseq_luna.compat.patch import Patch
+from fairseq_luna.compat.replacing import replaces
+
+SUMMARY = "torchrun's processes on CPUs trained independent copies; they join over gloo"
 
 # Each process of torchrun runs this, as in `torchrun ... --no-python bash -c 'exec fairseq-hydra-train ...'`.
 _SETTINGS = " ".join(
@@ -62,18 +62,15 @@ def join(cfg: Any) -> None:
 
 
 def apply() -> None:
-    original_call_main = distributed_utils.call_main
-    original_init = Trainer.__init__
-
-    @functools.wraps(original_call_main)
-    def call_main(cfg: Any, main: Callable[..., Any], **kwargs: Any) -> Any:
+    @replaces(distributed_utils, "call_main")
+    def call_main(original: Any, cfg: Any, *args: Any, **kwargs: Any) -> Any:
         configured = cfg.distributed_training.distributed_init_method is not None
         if under_torchrun() and not configured and not cfg.common.tpu:
             join(cfg)
-        return original_call_main(cfg, main, **kwargs)
+        return original(cfg, *args, **kwargs)
 
-    @functools.wraps(original_init)
-    def __init__(self: Trainer, cfg: Any, *args: Any, **kwargs: Any) -> None:
+    @replaces(Trainer, "__init__")
+    def initialise(original: Any, self: Trainer, cfg: Any, *args: Any, **kwargs: Any) -> None:
         # fairseq-hydra-train imports a user directory only after call_main, too late to join.
         if under_torchrun() and not torch.distributed.is_initialized() and not cfg.common.tpu:
             world = os.environ["WORLD_SIZE"]
@@ -87,12 +84,4 @@ def apply() -> None:
                 f"torchrun started {world} processes, and each would train an independent copy; use fairseq-train, or:"
                 f" {or_else}"
             )
-        original_init(self, cfg, *args, **kwargs)
-
-    distributed_utils.call_main = call_main
-    Trainer.__init__ = __init__
-
-
-PATCH = Patch(
-    "torchrun", is_needed, apply, "torchrun's processes on CPUs trained independent copies; they join over gloo"
-)
+        original(self, cfg, *args, **kwargs)

@@ -5,7 +5,7 @@ and another one where a run is resumed in a later one (fairseq 0.12.2 and fairse
 resumed run has the order of the first.
 """
 
-import functools
+from typing import Any
 from unittest.mock import patch
 
 import numpy
@@ -13,7 +13,9 @@ from fairseq.data import ListDataset
 from fairseq.data.multilingual import sampled_multi_dataset, sampled_multi_epoch_dataset
 from fairseq.data.multilingual.sampled_multi_epoch_dataset import SampledMultiEpochDataset
 
-from fairseq_luna.compat.patch import Patch
+from fairseq_luna.compat.replacing import replaces
+
+SUMMARY = "a resumed run drew other virtual epochs; it has those of the first run"
 
 
 def is_needed() -> bool:
@@ -32,18 +34,9 @@ def is_needed() -> bool:
 
 
 def apply() -> None:
-    original_next = SampledMultiEpochDataset._next_virtual_epoch
-
-    @functools.wraps(original_next)
-    def _next_virtual_epoch(self: SampledMultiEpochDataset, epoch: int) -> None:
+    @replaces(SampledMultiEpochDataset, "_next_virtual_epoch")
+    def _next_virtual_epoch(original: Any, self: SampledMultiEpochDataset, epoch: int) -> None:
         first = epoch - self._get_epoch_start_index(epoch) // self.virtual_epoch_size
         if self._random_global_indices is None and first < epoch:
-            original_next(self, first)
-        original_next(self, epoch)
-
-    SampledMultiEpochDataset._next_virtual_epoch = _next_virtual_epoch
-
-
-PATCH = Patch(
-    "virtual-epochs", is_needed, apply, "a resumed run drew other virtual epochs; it has those of the first run"
-)
+            original(self, first)
+        original(self, epoch)

@@ -7,7 +7,6 @@ is told to the data set starts workers with the data set as it then is. Validati
 its workers.
 """
 
-import functools
 import os
 from typing import Any
 from unittest.mock import patch
@@ -16,7 +15,9 @@ import torch
 from fairseq.data import FairseqDataset
 from fairseq.data.iterators import EpochBatchIterator
 
-from fairseq_luna.compat.patch import Patch
+from fairseq_luna.compat.replacing import replaces
+
+SUMMARY = "workers kept the first epoch's masks and noise; each epoch starts workers of its own"
 
 
 class _Loader(list[Any]):
@@ -38,10 +39,9 @@ def is_needed() -> bool:
 
 
 def apply() -> None:
-    original_next = EpochBatchIterator.next_epoch_itr
-
-    @functools.wraps(original_next)
+    @replaces(EpochBatchIterator, "next_epoch_itr")
     def next_epoch_itr(
+        original: Any,
         self: EpochBatchIterator,
         shuffle: bool = True,
         fix_batches_to_gpus: bool = False,
@@ -49,11 +49,4 @@ def apply() -> None:
     ) -> Any:
         if set_dataset_epoch:
             self.dataloader = None
-        return original_next(self, shuffle, fix_batches_to_gpus, set_dataset_epoch)
-
-    EpochBatchIterator.next_epoch_itr = next_epoch_itr
-
-
-PATCH = Patch(
-    "workers", is_needed, apply, "workers kept the first epoch's masks and noise; each epoch starts workers of its own"
-)
+        return original(self, shuffle, fix_batches_to_gpus, set_dataset_epoch)

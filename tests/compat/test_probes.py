@@ -18,17 +18,15 @@ from fairseq.models import distributed_fairseq_model
 from fairseq.tasks import FairseqTask
 
 from fairseq_luna import compat
-from fairseq_luna.compat import broadcast, exit_threads, finished
-from fairseq_luna.compat.patch import Patch
+from fairseq_luna.compat import PATCHES, broadcast, finished
 
 LATER_FAIRSEQ = "fairseq-fixed" in {dist.metadata["Name"] for dist in metadata.distributions()}
 ONLY_LATER = {"last-batch", "resume"}
-PATCHES = {patch.name: patch for patch in compat.PATCHES}
 
 
 def test_on_the_installed_fairseq():
     """In a process in which nothing has been patched yet."""
-    probing = "from fairseq_luna import compat; print(*(p.name for p in compat.PATCHES if p.is_needed()))"
+    probing = "from fairseq_luna import compat; print(*(name for name, p in compat.PATCHES.items() if p.is_needed()))"
     ended = subprocess.run([sys.executable, "-c", probing], capture_output=True, text=True, timeout=300)
     assert ended.returncode == 0, ended.stderr
     assert set(ended.stdout.split()) == (PATCHES.keys() if LATER_FAIRSEQ else PATCHES.keys() - ONLY_LATER)
@@ -38,9 +36,14 @@ def test_only_needed_patches_are_applied_and_only_after_all_probes(monkeypatch):
     calls = []
 
     def example(name, needed):
-        return Patch(name, lambda: calls.append(f"probe {name}") or needed, lambda: calls.append(name), "summary")
+        return SimpleNamespace(
+            is_needed=lambda: calls.append(f"probe {name}") or needed,
+            apply=lambda: calls.append(name),
+            SUMMARY="summary",
+        )
 
-    monkeypatch.setattr(compat, "PATCHES", (example("a", True), example("b", False), example("c", True)))
+    examples = {"a": True, "b": False, "c": True}
+    monkeypatch.setattr(compat, "PATCHES", {name: example(name, needed) for name, needed in examples.items()})
     results = compat.apply_patches.__wrapped__()
     assert results == (("a", True, "summary"), ("b", False, "summary"), ("c", True, "summary"))
     assert calls == ["probe a", "probe b", "probe c", "a", "c"]
@@ -79,7 +82,7 @@ FIXED = {
     "bf16": (options, "parse_args_and_arch", lambda *_: Namespace(tpu=False)),
     "resume": (FairseqTask, "get_batch_iterator", _same_batches),
     "finished": (finished, "_fairseq_train", lambda: SimpleNamespace(train=lambda *_: ([None], True))),
-    "exit": (exit_threads, "BufferedIterator", _Iterator),
+    "exit": (PATCHES["exit"], "BufferedIterator", _Iterator),
 }
 
 

@@ -10,13 +10,16 @@ import contextlib
 import queue
 import time
 from threading import Thread
+from typing import Any
 from unittest.mock import patch
 from weakref import WeakSet
 
 import torch
 from fairseq.data.iterators import BufferedIterator
 
-from fairseq_luna.compat.patch import Patch
+from fairseq_luna.compat.replacing import replaces
+
+SUMMARY = "a thread still making batches could abort the process at exit; it is stopped before"
 
 # A thread that waits for a dead worker must not keep the process from exiting.
 _TIMEOUT_S = 10.0
@@ -52,16 +55,9 @@ def stop_all() -> None:
 
 
 def apply() -> None:
-    original_create = BufferedIterator._create_consumer
-
-    def _create_consumer(self: BufferedIterator) -> None:
-        original_create(self)
+    @replaces(BufferedIterator, "_create_consumer")
+    def _create_consumer(original: Any, self: BufferedIterator) -> None:
+        original(self)
         _consumers.add(self._consumer)
 
-    BufferedIterator._create_consumer = _create_consumer
     atexit.register(stop_all)
-
-
-PATCH = Patch(
-    "exit", is_needed, apply, "a thread still making batches could abort the process at exit; it is stopped before"
-)
