@@ -22,7 +22,8 @@ from commands import FAMILIES, run, train
 from fairseq_luna import __main__ as command
 from fairseq_luna.commands import translate
 from fairseq_luna.commands.exporting.tensors import EncoderForExport
-from fairseq_luna.commands.translate import as_text, end_at_signals, translated
+from fairseq_luna.commands.text_files import decoded
+from fairseq_luna.commands.translate import end_at_signals, translated
 from fairseq_luna.loading import load
 from fairseq_luna.usage_error import UsageError
 
@@ -198,7 +199,12 @@ def test_a_line_that_cannot_be_translated_takes_no_others_with_it(translator):
     for lines, size, said, kept in (
         ([*TEXTS[:2], long, TEXTS[0]], 100, "line 3: a sentence has 2001 pieces", [one, other]),
         ([*TEXTS[:2], "", long, TEXTS[0]], 2, "line 4: a sentence has 2001 pieces", [one, other, ""]),
-        (as_text([b"w4", b"w1\xff", b"w2"]), 100, r"line 2: is not UTF-8 \(invalid start byte at byte 3\)", [other]),
+        (
+            decoded([b"\xef\xbb\xbfw4", b"w1\xff", b"w2"]),
+            100,
+            r"line 2: not UTF-8 \(invalid start byte at byte 3\)",
+            [other],
+        ),
     ):
         found = []
         with pytest.raises(UsageError, match=said):

@@ -1,5 +1,6 @@
 """Reading parallel text line by line, plain or gzipped, without loading a corpus into memory."""
 
+import codecs
 import gzip
 import zlib
 from collections.abc import Iterable, Iterator
@@ -11,27 +12,37 @@ from ..usage_error import UsageError
 
 # Between the segments of a document that stand in one line.
 SEPARATOR = "<sep>"
-_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 T = TypeVar("T")
 
 
 def read_lines(path: Path) -> Iterator[str]:
-    """Lines without their ends. Only a newline ends a line: sentences contain U+2028 and similar characters.
+    """The lines of a file, as :func:`decoded`.
 
     Raises:
         UsageError: a line that is not UTF-8, or a corrupt gzip file.
     """
-    number = 1
     try:
         with _open(path) as file:
-            for number, line in enumerate(file, 1):
-                if number == 1:
-                    line = line.removeprefix(_BYTE_ORDER_MARK)
-                yield line.removesuffix(b"\n").removesuffix(b"\r").decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise UsageError(f"{path}, line {number}: not UTF-8 ({error.reason} at byte {error.start + 1})") from error
+            yield from decoded(file, f"{path}, ")
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise UsageError(f"{path}: corrupt or incomplete ({error}); download it again") from error
+
+
+def decoded(lines: Iterable[bytes], where: str = "") -> Iterator[str]:
+    """Lines as text, without their ends. Only a newline ends a line: sentences contain U+2028 and similar characters.
+
+    Raises:
+        UsageError: a line that is not UTF-8; its number stands after ``where``.
+    """
+    for number, line in enumerate(lines, 1):
+        if number == 1:
+            line = line.removeprefix(codecs.BOM_UTF8)
+        try:
+            text = line.removesuffix(b"\n").removesuffix(b"\r").decode()
+        except UnicodeDecodeError as error:
+            place = f"{where}line {number}"
+            raise UsageError(f"{place}: not UTF-8 ({error.reason} at byte {error.start + 1})") from error
+        yield text
 
 
 def read_pairs(first: Path, second: Path) -> Iterator[tuple[str, str]]:

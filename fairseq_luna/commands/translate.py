@@ -18,6 +18,7 @@ from typing import Any
 from .. import environment
 from ..search_options import check_numbers
 from ..usage_error import UnreadableText, UsageError
+from .text_files import decoded
 
 # Flags of fairseq's with their types: of its configuration, and of its generation.
 CONFIG = {"source_lang": str, "target_lang": str, "max_tokens": int, "max_source_positions": int}
@@ -101,20 +102,11 @@ def write(
         open(sys.stdin.fileno(), "rb", closefd=False) as source,
         open(sys.stdout.fileno(), "w", encoding="utf-8", closefd=False) as target,
     ):
-        lines: Iterable[str] = translated(translator, as_text(source), size, **options)
+        lines: Iterable[str] = translated(translator, decoded(source), size, **options)
         if progress is not None:
             lines = progress(lines, disable=target.isatty() or None)
         for line in lines:
             print(line, file=target, flush=True)
-
-
-def as_text(lines: Iterable[bytes]) -> Iterator[str]:
-    """``lines`` as text. Raises UsageError for one that is not UTF-8."""
-    for number, line in enumerate(lines, start=1):
-        try:
-            yield line.decode()
-        except UnicodeDecodeError as error:
-            raise UsageError(f"line {number}: is not UTF-8 ({error.reason} at byte {error.start + 1})") from error
 
 
 def translated(translator: Any, lines: Iterable[str], size: int, **options: Any) -> Iterator[str]:
