@@ -49,14 +49,9 @@ def read_pairs(first: Path, second: Path) -> Iterator[tuple[str, str]]:
     """The pairs of lines of two files.
 
     Raises:
-        UsageError: one has more lines than the other.
+        UsageError: one has more lines than the other; both numbers are said.
     """
-    yield from in_step(read_lines(first), read_lines(second), first, second)
-
-
-def in_step(lines: Iterable[str], others: Iterable[str], first: Path, second: Path) -> Iterator[tuple[str, str]]:
-    """As :func:`read_pairs`, for lines already read; the message of the error has both numbers of lines."""
-    iterators = iter(lines), iter(others)
+    iterators = read_lines(first), read_lines(second)
     for paired, (line, other) in enumerate(zip_longest(*iterators)):
         if line is None or other is None:
             longer = paired + 1 + sum(1 for _ in iterators[line is None])

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from fairseq_luna.commands.text_files import count_lines, in_chunks, in_step, read_lines, read_pairs
+from fairseq_luna.commands import text_files
+from fairseq_luna.commands.text_files import count_lines, in_chunks, read_lines, read_pairs
 from fairseq_luna.usage_error import UsageError
 
 
@@ -48,10 +49,11 @@ def test_empty_lines_are_kept(tmp_path):
     assert count_lines(tmp_path / "a") == 3
 
 
-def test_endless_text_is_read_as_it_is_needed():
+def test_endless_text_is_read_as_it_is_needed(monkeypatch):
     lines = (str(number) for number in count())
     others = (str(-number) for number in count())
-    paired = in_step(lines, others, Path("a"), Path("b"))
+    monkeypatch.setattr(text_files, "read_lines", {Path("a"): lines, Path("b"): others}.get)
+    paired = read_pairs(Path("a"), Path("b"))
     assert list(islice(paired, 2)) == [("0", "0"), ("1", "-1")]
     assert next(lines) == "2"
     assert next(in_chunks(lines, 3)) == ["3", "4", "5"]
