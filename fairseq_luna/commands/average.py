@@ -9,6 +9,7 @@ Files are read with torch's weights_only, so that no code in them is run. The re
 
 import re
 from argparse import ArgumentParser, Namespace
+from contextlib import suppress
 from pathlib import Path
 
 from .. import environment
@@ -42,7 +43,10 @@ def run(args: Namespace) -> None:
     save(mean, args.output)
     print(f"{args.output}: the mean of {', '.join(path.name for path in paths)}")
     newest = args.paths[0] / "checkpoint_last.pt"
-    ended = updates(load(newest)) if args.last and newest.is_file() else 0
+    ended = 0
+    if args.last and newest.is_file():
+        with suppress(UsageError):  # a damaged one does not concern the mean
+            ended = updates(load(newest))
     if ended > updates(mean):
         print(
             f"Note: {newest} was trained further, to update {ended}, and is not in this mean, whose last"

@@ -144,6 +144,8 @@ def test_a_later_checkpoint_that_is_left_out_is_named(trained, tmp_path, capsys)
     assert "Note" not in shown(capsys, *arguments)
     shutil.copy(trained["transformer"][2], tmp_path / "checkpoint_last.pt")
     assert "checkpoint_last.pt was trained further, to update 6, and is not in this mean" in shown(capsys, *arguments)
+    (tmp_path / "checkpoint_last.pt").write_bytes(b"damaged")
+    assert "the mean of checkpoint_1_2.pt, checkpoint_1_4.pt" in shown(capsys, *arguments)
 
 
 def test_the_last_checkpoints_have_the_highest_numbers(tmp_path):
@@ -225,7 +227,7 @@ def test_another_dropout_is_accepted(three, tmp_path):
 def test_no_file_is_overwritten_without_force(three, tmp_path, capsys):
     before, output, broken = three[1].read_bytes(), tmp_path / "mean.pt", tmp_path / "broken.pt"
     said = refused(capsys, "average", *three, "--output", three[1], "--force")
-    assert "that is one of the checkpoints" in said and three[1].read_bytes() == before
+    assert "that is an input" in said and three[1].read_bytes() == before
     output.write_text("precious")
     broken.touch()
     said = refused(capsys, "average", *three, "--output", output)
