@@ -1,4 +1,4 @@
-"""A checkpoint that a command writes."""
+"""A file that a command writes."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -8,18 +8,18 @@ from ..usage_error import UsageError
 from .steps import complete
 
 
-def check_output(output: Path, inputs: Iterable[Path], *, force: bool) -> None:
-    """Raises UsageError if ``output`` cannot be written, or writing it would overwrite something."""
+def check_output(output: Path, inputs: Iterable[Path], *, force: bool, flag: str = "--output") -> None:
+    """Raises UsageError if ``output``, the value of ``flag``, cannot be written, or would replace something."""
     if output.resolve() in {path.resolve() for path in inputs}:
-        raise UsageError(f"--output {output}: that is one of the checkpoints to read; give another name")
+        raise UsageError(f"{flag} {output}: that is an input; give another name")
     if not output.absolute().parent.is_dir():
-        raise UsageError(f"--output {output}: there is no folder {output.parent}")
+        raise UsageError(f"{flag} {output}: there is no folder {output.parent}")
     if output.is_dir() or (output.exists() and not force):
-        raise UsageError(f"--output {output}: it exists; give another name{'' if output.is_dir() else ', or --force'}")
+        raise UsageError(f"{flag} {output}: it exists; give another name{'' if output.is_dir() else ', or --force'}")
 
 
 def save(state: dict[str, Any], output: Path) -> None:
-    """Write ``output`` so that it is never incomplete. Raises UsageError if it cannot be written."""
+    """Write the checkpoint ``output`` so that it is never incomplete. Raises UsageError if it cannot be written."""
     import torch  # takes seconds; wrong flags are refused before that
 
     try:

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..usage_error import UsageError
 from .command_line import positive
+from .output import check_output
 from .progress import working
 from .scoring import SAMPLES, SEED
 from .steps import shell, show_next
@@ -83,11 +84,9 @@ def check(args: Namespace) -> None:
         raise UsageError("--samples 1: must be 2 or more")
     if args.sources and not args.documents:
         raise UsageError("--sources: needs --documents, which names the source of each line")
-    inputs = [*args.hypotheses, *(args.paired or []), *filter(None, (args.reference, args.documents))]
-    if args.json and args.json.exists() and any(file.exists() and args.json.samefile(file) for file in inputs):
-        raise UsageError(f"--json {args.json}: that is an input; give another name")
-    if args.json and not args.json.absolute().parent.is_dir():
-        raise UsageError(f"--json {args.json}: there is no folder {args.json.parent}")
+    if args.json:
+        inputs = [*args.hypotheses, *(args.paired or []), *filter(None, (args.reference, args.documents))]
+        check_output(args.json, inputs, force=True, flag="--json")
 
 
 def run(args: Namespace) -> None:

@@ -205,7 +205,7 @@ def test_odd_settings_come_back_from_the_printed_command(tiny_data, tmp_path, ca
             ["{folder}", "--arch=luna_base"],
             "{folder} is a folder: name a checkpoint in it, such as {folder}/",
         ),
-        "same-file": (["--arch=luna_base", "--output={file}"], "--output {file}: that is one of the checkpoints"),
+        "same-file": (["--arch=luna_base", "--output={file}"], "--output {file}: that is an input"),
     }.values(),
 )
 def test_what_cannot_be_is_refused_in_one_line(flags, message, transformer, tmp_path, capsys):

@@ -284,6 +284,7 @@ def test_contradicting_flags_are_refused(generated, reference, tmp_path, capsys)
     assert refusal(capsys, *common, "--json", generated).endswith("that is an input; give another name")
     assert generated.read_bytes() == before
     assert "there is no folder" in refusal(capsys, *common, "--json", tmp_path / "none" / "scores.json")
+    assert refusal(capsys, *common, "--json", tmp_path) == f"--json {tmp_path}: it exists; give another name"
 
 
 def test_the_output_of_fairseq_generate_is_read(tiny_data, tmp_path, capsys):
