@@ -2,6 +2,7 @@
 
 import io
 import json
+import logging
 import math
 import random
 import shutil
@@ -31,7 +32,7 @@ pytest.importorskip("onnxscript")
 deployed = pytest.importorskip("fairseq_luna.deployed")
 comparison = pytest.importorskip("fairseq_luna.commands.exporting.comparison")
 marks_of = pytest.importorskip("fairseq_luna.deployed.folder").marks_of
-Graph = pytest.importorskip("fairseq_luna.commands.exporting.graphs").Graph
+graphs = pytest.importorskip("fairseq_luna.commands.exporting.graphs")
 onnx = pytest.importorskip("onnx")
 write_folder = pytest.importorskip("fairseq_luna.commands.exporting.folder").write_folder
 first_candidates = pytest.importorskip("fairseq_luna.deployed.search").first_candidates
@@ -127,8 +128,18 @@ def test_lines_are_translated_without_torch_and_fairseq(export):
 def graphs_of(made):
     """The graphs of an exported folder, which take long to make."""
     settings = json.loads((made / "settings.json").read_text())
-    starts = [Graph(**start, model=onnx.load(made / start["file"])) for start in settings["starts"]]
-    return [*starts, Graph("step.onnx", onnx.load(made / "step.onnx"))]
+    starts = [graphs.Graph(**start, model=onnx.load(made / start["file"])) for start in settings["starts"]]
+    return [*starts, graphs.Graph("step.onnx", onnx.load(made / "step.onnx"))]
+
+
+def test_an_export_leaves_logging_as_it_was():
+    logging.disable(logging.INFO)
+    try:
+        with graphs.quiet():
+            assert logging.root.manager.disable == logging.WARNING
+        assert logging.root.manager.disable == logging.INFO
+    finally:
+        logging.disable(logging.NOTSET)
 
 
 def test_int8_is_smaller_and_translates(export, tmp_path, monkeypatch):

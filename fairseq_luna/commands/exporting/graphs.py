@@ -102,10 +102,11 @@ def onnx_of(program: ExportedProgram, inputs: Sequence[str], outputs: Sequence[s
 @contextmanager
 def quiet() -> Iterator[None]:
     """Without what torch and onnxscript say about their own code."""
+    before = logging.root.manager.disable
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         logging.disable(logging.WARNING)
         try:
             yield
         finally:
-            logging.disable(logging.NOTSET)
+            logging.disable(before)
