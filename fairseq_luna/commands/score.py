@@ -22,28 +22,21 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from ..usage_error import UsageError
 from .command_line import positive
 from .output import check_output
 from .progress import working
 from .scoring import SAMPLES, SEED
+from .scoring.pieces import AUTO, CHOICES
 from .steps import shell, show_next
 from .text_files import ending, read_lines
 
 if TYPE_CHECKING:
     from .scoring.documents import BySource
+    from .scoring.generated import Generated
     from .scoring.measures import Scores
-
-
-class System(NamedTuple):
-    """``text`` is detokenised; the last two are those of :class:`~.scoring.generated.Generated`."""
-
-    name: str
-    text: list[str]
-    plain: bool
-    targets: Mapping[int, str]
 
 
 def add_flags(parser: ArgumentParser) -> None:
@@ -62,12 +55,7 @@ def add_flags(parser: ArgumentParser) -> None:
         help="target language, for Chinese, Japanese, Korean (default: --reference's ending)",
     )
     add("--lowercase", action="store_true", help="score lower-cased text")
-    add(
-        "--remove-bpe",
-        choices=("auto", "none", "subword-nmt", "sentencepiece"),
-        default="auto",
-        help="remaining pieces",
-    )
+    add("--remove-bpe", choices=CHOICES, default=AUTO, help="remaining pieces")
     add("--json", type=Path, metavar="FILE", help="also write all scores to this file")
 
 
@@ -96,8 +84,8 @@ def run(args: Namespace) -> None:
 
     references = list(read_lines(args.reference))
     systems = read_systems(args)
-    for system in systems:
-        check_against(system, references, args.reference)
+    for name, system in systems.items():
+        check_against(name, system, references, args.reference)
     common: dict[str, Any] = {"target": sacrebleu_language(args), "lowercase": args.lowercase}
     texts, references, by_source = scored_texts(args, systems, references, **common)
     unit = "documents" if args.documents else "sentences"
@@ -119,17 +107,18 @@ def run(args: Namespace) -> None:
 
 
 def scored_texts(
-    args: Namespace, systems: Sequence[System], references: list[str], **common: Any
+    args: Namespace, systems: Mapping[str, "Generated"], references: list[str], **common: Any
 ) -> tuple[dict[str, list[str]], list[str], dict[str, Sequence["BySource"]]]:
     """The texts to score, of each system and of the reference, sentences or documents; and scores by source."""
+    texts = {name: system.text for name, system in systems.items()}
     if not args.documents:
-        return {system.name: system.text for system in systems}, references, {}
+        return texts, references, {}
     from .scoring import documents
 
     labels = documents.read_labels(args.documents, len(references))
     places = documents.lines_of(args.sources, labels) if args.sources else range(len(labels))
     labels, references = at(places, labels), at(places, references)
-    texts = {system.name: at(places, system.text) for system in systems}
+    texts = {name: at(places, text) for name, text in texts.items()}
     rows: dict[str, Sequence[BySource]] = {
         name: documents.by_source(text, references, labels, **common) for name, text in texts.items()
     }
@@ -171,17 +160,14 @@ def at(places: Sequence[int], lines: Sequence[str]) -> list[str]:
     return [lines[place] for place in places]
 
 
-def read_systems(args: Namespace) -> list[System]:
-    """All systems, that of --paired first; UsageError if one is given twice."""
-    from .scoring.generated import read_both
+def read_systems(args: Namespace) -> dict[str, "Generated"]:
+    """All systems by their first files, that of --paired first; UsageError if one is given twice."""
+    from .scoring.generated import read_translations
 
-    systems = []
-    for shards in filter(None, (args.paired, args.hypotheses)):
-        found = read_both(shards, args.remove_bpe)
-        systems.append(System(str(shards[0]), found.text, found.plain, found.targets))
-    if len(systems) == 2 and systems[0].name == systems[1].name:
-        raise UsageError(f"{systems[0].name} is given as two systems")
-    return systems
+    if args.paired and args.paired[0] == args.hypotheses[0]:
+        raise UsageError(f"{args.paired[0]} is given as two systems")
+    both = filter(None, (args.paired, args.hypotheses))
+    return {str(shards[0]): read_translations(shards, args.remove_bpe) for shards in both}
 
 
 def warn(doubt: str | None) -> None:
@@ -189,7 +175,7 @@ def warn(doubt: str | None) -> None:
         print(f"fairseq-luna score: warning: {doubt}", file=sys.stderr)
 
 
-def check_against(system: System, references: Sequence[str], file: Path) -> None:
+def check_against(name: str, system: "Generated", references: Sequence[str], file: Path) -> None:
     """Raises UsageError, naming both files, unless every reference has a translation and is of the same test."""
     from .scoring.doubts import another_test
     from .scoring.measures import check_counts
@@ -198,5 +184,5 @@ def check_against(system: System, references: Sequence[str], file: Path) -> None
         check_counts(len(system.text), len(references))
     except UsageError as problem:
         hint = "; it has no H- or D- lines of fairseq-generate, so each line is a translation" if system.plain else ""
-        raise UsageError(f"{system.name} against {file}: {problem}{hint}") from problem
-    warn(another_test(system.name, system.targets, file, references))
+        raise UsageError(f"{name} against {file}: {problem}{hint}") from problem
+    warn(another_test(name, system.targets, file, references))

@@ -14,7 +14,7 @@ import pytest
 from commands import APOLLO, FAMILIES, generate, train
 from fairseq_luna.__main__ import main
 from fairseq_luna.commands.scoring import measures, pieces
-from fairseq_luna.commands.scoring.generated import read_both
+from fairseq_luna.commands.scoring.generated import read_translations
 from fairseq_luna.commands.text_files import shortened
 from fairseq_luna.usage_error import UsageError
 from own_command import refused, shown
@@ -59,7 +59,7 @@ def reference(tmp_path):
 
 
 def read_generated(*shards, **options):
-    return read_both(shards, **options).text
+    return read_translations(shards, **options).text
 
 
 @pytest.fixture
@@ -161,7 +161,7 @@ def test_pieces_that_fairseq_has_joined_are_unchanged(tmp_path):
     # --bpe joins only the D- lines, --remove-bpe both; a single ▁ may be a character of the text.
     file = write_generated(tmp_path / "generated", JOINED, SENTENCEPIECES)
     for kind in (pieces.AUTO, pieces.SENTENCEPIECE):
-        assert read_both([file], kind)[:3] == (JOINED, JOINED, False)
+        assert read_translations([file], kind)[:2] == (JOINED, False)
     assert pieces.join(["a \u2581 b", "c d", "e f"]) == ["a \u2581 b", "c d", "e f"]
 
 

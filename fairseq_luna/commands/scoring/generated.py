@@ -23,19 +23,17 @@ class Generated(NamedTuple):
     """The translations in the order of the test's sentences, pieces joined.
 
     Args:
-        tokens: from the H- lines.
         text: from the D- lines, or from the H- lines if there are no others.
         plain: there are no such lines: each line is a translation.
         targets: from the T- lines, by their sentences' numbers.
     """
 
-    tokens: list[str]
     text: list[str]
     plain: bool = False
     targets: Mapping[int, str] = MappingProxyType({})
 
 
-def read_both(shards: Sequence[Path], remove_bpe: str = pieces.AUTO) -> Generated:
+def read_translations(shards: Sequence[Path], remove_bpe: str = pieces.AUTO) -> Generated:
     """Read one system's output, in one file or several, in any order and among lines of a log.
 
     Args:
@@ -56,16 +54,15 @@ def read_both(shards: Sequence[Path], remove_bpe: str = pieces.AUTO) -> Generate
         lines = pieces.join([line for _, content in contents for line in content], remove_bpe)
         if not any(lines):
             raise UsageError(f"{named}: has no text")
-        return Generated(lines, lines, plain=True)
+        return Generated(lines, plain=True)
     if hypotheses and detokenised and hypotheses.keys() != detokenised.keys():
         number = min(hypotheses.keys() ^ detokenised.keys())
         raise UsageError(
             f"{named}: sentence {number} has no {'D' if number in hypotheses else 'H'}- line; is it cut off?"
         )
-    tokens = pieces.join(_in_order(hypotheses or detokenised, named), remove_bpe)
     text = pieces.join(_in_order(detokenised or hypotheses, named), remove_bpe)
     joined = pieces.join(list(targets.values()), remove_bpe)
-    return Generated(tokens, text, targets=dict(zip(targets, joined, strict=True)))
+    return Generated(text, targets=dict(zip(targets, joined, strict=True)))
 
 
 def by_number(contents: Iterable[tuple[Path, Iterable[str]]]) -> list[dict[int, str]]:

@@ -3,10 +3,11 @@
 import re
 from collections.abc import Sequence
 
+from ...subwords import SPACE
+
 AUTO, NONE, SUBWORD_NMT, SENTENCEPIECE = "auto", "none", "subword-nmt", "sentencepiece"
 CHOICES = (AUTO, NONE, SUBWORD_NMT, SENTENCEPIECE)
 
-_WORD_START = "\u2581"  # ▁, SentencePiece's mark of a space
 _GOES_ON = re.compile(r"(?<=\S)@@( |$)")
 
 
@@ -22,8 +23,8 @@ def join(lines: Sequence[str], kind: str = AUTO) -> list[str]:
     """
     if kind == AUTO:
         kind = _detect(lines)
-    if kind == SENTENCEPIECE and any(_WORD_START in line for line in lines):
-        return [line.replace(" ", "").replace(_WORD_START, " ").strip() for line in lines]
+    if kind == SENTENCEPIECE and any(SPACE in line for line in lines):
+        return [line.replace(" ", "").replace(SPACE, " ").strip() for line in lines]
     if kind == SUBWORD_NMT:
         return [_GOES_ON.sub("", line).rstrip() for line in lines]
     return list(lines)
@@ -32,6 +33,6 @@ def join(lines: Sequence[str], kind: str = AUTO) -> list[str]:
 def _detect(lines: Sequence[str]) -> str:
     written = [line for line in lines if line]
     # Every line of pieces has a word start; a few may be characters of the text.
-    if 2 * sum(_WORD_START in line for line in written) > len(written):
+    if 2 * sum(SPACE in line for line in written) > len(written):
         return SENTENCEPIECE
     return SUBWORD_NMT if any(_GOES_ON.search(line) for line in written) else NONE

@@ -1,10 +1,9 @@
 """Scores as text and as JSON."""
 
-import dataclasses
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 from ..steps import complete
 from .documents import BySource
@@ -12,7 +11,7 @@ from .measures import Scores
 from .paired import Compared
 
 
-def lines_of_scores(name: str, scores: Scores, unit: str = "sentences") -> list[str]:
+def lines_of_scores(name: str, scores: Scores, unit: str) -> list[str]:
     """Each score with its signature, its confidence interval and the lengths of both sides."""
     lines = [f"{name}: {scores.sentences:,} {unit}"]
     for measure in scores.measures:
@@ -60,15 +59,12 @@ def write_json(
     """All scores, with the dataclasses' field names."""
     content = {
         "reference": str(reference),
-        "systems": {name: of_system(found) for name, found in scores.items()},
+        "systems": {
+            name: {"sentences": found.sentences, "scores": {each.name: asdict(each) for each in found.measures}}
+            for name, found in scores.items()
+        },
         "documents": {name: [row._asdict() for row in rows] for name, rows in documents.items()},
         "paired_bootstrap": [row._asdict() for row in compared],
     }
     with complete(file) as unfinished:
         unfinished.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-
-
-def of_system(scores: Scores) -> dict[str, Any]:
-    """The scores by their names."""
-    measures = {measure.name: dataclasses.asdict(measure) for measure in scores.measures}
-    return {"sentences": scores.sentences, "scores": measures}
