@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from ..ops.dropout import drop_steps
 from ..ops.dtypes import accumulation_dtype
 from ..ops.gated_delta_rule import DeltaState, gated_delta_rule, gated_delta_rule_step
+from ..ops.real_steps import zeros_at_padding
 from ..usage_error import ArgumentError
 from .attention import CausalAttention, EncoderAttention
 from .multihead import QueriesKeysValues, merge_heads, split_heads
@@ -82,8 +83,8 @@ class GatedDeltaAttention(GatedDelta, EncoderAttention):
     def attend(self, x: Tensor, padding_mask: Tensor | None) -> Tensor:
         convolved = self.conv1d.centred(self.projected(x), padding_mask=padding_mask)
         *given, log_decay, beta = self.arguments(x, convolved)
-        if padding_mask is not None:  # before steps change places
-            log_decay, beta = (gate.masked_fill(padding_mask[:, None], 0) for gate in (log_decay, beta))
+        # Before steps change places.
+        log_decay, beta = (zeros_at_padding(gate, padding_mask) for gate in (log_decay, beta))
         y = gated_delta_rule(*(half_turned(part) for part in (*given, log_decay, beta)))
         return self.gated(half_turned(y), x)
 

@@ -14,6 +14,7 @@ from ..ops.kernel_attention import (
     read_kernel_mean,
 )
 from ..ops.prefix_attention import PrefixMean
+from ..ops.real_steps import zeros_at_padding
 from .attention import CausalAttention, EncoderAttention, SourceAttention
 from .checks import check_heads
 from .feature_maps import FeatureMapModule
@@ -98,7 +99,7 @@ class KernelSourceAttention(KernelProjections, SourceAttention):
         mean = kernel_mean_of(k, v, padding_mask=padding_mask, dropout_p=self.dropout_p())._asdict()
         if not need_weights:
             return mean
-        return mean | {"keys": k if padding_mask is None else k.masked_fill(padding_mask[:, None, :, None], 0)}
+        return mean | {"keys": zeros_at_padding(k, padding_mask)}
 
     def attend_to(self, q: Tensor, kept: ModuleState, *, need_weights: bool) -> tuple[Tensor, Tensor | None]:
         mean, features = PrefixMean(kept["mean"], kept["steps"]), self.feature_map().of_queries(q)

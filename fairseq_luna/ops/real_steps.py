@@ -67,15 +67,22 @@ def read_steps(x: Tensor, steps: Tensor) -> Tensor:
     return read.view(steps.shape[1], batch, heads, size).permute(1, 2, 0, 3)
 
 
+def zeros_at_padding(x: Tensor, padding_mask: Tensor | None) -> Tensor:
+    """``x (B, H, T, D)``, or ``(B, H, T)``, with zeros where ``padding_mask (B, T)`` is True; ``x`` itself for None."""
+    if padding_mask is None:
+        return x
+    return x.masked_fill(padding_mask[:, None, :, None] if x.dim() == 4 else padding_mask[:, None], 0)
+
+
 def pack_left(x: Tensor, padding_mask: Tensor | None) -> Tensor:
     """``x (B, H, T, D)`` with zeros for padding, and that behind all real steps of its sentence."""
     if padding_mask is None:
         return x
-    return read_steps(x.masked_fill(padding_mask[:, None, :, None], 0), real_first(padding_mask))
+    return read_steps(zeros_at_padding(x, padding_mask), real_first(padding_mask))
 
 
 def in_place(x: Tensor, padding_mask: Tensor | None) -> Tensor:
     """The opposite of :func:`pack_left`: ``x (B, H, T, D)`` by position, for each step, and zeros for padding."""
     if padding_mask is None:
         return x
-    return read_steps(x, positions(padding_mask)).masked_fill(padding_mask[:, None, :, None], 0)
+    return zeros_at_padding(read_steps(x, positions(padding_mask)), padding_mask)

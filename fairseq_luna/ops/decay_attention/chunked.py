@@ -4,6 +4,7 @@ from torch import Tensor
 
 from ..chunks import block_count, cut, joined
 from ..dtypes import accumulation_dtype
+from ..real_steps import zeros_at_padding
 from .sums import DecayedSums, sums_of_later
 
 
@@ -32,9 +33,7 @@ def decay_attention(
     """
     dtype = accumulation_dtype(q)
     g = log_decay.to(dtype).expand(q.shape[:3])
-    if padding_mask is not None:
-        g = g.masked_fill(padding_mask[:, None], 0)
-        k = k.masked_fill(padding_mask[:, None, :, None], 0)
+    k, g = zeros_at_padding(k, padding_mask), zeros_at_padding(g, padding_mask)
     blocks = block_count(k, v, block_length)
     queries, keys, values, g = (cut(x.to(dtype), blocks) for x in (q, k, v, g[..., None]))
     out = DecayedSums.apply(queries, keys, values, g, blocks)[0]

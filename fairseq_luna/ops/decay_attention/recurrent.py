@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from ..dtypes import accumulation_dtype, full_precision
+from ..real_steps import zeros_at_padding
 
 
 class DecayState(NamedTuple):
@@ -37,9 +38,7 @@ def decay_attention_step(
     """
     out_dtype, dtype = q.dtype, accumulation_dtype(k)
     q, k, v, log_decay = (x.to(dtype) for x in (q, k, v, log_decay))
-    if padding_mask is not None:
-        log_decay = log_decay.masked_fill(padding_mask[:, None], 0)
-        k = k.masked_fill(padding_mask[:, None, :, None], 0)
+    k, log_decay = zeros_at_padding(k, padding_mask), zeros_at_padding(log_decay, padding_mask)
     total = k.mT * v
     if state is not None:
         total = torch.addcmul(total, log_decay.exp()[..., None], state.sum)

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from ..dropout import drop
 from ..masked_softmax import masked_softmax
+from ..real_steps import zeros_at_padding
 from .shared import Affine
 
 
@@ -84,8 +85,7 @@ def unpack(
         ``(B, T, C)`` in the dtype of ``x``.
     """
     _, heads, slots, size = k.shape
-    if padding_mask is not None:
-        v = v.masked_fill(padding_mask[:, None, :, None], 0)
+    v = zeros_at_padding(v, padding_mask)
     scores = scores_of(x, k, query, padding_mask=padding_mask).unflatten(2, (heads, slots))
     weights = drop(scores.softmax(-1), dropout_p).flatten(2)
     values = fold(v, out.weight.view(-1, heads, size).permute(1, 2, 0))

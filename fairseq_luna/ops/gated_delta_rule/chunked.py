@@ -5,7 +5,7 @@ from torch import Tensor
 from ..chunks import cut, default_block_length, joined
 from ..decay_attention.sums import some_heads_at_once
 from ..dtypes import accumulation_dtype
-from .shared import without_padding
+from ..real_steps import zeros_at_padding
 from .systems import GatedDelta
 
 
@@ -35,7 +35,7 @@ def gated_delta_rule(
         ``(B, H, T, E)`` in the dtype of ``v``; summed in fp32 if ``v`` is half precision, also under autocast.
     """
     dtype = accumulation_dtype(v)
-    gates = without_padding(padding_mask, log_decay.to(dtype), beta.to(dtype))
+    gates = (zeros_at_padding(gate.to(dtype), padding_mask) for gate in (log_decay, beta))
     steps, sizes = v.shape[2], (k.shape[-1], v.shape[-1])
     length = block_length or default_block_length(steps, *sizes)
     # A power of two: a recorded graph, which goes through them one after the other, then holds for more lengths.

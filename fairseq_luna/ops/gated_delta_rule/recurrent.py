@@ -6,7 +6,8 @@ import torch
 from torch import Tensor
 
 from ..dtypes import accumulation_dtype, full_precision
-from .shared import inverse_norm, without_padding
+from ..real_steps import zeros_at_padding
+from .shared import inverse_norm
 
 
 class DeltaState(NamedTuple):
@@ -39,7 +40,7 @@ def gated_delta_rule_step(
     """
     out_dtype, dtype = v.dtype, accumulation_dtype(v)
     q, k, v, log_decay, beta = (x.to(dtype) for x in (q, k, v, log_decay, beta))
-    log_decay, beta = without_padding(padding_mask, log_decay, beta)
+    log_decay, beta = (zeros_at_padding(gate, padding_mask) for gate in (log_decay, beta))
     q, k = q * inverse_norm(q), k * inverse_norm(k)
     with full_precision(v):
         if state is None:

@@ -1,4 +1,4 @@
-"""The norm of queries and keys, and the mask, in all forms."""
+"""The norm of queries and keys."""
 
 import torch
 from torch import Tensor
@@ -11,10 +11,3 @@ def inverse_norm(x: Tensor) -> Tensor:
     else:  # faster, and without a second derivative at 0
         squares = torch.linalg.vector_norm(x, dim=-1, keepdim=True).square()
     return torch.rsqrt(squares + 1e-6)
-
-
-def without_padding(padding_mask: Tensor | None, *gates: Tensor) -> tuple[Tensor, ...]:
-    """Each of ``gates (B, H, T)`` with 0 at padding: then the step leaves the state as it is."""
-    if padding_mask is None:
-        return gates
-    return tuple(gate.masked_fill(padding_mask[:, None], 0) for gate in gates)

@@ -8,7 +8,7 @@ from ..chunks import cut, joined
 from ..dropout import drop
 from ..dtypes import accumulation_dtype, full_precision, running_sum
 from ..prefix_attention import prefix_mean_of
-from ..real_steps import lengths_of, pack_left, positions, read_steps
+from ..real_steps import lengths_of, pack_left, positions, read_steps, zeros_at_padding
 
 
 def mixed_chunk_attention(
@@ -66,7 +66,7 @@ def mixed_chunk_attention(
             y = read_steps(y, positions(padding_mask))
         if not causal and not together:
             y = y + far_q.to(dtype) @ prefix_mean_of(far_k, v, padding_mask=padding_mask).mean
-    return (y if padding_mask is None else y.masked_fill(padding_mask[:, None, :, None], 0)).to(v.dtype)
+    return zeros_at_padding(y, padding_mask).to(v.dtype)
 
 
 def _step_count(v: Tensor, padding_mask: Tensor | None) -> Tensor | int:

@@ -13,6 +13,7 @@ from ..dropout import drop
 from ..dtypes import accumulation_dtype, full_precision
 from ..pattern_attention import Cache, with_step
 from ..prefix_attention import PrefixMean, advance, prefix_mean_of
+from ..real_steps import zeros_at_padding
 
 
 class ChunkState(NamedTuple):
@@ -60,8 +61,7 @@ def mixed_chunk_attention_step(
             y = y + far_q.to(dtype) @ state.complete
         elif torch.compiler.is_compiling():
             y = y + _far(far_q.to(dtype), state, chunk_size)
-    y = y if padding_mask is None else y.masked_fill(padding_mask[:, None, :, None], 0)
-    return y.to(v.dtype), state
+    return zeros_at_padding(y, padding_mask).to(v.dtype), state
 
 
 def _near(q: Tensor, bias: Tensor, state: ChunkState, chunk_size: int, dropout_p: float) -> Tensor:

@@ -2,7 +2,7 @@
 
 from torch import Tensor
 
-from ..real_steps import in_place, lengths_of, read_steps, real_first
+from ..real_steps import in_place, lengths_of, read_steps, real_first, zeros_at_padding
 from .blocks import block_sparse_attention
 from .fused import topk_attention
 from .shared import Pattern, RandomBlocks, Strided, TopK, Window
@@ -36,7 +36,7 @@ def pattern_attention(
         y, _ = topk_attention(
             q, k, v, count=pattern.count, padding_mask=padding_mask, causal=causal, dropout_p=dropout_p
         )
-        return y if padding_mask is None else y.masked_fill(padding_mask[:, None, :, None], 0)
+        return zeros_at_padding(y, padding_mask)
     lengths = None
     if padding_mask is not None:
         lengths = lengths_of(padding_mask)

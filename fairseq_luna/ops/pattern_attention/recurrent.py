@@ -9,6 +9,7 @@ from torch import Tensor
 from ..dropout import drop
 from ..dtypes import accumulation_dtype, full_precision
 from ..masked_softmax import masked_softmax
+from ..real_steps import zeros_at_padding
 from .fused import topk_attention
 from .shared import Pattern, Strided, TopK, Window
 
@@ -58,7 +59,7 @@ def pattern_attention_step(
     y = _read(q, cache, pattern, dropout_p)
     if isinstance(pattern, Window):
         cache = cache._replace(k=_latest(cache.k, pattern.reach), v=_latest(cache.v, pattern.reach))
-    return y if padding_mask is None else y.masked_fill(padding_mask[:, None, :, None], 0), cache
+    return zeros_at_padding(y, padding_mask), cache
 
 
 def with_step(cache: Cache, k: Tensor, v: Tensor, padding_mask: Tensor | None) -> Cache:

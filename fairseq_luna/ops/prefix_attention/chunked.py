@@ -6,6 +6,7 @@ from torch import Tensor
 from ..chunks import block_count, cut, joined
 from ..dtypes import accumulation_dtype
 from ..once_per_batch import once_per_batch
+from ..real_steps import zeros_at_padding
 from .sums import PrefixSums
 
 
@@ -27,8 +28,7 @@ def prefix_attention(
     """
     dtype = accumulation_dtype(q)
     weight = step_weights(padding_mask, q.shape[2], dtype, q.device)
-    if padding_mask is not None:
-        k = k.masked_fill(padding_mask[:, None, :, None], 0)
+    k = zeros_at_padding(k, padding_mask)
     return sums_and_states(q * weight, k.to(dtype), v.to(dtype), block_length=block_length)[0].to(q.dtype)
 
 

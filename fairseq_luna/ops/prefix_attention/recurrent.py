@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from ..dtypes import accumulation_dtype, full_precision
-from ..real_steps import lengths_of
+from ..real_steps import lengths_of, zeros_at_padding
 
 
 class PrefixMean(NamedTuple):
@@ -30,12 +30,8 @@ def prefix_mean_of(k: Tensor, v: Tensor, *, padding_mask: Tensor | None = None) 
     """The state after all of ``k (B, H, T, D)`` and ``v (B, H, T, E)``; ``padding_mask (B, T)``, True = padding."""
     batch, _, steps, _ = k.shape
     dtype = accumulation_dtype(k)
-    k, v = k.to(dtype), v.to(dtype)
-    if padding_mask is None:
-        real_steps = k.new_full((batch,), steps)
-    else:
-        k = k.masked_fill(padding_mask[:, None, :, None], 0)
-        real_steps = lengths_of(padding_mask).to(dtype)
+    k, v = zeros_at_padding(k.to(dtype), padding_mask), v.to(dtype)
+    real_steps = k.new_full((batch,), steps) if padding_mask is None else lengths_of(padding_mask).to(dtype)
     weight = real_steps.clamp(min=1).reciprocal().view(batch, 1, 1, 1)
     with full_precision(k):
         return PrefixMean(mean=(k * weight).transpose(-1, -2) @ v, steps=real_steps)

@@ -9,7 +9,6 @@ from torch import Tensor
 from ..chunks import in_chunks
 from ..dtypes import accumulation_dtype, full_precision
 from ..once_per_batch import once_per_batch
-from .shared import nonzero
 
 
 def prefix_softmax(
@@ -86,6 +85,14 @@ def _mean_of_blocks(scores: Tensor, v: Tensor, padding_mask: Tensor | None, leng
     # The denominator is the same sum over values of 1.
     sums = _running_sums(scores, F.pad(v.to(dtype), (0, 1), value=1), length)
     return sums[..., :-1] / nonzero(sums[..., -1:])
+
+
+def nonzero(denominator: Tensor) -> Tensor:
+    """``denominator`` with 1 instead of 0, its value before the first real step; later it is at least 1.
+
+    Not ``clamp(min=1)``, which has no gradient at 1 itself from torch 2.15 on.
+    """
+    return denominator.masked_fill(denominator == 0, 1)
 
 
 def _running_sums(scores: Tensor, x: Tensor, block_length: int) -> Tensor:

@@ -7,6 +7,7 @@ from torch import Tensor
 from ..chunks import in_chunks
 from ..dropout import drop
 from ..dtypes import accumulation_dtype, full_precision
+from ..real_steps import zeros_at_padding
 from ..softmax_attention import additive_mask
 from .shared import buckets
 
@@ -52,7 +53,7 @@ def reformer_attention(
         largest = sums[..., -1:].detach()
         mixed = (sums[..., :-1] * (largest - largest.amax(2, keepdim=True)).exp()).sum(2)
         y = (mixed[..., :-1] / mixed[..., -1:]).to(result_dtype)
-    return y if padding_mask is None else y.masked_fill(padding_mask[:, None, :, None], 0)
+    return zeros_at_padding(y, padding_mask)
 
 
 def _cut(x: Tensor, chunk_size: int, *, fill: int) -> Tensor:

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from ..dropout import drop
 from ..dtypes import accumulation_dtype, full_precision
-from ..real_steps import pack_left
+from ..real_steps import zeros_at_padding
 from .fused import weighted_sums
 
 
@@ -51,11 +51,11 @@ def synthesizer_attention_step(
     with full_precision(v):
         scores = scores.to(dtype).masked_fill((places > position)[:, None, None], -torch.inf)
         y = weighted_sums(drop(scores.softmax(-1), dropout_p), state.v.to(dtype)).to(v.dtype)
-    return y if padding_mask is None else y.masked_fill(padding_mask[:, None, :, None], 0), state
+    return zeros_at_padding(y, padding_mask), state
 
 
 def _with_step(state: Values | None, v: Tensor, padding_mask: Tensor | None) -> Values:
-    v = pack_left(v, padding_mask)
+    v = zeros_at_padding(v, padding_mask)
     before, steps = (v[:, :, :0], None) if state is None else state
     values = torch.cat([before, v], dim=2)
     if steps is None and padding_mask is None:
