@@ -45,12 +45,7 @@ def unordered_block_attention(
 ) -> tuple[Tensor, Tensor]:
     """Two-level attention with unordered blocks, in O(T + M^2) time and memory.
 
-    Args:
-        v: ``(B, H, T, D)``.
-        project, blocks, reduce, causal, dropout_p: as in :func:`.naive.unordered_block_attention`.
-
-    Returns:
-        As :func:`block_attention`, in the dtype of ``v``.
+    Arguments are those of :func:`.naive.unordered_block_attention`, results those of :func:`block_attention`.
     """
     (values,) = to_blocks(v, blocks=blocks)
     summaries = reduce_blocks(values, blocks, reduce)

@@ -53,13 +53,11 @@ def block_attention_step(
     """One step of the causal :func:`.naive.block_attention`.
 
     Args:
-        q, k, v: ``(B, H, 1, D)``.
-        project: from summaries ``(B, H, 1, D)`` to their queries, keys and values.
+        q, k, v, project, padding_mask, dropout_p: as there, with T = 1. A padded step is not counted, and its output is
+            undefined.
         state: after the steps before; None = there are none.
         block_size: steps in a block.
         finish: what Z is mapped to, once for each block.
-        padding_mask: ``(B, 1)`` bool, True = padding: the step is not counted, and its output is undefined.
-        dropout_p: dropout probability of the weights of both levels.
 
     Returns:
         Y and ``finish(Z)``, each ``(B, H, 1, D)`` in the dtype of ``q``, and the state after this step.
@@ -85,13 +83,7 @@ def unordered_block_attention_step(
 ) -> tuple[Tensor, Tensor, BlockState]:
     """One step of the causal :func:`.naive.unordered_block_attention`.
 
-    Args:
-        v: ``(B, H, 1, D)``.
-        reduce: "mean" or "sum".
-        project, state, block_size, finish, padding_mask, dropout_p: as in :func:`block_attention_step`.
-
-    Returns:
-        As :func:`block_attention_step`.
+    Arguments are those of it and of :func:`block_attention_step`, as is the result.
     """
     state, place = before_step(state, v, block_size, finish, padding_mask)
     state = state._replace(members=put(v, state.members, place))

@@ -24,14 +24,9 @@ def decay_attention_step(
     *,
     padding_mask: Tensor | None = None,
 ) -> tuple[Tensor, DecayState]:
-    """One step of causal :func:`.naive.decay_attention`.
+    """One step of causal :func:`.naive.decay_attention`: its arguments with T = 1.
 
-    Args:
-        q, k: ``(B, H, 1, D)``.
-        v: ``(B, H, 1, E)``.
-        log_decay: ``(B, H, 1)``, or broadcastable to it.
-        state: after the steps before; None = there are none.
-        padding_mask: ``(B, 1)`` bool, True = padding: the state stays as it is.
+    Where the step is padding the state stays as it is; it is None before the first step.
 
     Returns:
         ``(B, H, 1, E)`` in the dtype of ``q``, and the state after this step.

@@ -28,15 +28,7 @@ def external_causal_attention_step(
     padding_mask: Tensor | None = None,
     dropout_p: float = 0.0,
 ) -> tuple[Tensor, SlotMeans]:
-    """One step of :func:`.naive.external_causal_attention`.
-
-    Args:
-        q: ``(B, H, 1, D)``.
-        keys: ``(S, D)``.
-        values: ``(S, E)``.
-        state: after the steps before; None = there are none.
-        padding_mask: ``(B, 1)`` bool, True = padding.
-        dropout_p: dropout probability of the weights.
+    """One step of :func:`.naive.external_causal_attention`: its arguments with T = 1; first the state is None.
 
     Returns:
         ``(B, H, 1, E)`` in the dtype of ``q``, and the state after this step.

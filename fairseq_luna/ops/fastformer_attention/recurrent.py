@@ -28,12 +28,7 @@ def fastformer_causal_attention_step(
     padding_mask: Tensor | None = None,
     dropout_p: float = 0.0,
 ) -> tuple[Tensor, Tensor, FastformerState]:
-    """One step of :func:`.naive.fastformer_causal_attention`.
-
-    Args:
-        q, k, v: ``(B, H, 1, D)``.
-        state: after the steps before; None = there are none.
-        maps, padding_mask, dropout_p: as in :mod:`.naive`.
+    """One step of :func:`.naive.fastformer_causal_attention`: its arguments with T = 1; first the state is None.
 
     Returns:
         ``u (B, H, 1, D)``, the global query ``(B, H, 1, D)``, and the state after this step.

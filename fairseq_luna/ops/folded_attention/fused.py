@@ -37,16 +37,7 @@ def pack(
     bias: Tensor | None = None,
     dropout_p: float = 0.0,
 ) -> Tensor:
-    """Attend from the slots to a sequence.
-
-    Args:
-        q: ``(B, H, L, D)``.
-        context: ``(B, T, C)``.
-        key, value, padding_mask, bias, dropout_p: as in :func:`.naive.pack`.
-
-    Returns:
-        ``(B, H, L, D)`` in the dtype of ``q``.
-    """
+    """Attend from the slots to a sequence; arguments and result are those of :func:`.naive.pack`."""
     batch, heads, slots, size = q.shape
     keys, constant = folded_keys(q, key)
     # Steps last: a GPU's softmax over another axis is slow where that axis is long.
@@ -74,16 +65,7 @@ def unpack(
     padding_mask: Tensor | None = None,
     dropout_p: float = 0.0,
 ) -> Tensor:
-    """Attend from a sequence to the slots, output map included.
-
-    Args:
-        x: ``(B, T, C)``.
-        k, v: ``(B, H, L, D)``.
-        query, out, padding_mask, dropout_p: as in :func:`.naive.unpack`.
-
-    Returns:
-        ``(B, T, C)`` in the dtype of ``x``.
-    """
+    """Attend from a sequence to the slots, output map included, as :func:`.naive.unpack` does."""
     _, heads, slots, size = k.shape
     v = zeros_at_padding(v, padding_mask)
     scores = scores_of(x, k, query, padding_mask=padding_mask).unflatten(2, (heads, slots))

@@ -26,14 +26,9 @@ def gated_delta_rule_step(
     *,
     padding_mask: Tensor | None = None,
 ) -> tuple[Tensor, DeltaState]:
-    """One step of :func:`.naive.gated_delta_rule`.
+    """One step of :func:`.naive.gated_delta_rule`: its arguments with T = 1.
 
-    Args:
-        q, k: ``(B, H, 1, D)``.
-        v: ``(B, H, 1, E)``.
-        log_decay, beta: ``(B, H, 1)``.
-        state: after the steps before; None = there are none.
-        padding_mask: ``(B, 1)`` bool, True = padding: the state stays as it is.
+    Where the step is padding the state stays as it is; it is None before the first step.
 
     Returns:
         ``(B, H, 1, E)`` in the dtype of ``v``, and the state after this step.

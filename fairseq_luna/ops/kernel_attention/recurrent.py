@@ -18,13 +18,9 @@ def kernel_causal_attention_step(
     padding_mask: Tensor | None = None,
     dropout_p: float = 0.0,
 ) -> tuple[Tensor, PrefixMean]:
-    """One step of :func:`.naive.kernel_causal_attention`.
+    """One step of :func:`.naive.kernel_causal_attention`: its arguments with T = 1.
 
-    Args:
-        q, k: ``(B, H, 1, R)`` features.
-        v: ``(B, H, 1, E)``.
-        state: the mean of ``k_j [v_j, 1]^T`` over the steps before; None = there are none.
-        normaliser, padding_mask, dropout_p: as in :mod:`.naive`.
+    The state is the mean of ``k_j [v_j, 1]^T`` over the steps before, None before the first.
 
     Returns:
         ``(B, H, 1, E)`` in the dtype of ``v``, and the state after this step.

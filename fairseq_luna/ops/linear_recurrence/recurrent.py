@@ -17,12 +17,7 @@ class RecurrentState(NamedTuple):
 def linear_recurrence_step(
     f: Tensor, b: Tensor, state: RecurrentState | None, *, padding_mask: Tensor | None = None
 ) -> tuple[Tensor, RecurrentState]:
-    """One step of :func:`.naive.linear_recurrence`.
-
-    Args:
-        f, b: ``(1, B, C)``.
-        state: after the steps before; None = there are none.
-        padding_mask: ``(B, 1)`` bool, True = padding.
+    """One step of :func:`.naive.linear_recurrence`: its arguments with T = 1; the state is None before the first.
 
     Returns:
         ``(1, B, C)`` in the dtype of ``b``, and the state after this step.

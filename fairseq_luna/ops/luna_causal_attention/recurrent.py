@@ -62,11 +62,10 @@ def luna_causal_attention_step(
     """One step of :func:`.naive.luna_causal_attention`.
 
     Args:
-        q, k, v: ``(B, H, 1, D)``.
         scores: the pack scores ``(B, H, 1, L)``, see :func:`.shared.pack_scores`.
         state: the state after the previous steps, ``(B, H, L, D)`` for tied keys and values, otherwise
             ``(B, H, L, 2 D)``; in fp32 if the inputs are half precision.
-        activation, padding_mask, dropout_p: as in :mod:`.naive`.
+        q, k, v, activation, padding_mask, dropout_p: as in :mod:`.naive`, with T = 1.
         added: that of :class:`Slots`.
 
     Returns:

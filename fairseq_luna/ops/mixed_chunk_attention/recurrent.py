@@ -39,16 +39,7 @@ def mixed_chunk_attention_step(
     padding_mask: Tensor | None = None,
     dropout_p: float = 0.0,
 ) -> tuple[Tensor, ChunkState]:
-    """One step of causal :func:`.naive.mixed_chunk_attention`.
-
-    Args:
-        q, k, far_q, far_k: ``(B, H, 1, S)``.
-        v: ``(B, H, 1, E)``.
-        bias: ``(c,)``.
-        state: after the steps before; None = there are none.
-        chunk_size: c.
-        padding_mask: ``(B, 1)`` bool, True = padding: neither seen nor counted.
-        dropout_p: dropout probability of the weights in a chunk.
+    """One step of causal :func:`.naive.mixed_chunk_attention`: its arguments with T = 1; first the state is None.
 
     Returns:
         ``(B, H, 1, E)`` in the dtype of ``v``, zero at padding; and the state after this step.

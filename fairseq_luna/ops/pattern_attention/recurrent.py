@@ -38,14 +38,9 @@ def pattern_attention_step(
     padding_mask: Tensor | None = None,
     dropout_p: float = 0.0,
 ) -> tuple[Tensor, Cache]:
-    """One step of causal :func:`.naive.pattern_attention`.
+    """One step of causal :func:`.naive.pattern_attention`: its arguments with T = 1.
 
-    Args:
-        q, k, v: ``(B, H, 1, D)``.
-        pattern: not :class:`.RandomBlocks`, nor a window with ``first``, which has left the cache.
-        cache: of the steps before; None = there are none.
-        padding_mask: ``(B, 1)`` bool, True = padding: neither seen nor counted.
-        dropout_p: dropout probability of the weights.
+    Not for a window with ``first``, which has left the cache. The cache is None before the first step.
 
     Returns:
         ``(B, H, 1, D)`` in the dtype of ``q``, zero at padding; and the cache after this step.

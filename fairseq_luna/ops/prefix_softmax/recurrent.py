@@ -20,13 +20,7 @@ class RunningSoftmax(NamedTuple):
 def prefix_softmax_step(
     scores: Tensor, v: Tensor, state: RunningSoftmax | None, *, padding_mask: Tensor | None = None
 ) -> tuple[Tensor, RunningSoftmax]:
-    """One step of :func:`.naive.prefix_softmax`.
-
-    Args:
-        scores: ``(B, H, 1)``, of any float dtype.
-        v: ``(B, H, 1, D)``.
-        state: after the steps before; None = there are none.
-        padding_mask: ``(B, 1)`` bool, True = padding; None = no padding.
+    """One step of :func:`.naive.prefix_softmax`: its arguments with T = 1; the state is None before the first.
 
     Returns:
         ``(B, H, 1, D)`` in the dtype of ``v``, and the state after this step.

@@ -55,19 +55,7 @@ def position_attention(
     causal: bool = False,
     dropout_p: float = 0.0,
 ) -> Tensor:
-    """Attention to learned keys of positions, without a T x T tensor; specified by :func:`.naive.position_attention`.
-
-    Args:
-        q: ``(B, H, T, R)``.
-        keys: ``(H, T, R)``.
-        v: ``(B, H, T, D)``.
-        padding_mask: ``(B, T)`` bool, True = padding, anywhere.
-        causal: without the later steps.
-        dropout_p: dropout probability of the weights.
-
-    Returns:
-        ``(B, H, T, D)`` in the dtype of ``v``; zero at padding.
-    """
+    """Attention to learned keys of positions, without a T x T tensor, as :func:`.naive.position_attention` does it."""
     behind = None if causal or padding_mask is None else _behind(padding_mask)
     y = scaled_dot_product_attention(
         pack_left(q, padding_mask),

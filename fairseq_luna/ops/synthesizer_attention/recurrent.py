@@ -33,14 +33,12 @@ def synthesizer_attention_step(
     padding_mask: Tensor | None = None,
     dropout_p: float = 0.0,
 ) -> tuple[Tensor, Values]:
-    """One step of causal :func:`.naive.synthesizer_attention`.
+    """One step of causal :func:`.naive.synthesizer_attention`; the state is None before the first.
 
     Args:
         scores: ``(B or 1, H, 1, N + 1)``, of the step at its position, :func:`next_positions`, with all positions.
-        v: ``(B, H, 1, D)``.
-        state: of the N steps before; None = there are none.
-        padding_mask: ``(B, 1)`` bool, True = padding: neither seen nor counted.
-        dropout_p: dropout probability of the weights.
+        v, padding_mask, dropout_p: as there, with T = 1.
+        state: of the N steps before.
 
     Returns:
         ``(B, H, 1, D)`` in the dtype of ``v``, zero at padding; and the state after this step.
