@@ -1,13 +1,20 @@
 """What linear attention that forgets has beside the contract of every attention."""
 
+from functools import partial
+
 import pytest
 import torch
 
 from every_op import OPS
 from fairseq_luna.ops.decay_attention import decay_attention
+from fairseq_luna.ops.decay_attention.naive import decay_attention as naive_decay_attention
+from fairseq_luna.ops.gated_delta_rule import gated_delta_rule
+from fairseq_luna.ops.gated_delta_rule.naive import gated_delta_rule as naive_gated_delta_rule
+from numeric import gradients
 from support import golden
 
 OP = OPS["decay-causal"]
+NEAR = {"rtol": 2e-4, "atol": 2e-4}
 BOTH_DIRECTIONS = pytest.mark.parametrize("causal", [True, False], ids=["causal", "both"])
 
 
@@ -21,12 +28,30 @@ def test_where_all_is_forgotten_a_step_sees_itself(decay, causal):
     assert all(x.isfinite().all() for x in torch.autograd.grad(out.square().sum(), (q, k, v, strong)))
 
 
-def test_one_strong_decay_does_not_blur_what_follows():
-    q, k, v, g = (x.detach() for x in OP.make(B=1, T=60))
-    g[:, :, 20] = -1000
-    expected = decay_attention(q, k, v, g)
-    found = decay_attention(*(x.float() for x in (q, k, v, g)))
-    torch.testing.assert_close(found.double(), expected, rtol=1e-3, atol=1e-3)
+FORGETTING = {
+    "causal": (decay_attention, naive_decay_attention),
+    "both": (partial(decay_attention, causal=False), partial(naive_decay_attention, causal=False)),
+    "delta": (gated_delta_rule, naive_gated_delta_rule),
+}
+
+
+@pytest.mark.parametrize("decay", [-1e3, -1e6, -torch.inf])
+@pytest.mark.parametrize("name", FORGETTING)
+def test_strong_decays_do_not_blur_what_follows(name, decay):
+    """Outputs and gradients keep the digits of fp32 between steps that forget all, within a block and across them."""
+    form, naive = FORGETTING[name]
+    q, k, v, g = (x.detach() for x in OP.make(B=1, T=600))
+    more = [q[..., 0].sigmoid()] if name == "delta" else []
+    forgets = torch.rand(600, generator=torch.Generator().manual_seed(0)) < 0.3
+    given = [[x.to(dtype).requires_grad_() for x in (q, k, v, g, *more)] for dtype in (torch.float64, torch.float32)]
+    strong = (max(decay, -1e6), decay)
+    expected, found = (
+        function(*x[:3], x[3].masked_fill(forgets, value), *x[4:])
+        for function, x, value in zip((naive, form), given, strong, strict=True)
+    )
+    torch.testing.assert_close(found.double(), expected, **NEAR)
+    for ours, theirs in zip(gradients(found, *given[1]), gradients(expected, *given[0]), strict=True):
+        torch.testing.assert_close(ours.double() / theirs.abs().max(), theirs / theirs.abs().max(), **NEAR)
 
 
 @pytest.mark.parametrize("kept", [0.9, 0.99999], ids=str)

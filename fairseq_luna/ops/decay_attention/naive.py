@@ -40,9 +40,9 @@ def decay_attention(
         g = g.masked_fill(padding_mask[:, None], 0)
         keys = keys.masked_fill(padding_mask[:, None, :, None], 0)
     if not causal:
-        total = g.cumsum(2)
-        distances = (total[..., :, None] - total[..., None, :]).abs()
-        return ((queries @ keys.mT * (-distances).exp()) @ values).to(q.dtype)
+        total = g.double().cumsum(2)  # whose differences keep the digits of fp32
+        decays = (total[..., :, None] - total[..., None, :]).abs().neg().exp().to(dtype)
+        return ((queries @ keys.mT * decays) @ values).to(q.dtype)
     state = keys.new_zeros(*k.shape[:2], k.shape[-1], v.shape[-1])
     outputs = []
     for q_t, k_t, v_t, g_t in zip(*(x.unbind(2) for x in (queries, keys, values, g)), strict=True):

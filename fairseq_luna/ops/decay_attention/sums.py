@@ -85,7 +85,7 @@ def some_heads_at_once(function: Callable[..., tuple[Tensor, ...]], blocks: int,
 
 
 def _sums(q: Tensor, k: Tensor, v: Tensor, g: Tensor, blocks: int) -> tuple[Tensor, Tensor]:
-    total = g.cumsum(1)
+    total = running_sum_of_decays(g)
     out = torch.bmm(torch.bmm(q, k.mT).mul_(decays_between(total, total)).tril_(), v)
     if blocks == 1:
         return out, out[..., :0]  # no states
@@ -97,7 +97,7 @@ def _gradients(
     gradient: Tensor, q: Tensor, k: Tensor, v: Tensor, g: Tensor, earlier: Tensor, blocks: int
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Those of q, k and v: the same sums as with a graph, whose products and states are made once."""
-    total = g.cumsum(1)
+    total = running_sum_of_decays(g)
     decays = decays_between(total, total).tril_()
     inside, of_inside = torch.bmm(q, k.mT).mul_(decays), torch.bmm(gradient, v.mT).mul_(decays)
     of_q, of_k, of_v = torch.bmm(of_inside, k), torch.bmm(of_inside.mT, q), torch.bmm(inside.mT, gradient)
@@ -110,6 +110,11 @@ def _gradients(
         of_k.baddbmm_(v * end, later.mT),
         of_v.baddbmm_(k * end, later),
     )
+
+
+def running_sum_of_decays(g: Tensor) -> Tensor:
+    """G of each block. A step that forgets all counts as -60, as for :func:`exp`: what follows it keeps its digits."""
+    return g.clamp(min=-60.0).cumsum(1)
 
 
 def decays_between(total: Tensor, other: Tensor) -> Tensor:
@@ -139,7 +144,7 @@ def _carried(states: Tensor, totals: Tensor, blocks: int, *, later: bool = False
     groups = list(zip(*(x.split(MOST_BLOCKS_SUMMED_AT_ONCE, dim=1) for x in by_block), strict=True))
     found, carried = [], None
     for own, total in reversed(groups) if later else groups:
-        until = F.pad(total.cumsum(1), (0, 0, 1, 0))
+        until = F.pad(running_sum_of_decays(total), (0, 0, 1, 0))
         before, after = until[:, :-1], until[:, 1:]
         decays = decays_between(before, after).tril_(-1)
         sums = (decays.mT if later else decays) @ own

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from ..decay_attention.sums import decays_between, exp, sums_to_end, until_end
+from ..decay_attention.sums import decays_between, exp, running_sum_of_decays, sums_to_end, until_end
 from ..dtypes import full_precision
 from ..prefix_attention.sums import as_one_batch
 from .shared import inverse_norm
@@ -72,7 +72,7 @@ class GatedDelta(torch.autograd.Function):
 def _solved(q: Tensor, k: Tensor, v: Tensor, g: Tensor, b: Tensor, blocks: int) -> tuple[Tensor, Solved]:
     over_q, over_k = inverse_norm(q), inverse_norm(k)
     q, k = q * over_q, k * over_k
-    total, written = g.cumsum(1), k * b
+    total, written = running_sum_of_decays(g), k * b
     decays = _times(decays_between(total, total), total.new_ones(v.shape[1], v.shape[1]).tril())
     read, system = (_times(torch.bmm(x, written.mT), decays) for x in (q, k))
     identity = torch.eye(v.shape[1], dtype=v.dtype, device=v.device).expand_as(system)
@@ -95,7 +95,7 @@ def _gradients(
     if states is None:
         of_v = torch.bmm(inverse.mT, of_u)
     else:
-        total = g.cumsum(1)
+        total = running_sum_of_decays(g)
         start, end = exp(total.clone()), until_end(total)
         decayed = gradient * start
         added = torch.bmm(q.mT, decayed)
