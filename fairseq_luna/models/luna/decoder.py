@@ -51,19 +51,10 @@ class LunaDecoder(CausalDecoder):
         alignment_layer: int | None = None,
         alignment_heads: int | None = None,
     ) -> tuple[Tensor, dict[str, list[Tensor | None]]]:
-        """The decoder without its output projection.
+        """See :class:`fairseq.models.transformer.TransformerDecoderBase` for arguments and results.
 
-        Args:
-            prev_output_tokens: ``(B, T)``; with ``incremental_state`` only the last token is read.
-            encoder_out: from :class:`.encoder.LunaEncoder`.
-            incremental_state: fairseq's generation state.
-            full_context_alignment: not supported.
-            alignment_layer: the layer whose attention is returned; None: --alignment-layer, only on request.
-            alignment_heads: average over the first heads only; None: over all, or --alignment-heads.
-
-        Returns:
-            ``(B, T, C)``, and a dictionary of ``attn``, the attention ``(B, T, S)`` or None, and
-            ``inner_states``, the input and output of each layer ``(T, B, C)``.
+        With ``incremental_state`` only the last token is read. ``encoder_out`` is from :class:`.encoder.LunaEncoder`;
+        the attention ``(B, T, S)`` is returned as :meth:`aligned` says.
 
         Raises:
             UsageError: for ``full_context_alignment``, or without ``encoder_out``.

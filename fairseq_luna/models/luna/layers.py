@@ -141,44 +141,25 @@ class LunaDecoderLayer(DecoderLayer):
         )
         x = self.add_and_norm(x, residual, self.self_attn_layer_norm)
         weights = None
-        source: dict[str, Any] = {
-            "encoder_padding_mask": encoder_padding_mask,
-            "incremental_state": incremental_state,
-            "need_weights": need_weights,
-        }
+        options: dict[str, Any] = {"incremental_state": incremental_state, "need_weights": need_weights}
         if isinstance(self.encoder_attn, LunaAttention):
-            x, packed, weights = self.read_packed_source(
-                self.encoder_attn, x, packed, encoder_out, packed_padding_mask=packed_padding_mask, **source
-            )
+            options |= {"context_padding_mask": encoder_padding_mask, "packed_padding_mask": packed_padding_mask}
+            x, packed, weights = self.read_packed_source(self.encoder_attn, x, packed, encoder_out, **options)
         elif self.encoder_attn is not None:
-            x, weights = self.attend_to_source(x, encoder_out, **source)
+            x, weights = self.attend_to_source(x, encoder_out, encoder_padding_mask=encoder_padding_mask, **options)
         return self.feed_forward(x), packed, weights
 
     def read_packed_source(
-        self,
-        attention: LunaAttention,
-        x: Tensor,
-        packed: Tensor | None,
-        encoder_out: Tensor,
-        *,
-        encoder_padding_mask: Tensor | None,
-        packed_padding_mask: Tensor | None,
-        incremental_state: IncrementalState | None,
-        need_weights: bool,
+        self, attention: LunaAttention, x: Tensor, packed: Tensor | None, encoder_out: Tensor, **options: Any
     ) -> tuple[Tensor, Tensor | None, Tensor | None]:
-        """The sub-layer that reads the source through p and writes p: arguments and results as in ``forward``."""
+        """The sub-layer that reads the source through p and writes p: results as in ``forward``.
+
+        ``options`` are those of the ``attention``.
+        """
         residual, packed_residual = x, packed
-        if packed is not None and self.encoder_attn_packed_layer_norm is not None:
+        if packed is not None:
             packed = self.prenorm(packed, self.encoder_attn_packed_layer_norm)
-        x, packed, weights = attention(
-            self.prenorm(x, self.encoder_attn_layer_norm),
-            packed,
-            encoder_out,
-            context_padding_mask=encoder_padding_mask,
-            packed_padding_mask=packed_padding_mask,
-            incremental_state=incremental_state,
-            need_weights=need_weights,
-        )
+        x, packed, weights = attention(self.prenorm(x, self.encoder_attn_layer_norm), packed, encoder_out, **options)
         x = self.add_and_norm(x, residual, self.encoder_attn_layer_norm)
         if packed is not None and packed_residual is not None and self.packed_is_read:
             packed = self.add_and_norm(packed, packed_residual, self.encoder_attn_packed_layer_norm)
