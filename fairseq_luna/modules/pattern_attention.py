@@ -28,15 +28,11 @@ from .multihead import QueriesKeysValues
 # The numbers that patterns have.
 NUMBERS = ("window", "dilation", "stride", "block_size", "count")
 
-
-def local(*, window: int = 16) -> Window:
-    """The steps up to ``window`` away."""
-    return Window(window)
-
-
-def topk(*, count: int = 8) -> TopK:
-    """The steps with the ``count`` largest scores."""
-    return TopK(count)
+# What ``pattern`` may be, each with the numbers that it has by default.
+local = partial(Window, window=16)
+longformer = partial(Window, window=512)
+topk = partial(TopK, count=8)
+bigbird = partial(RandomBlocks, block_size=64, random=3)
 
 
 def sparse(*, stride: int = 32) -> Strided:
@@ -44,21 +40,11 @@ def sparse(*, stride: int = 32) -> Strided:
     return Strided(stride, summary=max(1, min(8, stride // 4)))
 
 
-def longformer(*, window: int = 512, dilation: int = 1, first: bool = False) -> Window:
-    """``window`` steps on each side, of which each is ``dilation`` from the next; with ``first`` the first step too."""
-    return Window(window, dilation, first=first)
-
-
-def bigbird(*, seeds: Tensor, block_size: int = 64) -> RandomBlocks:
-    """Blocks of ``block_size`` steps: three neighbouring, the first, the last and three random ones."""
-    return RandomBlocks(block_size, random=3, seeds=seeds)
-
-
 class PatternProjections(QueriesKeysValues):
     """The parameters of attention to a pattern: those of softmax attention.
 
     Args:
-        pattern: one of these functions, such as :func:`local`; it decides which attention this is.
+        pattern: ``local``, ``longformer``, ``topk``, ``sparse`` or ``bigbird``; it decides which attention this is.
         options: arguments of ``pattern``, and those of :class:`.QueriesKeysValues`.
 
     Raises:
@@ -109,7 +95,7 @@ class PatternCausalAttention(PatternProjections, CausalAttention):
 class TopKSourceAttention(PatternProjections, SourceAttention):
     """Attention of a decoder to the steps of the source with the largest scores.
 
-    Arguments: :class:`PatternProjections`, with the pattern :func:`topk`.
+    Arguments: :class:`PatternProjections`, with the pattern ``topk``.
     """
 
     pattern: TopK
@@ -127,7 +113,7 @@ class LongformerAttention(PatternAttention):
     """Attention to a window and to the first step, which sees all with projections of its own (arXiv 2004.05150).
 
     Args:
-        options: those of :class:`PatternProjections` with the pattern :func:`longformer`.
+        options: those of :class:`PatternProjections` with the pattern ``longformer``.
     """
 
     def __init__(self, **options: Any) -> None:
@@ -160,7 +146,7 @@ class BigBirdAttention(PatternAttention):
     which is in the checkpoint, and of the number of blocks of the sentence.
 
     Args:
-        num_heads, options: those of :class:`PatternProjections` with the pattern :func:`bigbird`.
+        num_heads, options: those of :class:`PatternProjections` with the pattern ``bigbird``.
     """
 
     pattern: RandomBlocks

@@ -273,3 +273,6 @@ class Block(Op):
     def arguments(self, inputs):
         first, second = self.levels(inputs)
         return *first, second
+
+    def step(self, inputs, state, padding_mask=None, **options):
+        return super().step(inputs, state, padding_mask, finish=lambda z: z, **options)

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from ..dtypes import accumulation_dtype
 from ..softmax_attention import softmax_attention
-from .shared import Finish, Projection, unchanged
+from .shared import Finish, Projection
 
 
 class BlockState(NamedTuple):
@@ -46,7 +46,7 @@ def block_attention_step(
     state: BlockState | None,
     *,
     block_size: int,
-    finish: Finish = unchanged,
+    finish: Finish,
     padding_mask: Tensor | None = None,
     dropout_p: float = 0.0,
 ) -> tuple[Tensor, Tensor, BlockState]:
@@ -77,7 +77,7 @@ def unordered_block_attention_step(
     *,
     reduce: str,
     block_size: int,
-    finish: Finish = unchanged,
+    finish: Finish,
     padding_mask: Tensor | None = None,
     dropout_p: float = 0.0,
 ) -> tuple[Tensor, Tensor, BlockState]:

@@ -13,11 +13,6 @@ Projection = Callable[[Tensor], tuple[Tensor, Tensor, Tensor]]
 Finish = Callable[[Tensor], Tensor]
 
 
-def unchanged(z: Tensor) -> Tensor:
-    """``z``."""
-    return z
-
-
 def attention_among(summaries: Tensor, project: Projection, blocks: Blocks, causal: bool, dropout_p: float) -> Tensor:
     """Attention ``(B, H, M, D)`` of the ``summaries (B, H, M, D)`` to all blocks, or to themselves and earlier ones."""
     q, k, v = project(summaries)
