@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ..dtypes import full_precision
+from ..dtypes import full_precision, running_sum
 from ..prefix_attention.sums import as_one_batch
 
 # With one product by a matrix of their decays, quadratic in the number of blocks.
@@ -66,7 +66,7 @@ def sums_of_later(q: Tensor, k: Tensor, v: Tensor, g: Tensor, blocks: int) -> Te
 
 def sums_to_end(x: Tensor, blocks: int) -> Tensor:
     """The sum of ``x`` from each step on: the gradient of g, which is a part of G there, from that of G."""
-    summed = backwards(x, blocks).view(-1, blocks * x.shape[1], x.shape[2]).cumsum(1)
+    summed = running_sum(backwards(x, blocks).view(-1, blocks * x.shape[1], x.shape[2]), 1)
     return backwards(summed.view_as(x), blocks)
 
 
