@@ -54,4 +54,4 @@ def run(args: Namespace) -> None:
     save(made.state, args.output)
     print("\n".join(made.table))
     print(f"{args.output}: {args.arch}")
-    show_next("train it", shell(*finetune(args.output, made.cfg, made.flags)))
+    show_next("train it", shell(*finetune(args.output, made.state["cfg"], made.flags)))

@@ -14,15 +14,14 @@ from .settings import deciding, flags_of, new_settings, old_settings
 
 
 class Converted(NamedTuple):
-    """The new checkpoint, where its parameters come from, the flags of fairseq-train for its model, and its config."""
+    """The new checkpoint, where its parameters come from, and the flags of fairseq-train for its model."""
 
     state: dict[str, Any]
     table: list[str]
     flags: list[str]
-    cfg: dict[str, Any]
 
 
-def converted(path: Path, arch: str, given: Mapping[str, Any], *, seed: int = 1) -> Converted:
+def converted(path: Path, arch: str, given: Mapping[str, Any], *, seed: int) -> Converted:
     """The model ``arch`` with the parameters of the checkpoint ``path``, without an optimizer state.
 
     Args:
@@ -49,4 +48,4 @@ def converted(path: Path, arch: str, given: Mapping[str, Any], *, seed: int = 1)
         "optimizer_history": [{**state["optimizer_history"][-1], "num_updates": 0}],
         "extra_state": {"train_iterator": {"epoch": 1, "iterations_in_epoch": 0}, MADE_FOR: deciding(settings)},
     }
-    return Converted(made, table, [f"--arch={arch}", *flags_of(arch, settings)], {**state["cfg"], "model": settings})
+    return Converted(made, table, [f"--arch={arch}", *flags_of(arch, settings)])

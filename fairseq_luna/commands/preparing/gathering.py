@@ -1,6 +1,6 @@
 """The texts of each split, train, valid and test: checking them, and writing them to one pair of plain files."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from itertools import chain
 from pathlib import Path
@@ -12,29 +12,27 @@ from . import sides
 
 Pair = tuple[str, str]
 Text = tuple[Path, Path]
-Reader = Callable[[Path, Path], Iterator[Pair]]
 
 
-def check(texts: Mapping[str, Sequence[Text]], *, hold_out: int, read: Reader = read_pairs) -> int:
+def check(texts: Mapping[str, Sequence[Text]], *, hold_out: int) -> int:
     """The number of pairs that are left of the training text when some of its end is held out.
 
     Args:
         texts: files of train, valid and test, in order; a split without files is held out.
         hold_out: pairs for each such split.
-        read: the pairs of two files.
 
     Raises:
         UsageError: a text cannot be read, the training text is too short, a side has no text, or the sides of a text
             look swapped.
     """
-    training = sides.profiles(read(*texts["train"][0]))
+    training = sides.profiles(read_pairs(*texts["train"][0]))
     for text in chain.from_iterable(texts.values()):
         for side, path in enumerate(text):
-            if not any(pair[side].strip() for pair in read(*text)):
+            if not any(pair[side].strip() for pair in read_pairs(*text)):
                 raise UsageError(f"{path}: has no text")
-        sides.check(training, sides.profiles(read(*text)), text)
+        sides.check(training, sides.profiles(read_pairs(*text)), text)
     # All is read to the end, so that a bad line is found before anything is made.
-    counts = {split: sum(1 for _ in shown(_pairs(found, read), f"reading {split}")) for split, found in texts.items()}
+    counts = {split: sum(1 for _ in shown(_pairs(found), f"reading {split}")) for split, found in texts.items()}
     left = counts["train"] - hold_out * sum(not found for found in texts.values())
     if left < 1:
         raise UsageError(f"--hold-out {hold_out}: the training text has only {counts['train']:,} pairs")
@@ -42,13 +40,7 @@ def check(texts: Mapping[str, Sequence[Text]], *, hold_out: int, read: Reader = 
 
 
 def gather(
-    texts: Mapping[str, Sequence[Text]],
-    folder: Path,
-    *,
-    train: int,
-    hold_out: int,
-    languages: Sequence[str],
-    read: Reader = read_pairs,
+    texts: Mapping[str, Sequence[Text]], folder: Path, *, train: int, hold_out: int, languages: Sequence[str]
 ) -> dict[str, int]:
     """Write ``<split>.<language>`` to ``folder``, for both languages; for the other arguments see :func:`check`.
 
@@ -59,22 +51,22 @@ def gather(
         The numbers of pairs of the splits that have files, but of train.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    given = {split: _pairs(found, read) for split, found in texts.items() if split != "train" and found}
-    written = {split: _write(pairs, [(split, None)], folder, languages) for split, pairs in given.items()}
+    given = {split: _pairs(found) for split, found in texts.items() if split != "train" and found}
+    written = {split: write(pairs, [(split, None)], folder, languages) for split, pairs in given.items()}
     shares = [("train", train), *((split, hold_out) for split, found in texts.items() if not found)]
     total = sum(share for _, share in shares)
-    _write(shown(_pairs(texts["train"], read), "gathering", total), shares, folder, languages)
+    write(shown(_pairs(texts["train"]), "gathering", total), shares, folder, languages)
     return written
 
 
-def _pairs(texts: Sequence[Text], read: Reader) -> Iterator[Pair]:
-    return chain.from_iterable(read(*text) for text in texts)
+def _pairs(texts: Sequence[Text]) -> Iterator[Pair]:
+    return chain.from_iterable(read_pairs(*text) for text in texts)
 
 
-def _write(
+def write(
     pairs: Iterable[Pair], shares: Sequence[tuple[str, int | None]], folder: Path, languages: Sequence[str]
 ) -> int:
-    """Write the pairs, in order, to splits of the given sizes (None: all); returns the number of pairs."""
+    """Write the pairs, in order, to splits of the given sizes (None: all) in ``folder``; returns their number."""
     iterator = iter(pairs)
     written = 0
     for name, share in shares:

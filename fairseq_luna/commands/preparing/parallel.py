@@ -59,18 +59,13 @@ def _end_with_parent() -> None:
         os._exit(1)
 
 
-def over_lines(function: Callable[[list[str]], R], path: Path, *, what: str, workers: int) -> Iterator[R]:
-    """``function`` of every :data:`LINES_AT_ONCE` lines of a plain file, with a progress bar."""
-    lines = shown(read_lines(path), what, count_lines(path))
-    return in_order(function, in_chunks(lines, LINES_AT_ONCE), workers=workers)
-
-
 def transform(
     function: Callable[[list[str]], list[str]], source: Path, target: Path, *, what: str, workers: int
 ) -> None:
-    """Write ``function`` of ``source``'s lines, one line for each, to ``target``."""
+    """Write ``function`` of the lines of a plain file, one line for each, to ``target``."""
+    chunks = in_chunks(shown(read_lines(source), what, count_lines(source)), LINES_AT_ONCE)
     with target.open("w", encoding="utf-8", newline="\n") as file:
-        for lines in over_lines(function, source, what=what, workers=workers):
+        for lines in in_order(function, chunks, workers=workers):
             file.writelines(f"{line}\n" for line in lines)
 
 

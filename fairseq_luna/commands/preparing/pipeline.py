@@ -12,6 +12,7 @@ from ..progress import shown, working
 from ..steps import complete, once, run_fairseq
 from ..text_files import count_lines, read_pairs
 from .cleaning import Rules, kept
+from .gathering import write
 from .parallel import transform
 from .pieces import Cut, learn_pieces
 
@@ -88,17 +89,10 @@ def sentencepiece_model(
     return model
 
 
-def cut_splits(
-    text: Path,
-    target: Path,
-    cut: Cutter,
-    workers: int,
-    languages: Sequence[str],
-    splits: Sequence[str] = SPLITS,
-) -> None:
+def cut_splits(text: Path, target: Path, cut: Cutter, workers: int, languages: Sequence[str]) -> None:
     """Write the pieces of every split, one line for each line of ``text``."""
     target.mkdir()
-    for split in splits:
+    for split in SPLITS:
         for language in languages:
             name = f"{split}.{language}"
             transform(cut, text / name, target / name, what=f"cutting {name}", workers=workers)
@@ -112,16 +106,9 @@ def _clean(pieces: Path, target: Path, rules: Rules, languages: Sequence[str]) -
     """
     target.mkdir()
     dropped: Counter[str] = Counter()
-    source, of = (f"train.{language}" for language in languages)
-    pairs = read_pairs(pieces / source, pieces / of)
-    with (
-        (target / source).open("w", encoding="utf-8", newline="\n") as ours,
-        (target / of).open("w", encoding="utf-8", newline="\n") as theirs,
-    ):
-        for first, second in kept(shown(pairs, "cleaning", count_lines(pieces / source)), rules, dropped):
-            ours.write(first + "\n")
-            theirs.write(second + "\n")
-    if not count_lines(target / source):
+    source, of = (pieces / f"train.{language}" for language in languages)
+    pairs = shown(read_pairs(source, of), "cleaning", count_lines(source))
+    if not write(kept(pairs, rules, dropped), [("train", None)], target, languages):
         listed = ", ".join(f"{rule}: {count:,}" for rule, count in dropped.items())
         raise UsageError(f"no training pair is left; dropped are {listed}")
     (target / DROPPED).write_text(json.dumps(dropped, indent=2) + "\n", encoding="utf-8")
