@@ -53,27 +53,9 @@ def add_flags(parser: ArgumentParser) -> None:
     add("--hold-out", metavar="N", type=positive, help="pairs of training text for each missing one of valid and test")
     sizes = ", ".join(f"{size:,}" for _, size in VOCABULARIES)
     add("--vocabulary-size", metavar="N", type=positive, help=f"pieces (default: {sizes}, by the training text's size)")
-    add(
-        "--coverage",
-        type=float,
-        default=1.0,
-        metavar="X",
-        help="share of characters with a piece (Chinese: 0.9995)",
-    )
-    add(
-        "--longest",
-        type=positive,
-        default=250,
-        metavar="N",
-        help="most pieces of a training sentence (default: 250)",
-    )
-    add(
-        "--ratio",
-        type=float,
-        default=3.0,
-        metavar="X",
-        help="most between the pieces of a pair (default: 3)",
-    )
+    add("--coverage", type=float, default=1.0, metavar="X", help="share of characters with a piece (Chinese: 0.9995)")
+    add("--longest", type=positive, default=250, metavar="N", help="most pieces of a training sentence (default: 250)")
+    add("--ratio", type=float, default=3.0, metavar="X", help="most between the pieces of a pair (default: 3)")
     add("--workers", type=positive, default=available_cores(), metavar="N", help="processes (default: %(default)s)")
 
 
