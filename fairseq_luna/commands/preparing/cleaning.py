@@ -8,15 +8,10 @@ EMPTY = "one side empty"
 
 
 class Rules(NamedTuple):
-    """Which pairs are dropped, besides those with an empty side.
+    """Which pairs are dropped, besides those with an empty side."""
 
-    Args:
-        longest: maximum number of pieces in a sentence.
-        ratio: maximum ratio of the longer to the shorter side, in pieces.
-    """
-
-    longest: int | None = None
-    ratio: float | None = None
+    longest: int | None = None  # most pieces of a sentence
+    ratio: float | None = None  # most of the longer side's pieces for each of the shorter side's
 
     def against(self, first: str, second: str) -> str | None:
         """The rule that drops the pair, or None; ``first`` and ``second`` are pieces between spaces."""

@@ -40,25 +40,25 @@ def is_begun(folder: Path) -> bool:
     return any((folder / name).exists() for name in _MADE)
 
 
-def check(folder: Path, wanted: dict[str, Any], flag: str = "--out") -> None:
-    """Raises UsageError if ``folder``, the value of ``flag``, was made with another value of one of ``wanted``."""
+def check(folder: Path, wanted: dict[str, Any]) -> None:
+    """Raises UsageError if ``folder``, the value of --out, was made with another value of one of ``wanted``."""
     try:
         begun = json.loads((folder / FILE).read_text(encoding="utf-8"))
     except FileNotFoundError as error:
         if is_begun(folder):
             raise UsageError(
-                f"{flag} {folder} has no {FILE}, which would say what it was made from: use another {flag}"
+                f"--out {folder} has no {FILE}, which would say what it was made from: use another --out"
             ) from error
         return
     except ValueError as error:
-        raise UsageError(f"{folder / FILE}: unreadable ({error}); use another {flag}") from error
+        raise UsageError(f"{folder / FILE}: unreadable ({error}); use another --out") from error
     has_pieces = any((folder / name).exists() for name in _PIECES)
     for name, value in json.loads(json.dumps(wanted)).items():
         if (name not in begun or begun[name] != value) and (has_pieces or name not in _SIZES):
             where, was, asked = _difference(begun.get(name), value)
             shown = f"{name} ({', '.join(where)})" if where else name
             raise UsageError(
-                f"{flag} {folder} was made with {shown} {_short(was)}, not {_short(asked)}: use another {flag}"
+                f"--out {folder} was made with {shown} {_short(was)}, not {_short(asked)}: use another --out"
             )
 
 

@@ -18,22 +18,14 @@ from .measures import sacrebleu
 
 
 class BySource(NamedTuple):
-    """The scores of one source's text.
+    """The scores of one source's text."""
 
-    Args:
-        source: None for all text.
-        document_bleu: sacreBLEU's, a whole document in place of a sentence.
-        segments: in the references.
-        aligned: those in lines whose translation has as many separators as its reference.
-        segment_bleu: of these segments; None if there are none.
-    """
-
-    source: str | None
+    source: str | None  # None for all text
     documents: int
-    document_bleu: float
-    segments: int
-    aligned: int
-    segment_bleu: float | None
+    document_bleu: float  # sacreBLEU's, a whole document in place of a sentence
+    segments: int  # in the references
+    aligned: int  # those in lines whose translation has as many separators as its reference
+    segment_bleu: float | None  # of the aligned ones; None if there are none
 
 
 def read_labels(file: Path, lines: int) -> list[str]:

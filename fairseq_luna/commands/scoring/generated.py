@@ -20,17 +20,11 @@ _FIELDS = {"H": 3, "D": 3, "T": 2}
 
 
 class Generated(NamedTuple):
-    """The translations in the order of the test's sentences, pieces joined.
+    """The translations in the order of the test's sentences, pieces joined."""
 
-    Args:
-        text: from the D- lines, or from the H- lines if there are no others.
-        plain: there are no such lines: each line is a translation.
-        targets: from the T- lines, by their sentences' numbers.
-    """
-
-    text: list[str]
-    plain: bool = False
-    targets: Mapping[int, str] = MappingProxyType({})
+    text: list[str]  # from the D- lines, or from the H- lines if there are no others
+    plain: bool = False  # there are no such lines: each line is a translation
+    targets: Mapping[int, str] = MappingProxyType({})  # from the T- lines, by their sentences' numbers
 
 
 def read_translations(shards: Sequence[Path], remove_bpe: str = pieces.AUTO) -> Generated:

@@ -18,27 +18,17 @@ _NEWSTEST2014 = {3003, 2737}
 
 @dataclass(frozen=True)
 class Measure:
-    """One score in percent, with its definition.
+    """One score in percent, with its definition. What is None was not asked for, or chrF does not have it."""
 
-    Args:
-        name: as it is printed.
-        score: from 0 to 100.
-        signature: sacreBLEU's.
-        hypothesis_length, reference_length: in scored tokens; None for chrF.
-        brevity_penalty: from 0 to 1; None for chrF.
-        matched: percentage of the hypotheses' tokens that their own references have; None for chrF.
-        mean, interval: over resampled tests, and half of the 95 % confidence interval around it; None unless asked for.
-    """
-
-    name: str
+    name: str  # as it is printed
     score: float
-    signature: str
-    hypothesis_length: int | None = None
+    signature: str  # sacreBLEU's
+    hypothesis_length: int | None = None  # in scored tokens
     reference_length: int | None = None
-    brevity_penalty: float | None = None
-    matched: float | None = None
-    mean: float | None = None
-    interval: float | None = None
+    brevity_penalty: float | None = None  # from 0 to 1
+    matched: float | None = None  # percentage of the hypotheses' tokens that their own references have
+    mean: float | None = None  # over resampled tests
+    interval: float | None = None  # half of the 95 % confidence interval around the mean
 
 
 @dataclass(frozen=True)

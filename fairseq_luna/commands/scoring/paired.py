@@ -11,24 +11,14 @@ from .measures import sacrebleu, seeded
 
 
 class Compared(NamedTuple):
-    """One system by one measure.
-
-    Args:
-        system: its name.
-        measure: sacreBLEU's name.
-        score: of all sentences.
-        mean: over the resampled tests.
-        interval: half of the 95 % confidence interval around ``mean``.
-        p: probability of so large a difference from the baseline by chance; None for the baseline.
-        signature: sacreBLEU's.
-    """
+    """One system by one measure, by sacreBLEU's names."""
 
     system: str
     measure: str
-    score: float
-    mean: float
-    interval: float
-    p: float | None
+    score: float  # of all sentences
+    mean: float  # over the resampled tests
+    interval: float  # half of the 95 % confidence interval around the mean
+    p: float | None  # probability of so large a difference from the baseline by chance; None for the baseline
     signature: str
 
 

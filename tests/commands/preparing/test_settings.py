@@ -45,8 +45,8 @@ def test_a_folder_is_known_by_the_names_and_contents_of_its_files(tmp_path):
 @pytest.mark.parametrize("made", ["joint.model", "work/raw", "bin", "data-bin"])
 def test_what_was_made_without_a_record_is_refused(tmp_path, made):
     (tmp_path / made).mkdir(parents=True)
-    with pytest.raises(UsageError, match=f"--folder {tmp_path} has no {FILE}, .*: use another --folder"):
-        check(tmp_path, {"size": 8}, "--folder")
+    with pytest.raises(UsageError, match=f"--out {tmp_path} has no {FILE}, .*: use another --out"):
+        check(tmp_path, {"size": 8})
 
 
 def test_an_unreadable_record_is_not_overwritten(tmp_path):
