@@ -102,8 +102,16 @@ def run(args: Namespace) -> None:
     if args.json:
         write_json(args.json, args.reference, scores, by_source, compared)
     if not (args.confidence or args.paired or len(references) < 2):
-        given = ["--reference", args.reference, *(("--documents", args.documents) if args.documents else ())]
-        show_next("how sure these scores are", shell("fairseq-luna", "score", *args.hypotheses, *given, "--confidence"))
+        show_next("how sure these scores are", shell("fairseq-luna", "score", *same_scores(args), "--confidence"))
+
+
+def same_scores(args: Namespace) -> list[object]:
+    """The arguments that say what is scored, and how."""
+    words = [*args.hypotheses, "--reference", args.reference, *(["--lowercase"] if args.lowercase else [])]
+    for name in ("documents", "language", "remove_bpe"):
+        if (value := getattr(args, name)) not in (None, AUTO):
+            words += [f"--{name.replace('_', '-')}", value]
+    return words + (["--sources", *args.sources] if args.sources else [])
 
 
 def scored_texts(

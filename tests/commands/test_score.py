@@ -128,6 +128,17 @@ def test_confidence_is_what_the_next_command_shows(generated, reference, capsys)
     assert "how sure" not in output.out
 
 
+def test_the_next_command_scores_the_same(tmp_path, reference, capsys):
+    generated = write_generated(tmp_path / "generated", worsened(["Das@@ Haus " + line for line in REFERENCES], 2))
+    labels = write_lines(tmp_path / "labels", [f"{'ab'[line % 2]}\t{line // 4}" for line in range(40)])
+    flags = ("--reference", reference, "--lowercase", "--language", "zh", "--remove-bpe", "none")
+    flags += ("--documents", labels, "--sources", "b", "a")
+    printed = run(capsys, generated, *flags)
+    _, *given, last = shlex.split(printed.splitlines()[-1])
+    assert last == "--confidence" and main(given) == 0
+    assert capsys.readouterr().out == printed
+
+
 def test_shards_are_one_system_in_the_order_of_the_sentences(tmp_path):
     shards = [
         write_generated(tmp_path / str(shard), HYPOTHESES[shard::2], numbers=range(shard, 40, 2)) for shard in (0, 1)
