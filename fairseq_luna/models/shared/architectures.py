@@ -1,7 +1,8 @@
 """Named architectures: each sets what differs from its model's defaults, and a given value overrides it."""
 
 from argparse import Namespace
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from fairseq.models import ARCH_MODEL_NAME_REGISTRY, MODEL_DATACLASS_REGISTRY, register_model_architecture
@@ -44,7 +45,7 @@ def register_architectures(model: str, architectures: Mapping[str, Settings]) ->
     first fills with the defaults of a dataclass, so that the function would find nothing unset: each name has its own.
     """
     for name, settings in architectures.items():
-        register_model_architecture(model, name)(with_defaults(settings))
+        register_model_architecture(model, name)(partial(set_missing, settings))
         config_name = name.title().replace("_", "") + "Config"
         config = with_other_defaults(MODEL_DATACLASS_REGISTRY[model], config_name, settings)
         ARCH_MODEL_NAME_REGISTRY[name] = name  # by which fairseq finds the dataclass
@@ -52,12 +53,8 @@ def register_architectures(model: str, architectures: Mapping[str, Settings]) ->
         ConfigStore.instance().store(name=name, group="model", node=config(_name=name), provider="fairseq")
 
 
-def with_defaults(settings: Settings) -> Callable[[Namespace], None]:
-    """Return the function that fairseq calls to set ``settings`` that the command line does not give."""
-
-    def set_defaults(args: Namespace) -> None:
-        for name, value in settings.items():
-            if not hasattr(args, name):
-                setattr(args, name, value)
-
-    return set_defaults
+def set_missing(settings: Settings, args: Namespace) -> None:
+    """Set those of ``settings`` that the command line does not give."""
+    for name, value in settings.items():
+        if not hasattr(args, name):
+            setattr(args, name, value)

@@ -37,8 +37,6 @@ FOLLOWS = {
 OptionalInt = Optional[int]  # noqa: UP045
 OptionalStr = Optional[str]  # noqa: UP045
 
-FieldSpec = tuple[str, Any, Any]
-
 
 def option(annotation: Any, default: Any, text: str) -> tuple[Any, Any]:
     """The type and the field of one option, for ``flat_config``'s ``extra``."""
@@ -65,7 +63,7 @@ def transformer_options(defaults: Mapping[str, Any]) -> dict[str, tuple[Any, Any
     """The options of fairseq's transformer that ``defaults`` names, flat, with these defaults."""
     return {
         name: option(annotation, defaults[name], spec.metadata["help"])
-        for name, annotation, spec in _transformer_fields()
+        for name, (annotation, spec) in _transformer_options().items()
         if name in defaults
     }
 
@@ -88,8 +86,7 @@ def flat_config(
         extra: further fields.
         follows: maps fields that default to None to the field whose value they then take; see :func:`nested_config`.
     """
-    options = {key: (annotation, spec) for key, annotation, spec in _transformer_fields()}
-    options.update({**ALIGNMENT, **extra})
+    options = {**_transformer_options(), **ALIGNMENT, **extra}
     for key, source in follows.items():
         options[key] = option(OptionalInt, None, f"{key.replace('_', ' ')} (default: {source.replace('_', ' ')})")
     return config_of(module, name, options)
@@ -152,20 +149,15 @@ def checked_config(
     return nested
 
 
-def _transformer_fields() -> list[FieldSpec]:
-    specs: list[FieldSpec] = []
+def _transformer_options() -> dict[str, tuple[Any, Any]]:
+    """The options of fairseq's transformer, flat."""
+    options = {}
     for field in dataclasses.fields(TransformerConfig):
-        if field.name == "_name":
-            continue
-        if field.name in PARTS:
-            part = PARTS[field.name]
-            specs += [_copy(sub, f"{field.name}_{sub.name}") for sub in dataclasses.fields(part) if sub.name != "_name"]
-        else:
-            specs.append(_copy(field, field.name))
-    return specs
-
-
-def _copy(field: Any, name: str) -> FieldSpec:
-    # fairseq declares a list of int and reads a string such as "0,2,4".
-    annotation = OptionalStr if name.endswith("_layers_to_keep") else field.type
-    return name, annotation, dataclasses.field(default=field.default, metadata=dict(field.metadata))
+        part = PARTS.get(field.name)
+        for each in dataclasses.fields(part) if part else [field]:
+            name = f"{field.name}_{each.name}" if part else field.name
+            # fairseq declares a list of int and reads a string such as "0,2,4".
+            annotation = OptionalStr if name.endswith("_layers_to_keep") else each.type
+            if each.name != "_name":
+                options[name] = annotation, dataclasses.field(default=each.default, metadata=dict(each.metadata))
+    return options
