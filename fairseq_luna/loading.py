@@ -67,8 +67,10 @@ def load(
     if translator.bpe is None and (pieces is None or os.fspath(pieces) != NONE):
         binary = Path(str(cfg.task.data).split(os.pathsep)[0])
         beside = (folder, binary, binary.parent, binary.parent / "sentencepiece")
-        translator.bpe = _subwords(Path(pieces) if pieces is not None else _pieces(beside))
-        if translator.bpe is None and (mark := mark_of(translator.src_dict)):
+        found = Path(pieces) if pieces is not None else _pieces(beside)
+        if found is not None:
+            translator.bpe = _subwords(found)
+        elif mark := mark_of(translator.src_dict):
             raise UsageError(
                 f"{path}: its dictionary has pieces of words ({mark}), and no *.model or codes are beside it or the"
                 f" data; name the subword model with pieces= (--pieces), or {NONE} for text that is in pieces"
@@ -149,10 +151,8 @@ def _check_pieces(translator: TorchTranslator) -> None:
         )
 
 
-def _subwords(pieces: Path | None) -> Any:
-    """fairseq's reader of a subword model, or None."""
-    if pieces is None:
-        return None
+def _subwords(pieces: Path) -> Any:
+    """fairseq's reader of a subword model."""
     if not pieces.is_file():
         raise UsageError(f"{pieces}: there is no such subword model")
     try:

@@ -1,4 +1,4 @@
-"""What fairseq logs is shown where it is asked for: ``LOGLEVEL`` in the environment, or a level of its logger."""
+"""fairseq's records are shown where they are asked for: by ``LOGLEVEL``, its own switch, or a level of its logger."""
 
 import logging
 import os
@@ -6,18 +6,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 
-def asked_for() -> bool:
-    """Whether the user wants fairseq's records; ``LOGLEVEL`` is fairseq's own switch."""
-    return "LOGLEVEL" in os.environ or logging.getLogger("fairseq").level != logging.NOTSET
-
-
 @contextmanager
 def fairseq() -> Iterator[None]:
     """Without fairseq's records below a warning."""
-    if asked_for():
+    logger = logging.getLogger("fairseq")
+    if "LOGLEVEL" in os.environ or logger.level != logging.NOTSET:
         yield
         return
-    logger = logging.getLogger("fairseq")
     logger.setLevel(logging.WARNING)
     try:
         yield

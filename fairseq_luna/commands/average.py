@@ -91,7 +91,7 @@ def last(folder: Path, count: int, *, by_updates: bool = False) -> list[Path]:
         raise UsageError(f"{folder}: there is no such folder")
     wanted, others = (_BY_UPDATE, _BY_EPOCH) if by_updates else (_BY_EPOCH, _BY_UPDATE)
     found = _numbered(folder, wanted)
-    if count < 1 or len(found) < count:
+    if len(found) < count:
         message = f"--last {count}: {folder} has {len(found)} {_SHOWN[wanted]}"
         if instead := len(_numbered(folder, others)):
             message += (

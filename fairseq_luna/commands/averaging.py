@@ -45,8 +45,6 @@ def average(paths: Sequence[Path]) -> dict[str, Any]:
     Raises:
         UsageError: a file cannot be read or holds a number that is not finite, or its model differs from the first.
     """
-    if not paths:
-        raise UsageError("there are no checkpoints to average")
     for number, path in enumerate(shown(paths, "averaging", unit=" checkpoints")):
         state = load(path)
         model = _taken(state)

@@ -36,8 +36,6 @@ def load(path: Path) -> dict[str, Any]:
         raise UsageError(f"{path}: there is no such file")
     try:
         state = checkpoint_utils.load_checkpoint_to_cpu(str(path))
-    except UsageError:
-        raise
     except (LookupError, RuntimeError, TypeError) as error:  # fairseq reads the content without checking it
         raise UsageError(f"{path}: has no model; give a checkpoint that fairseq-train saved") from error
     state.pop("last_optimizer_state", None)

@@ -12,7 +12,6 @@ from typing import Any, NoReturn
 
 from ..usage_error import UsageError, wants_traceback
 
-Main = Callable[[Sequence[str] | None], int | None]
 _ENDED_BY_PIPE = 141  # as a shell reports it
 
 
@@ -73,7 +72,7 @@ def reported(program: str, run: Callable[[], int | None]) -> int:
         return fail("stopped; no file is left incomplete", 130)
 
 
-def command(main: Main) -> Callable[..., int]:
+def command(main: Callable[[Sequence[str] | None], int | None]) -> Callable[..., int]:
     """Decorate ``main(arguments)`` of a script: it returns the exit status and prints errors in one line."""
     program = Path(main.__code__.co_filename).name
 

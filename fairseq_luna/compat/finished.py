@@ -52,8 +52,7 @@ def is_needed() -> bool:
 def _fairseq_train() -> ModuleType:
     """A copy of ``fairseq_cli.train`` for the probe: the module itself configures logging and may be ``__main__``."""
     spec = importlib.util.find_spec("fairseq_cli.train")
-    if spec is None or spec.loader is None:
-        raise ModuleNotFoundError("fairseq_cli.train")
+    assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     with patch.object(logging, "basicConfig"):
         spec.loader.exec_module(module)

@@ -1,12 +1,10 @@
 """Beam search over an exported model, as fairseq's generator does it: the same candidates, scores and order."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from .graphs import EOS, PAD, Graphs, State
-
-Array = np.ndarray[Any, Any]
+from .graphs import EOS, PAD, Array, Graphs, State
 
 
 class Hypothesis(NamedTuple):
