@@ -43,15 +43,13 @@ def is_begun(folder: Path) -> bool:
 def check(folder: Path, wanted: dict[str, Any]) -> None:
     """Raises UsageError if ``folder``, the value of --out, was made with another value of one of ``wanted``."""
     try:
-        begun = json.loads((folder / FILE).read_text(encoding="utf-8"))
+        begun = _recorded(folder)
     except FileNotFoundError as error:
         if is_begun(folder):
             raise UsageError(
                 f"--out {folder} has no {FILE}, which would say what it was made from: use another --out"
             ) from error
         return
-    except ValueError as error:
-        raise UsageError(f"{folder / FILE}: unreadable ({error}); use another --out") from error
     has_pieces = any((folder / name).exists() for name in _PIECES)
     for name, value in json.loads(json.dumps(wanted)).items():
         if (name not in begun or begun[name] != value) and (has_pieces or name not in _SIZES):
@@ -63,10 +61,20 @@ def check(folder: Path, wanted: dict[str, Any]) -> None:
 
 
 def keep(folder: Path, wanted: dict[str, Any]) -> None:
-    """Record the settings of ``folder``, after :func:`check`."""
+    """Record the settings of ``folder``, after :func:`check`. Raises UsageError if another program has such a file."""
     folder.mkdir(parents=True, exist_ok=True)
+    if (folder / FILE).exists() and _recorded(folder).keys() != wanted.keys():
+        raise UsageError(f"{folder / FILE}: was written by another program; use another --out")
     with complete(folder / FILE) as unfinished:
         unfinished.write_text(json.dumps(wanted, indent=2) + "\n", encoding="utf-8")
+
+
+def _recorded(folder: Path) -> dict[str, Any]:
+    """What :func:`keep` wrote. Raises UsageError if the file is none of its, FileNotFoundError if there is none."""
+    try:
+        return dict(json.loads((folder / FILE).read_text(encoding="utf-8")))
+    except (TypeError, ValueError) as error:
+        raise UsageError(f"{folder / FILE}: unreadable ({error}); use another --out") from error
 
 
 def forget(folder: Path) -> None:

@@ -49,8 +49,10 @@ def test_what_was_made_without_a_record_is_refused(tmp_path, made):
         check(tmp_path, {"size": 8})
 
 
-def test_an_unreadable_record_is_not_overwritten(tmp_path):
-    (tmp_path / FILE).write_text("{")
-    with pytest.raises(UsageError, match="unreadable"):
-        check(tmp_path, {"size": 8})
-    assert (tmp_path / FILE).read_text() == "{"
+@pytest.mark.parametrize("content", ["{", "[1]", "null", '{"editor.fontSize": 12}'])
+def test_another_programs_file_is_not_overwritten(tmp_path, content):
+    (tmp_path / FILE).write_text(content)
+    for record in (check, keep):
+        with pytest.raises(UsageError, match=f"{FILE}: unreadable|was made with|another program"):
+            record(tmp_path, {"--hold-out": 8})
+    assert (tmp_path / FILE).read_text() == content
