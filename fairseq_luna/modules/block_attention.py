@@ -6,15 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ..ops.block_attention import (
-    BlockState,
-    attention_within,
-    block_attention,
-    block_attention_step,
-    read_blocks,
-    unordered_block_attention,
-    unordered_block_attention_step,
-)
+from ..ops import block_attention as op
 from ..ops.block_partition import Blocks, cut_by_number, cut_by_size, from_blocks, same_blocks
 from ..usage_error import ArgumentError
 from .attention import CausalAttention, EncoderAttention
@@ -75,10 +67,10 @@ class TwoLevelAttention(Multihead):
         """Both levels over ``x (T, B, C)``: ``(T, B, C)``."""
         options: dict[str, Any] = {"causal": self.causal, "dropout_p": self.dropout_p()}
         if self.is_ordered:
-            y, z = block_attention(*self.queries_keys_values(x), self.project_summaries, blocks, **options)
+            y, z = op.block_attention(*self.queries_keys_values(x), self.project_summaries, blocks, **options)
         else:
             v = self.heads_of(self.v_proj, x)
-            y, z = unordered_block_attention(v, self.project_summaries, blocks, reduce=self.unordered, **options)
+            y, z = op.unordered_block_attention(v, self.project_summaries, blocks, reduce=self.unordered, **options)
         return self.output_of_both(y, z, blocks)
 
     def queries_keys_values(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -99,8 +91,8 @@ class TwoLevelAttention(Multihead):
         y, z, causal = merge_heads(y), z.transpose(1, 2).flatten(2), self.causal
         halves = self.output_halves()
         if halves is None:
-            return self.out_proj(torch.cat([y, read_blocks(z, blocks, causal=causal)], dim=-1))
-        return F.linear(y, halves.of_y, halves.bias) + read_blocks(F.linear(z, halves.of_z), blocks, causal=causal)
+            return self.out_proj(torch.cat([y, op.read_blocks(z, blocks, causal=causal)], dim=-1))
+        return F.linear(y, halves.of_y, halves.bias) + op.read_blocks(F.linear(z, halves.of_z), blocks, causal=causal)
 
     def output_halves(self) -> Halves | None:
         """``out_proj`` in two, so that Z's part is computed once for a block; None if it is not a plain linear map."""
@@ -155,7 +147,7 @@ class BlockCausalAttention(TwoLevelAttention, CausalAttention):
         UsageError: if ``block_size`` is not positive, or :class:`.TwoLevelAttention` refuses an option.
     """
 
-    State = BlockState
+    State = op.BlockState
 
     def __init__(self, *, block_size: int = 8, **options: Any) -> None:
         super().__init__(**options)
@@ -166,7 +158,7 @@ class BlockCausalAttention(TwoLevelAttention, CausalAttention):
     def attend(self, x: Tensor, padding_mask: Tensor | None) -> Tensor:
         return self.attend_in(same_blocks(cut_by_size, mask_of(x, padding_mask), self.block_size, x.dtype), x)
 
-    def step(self, x: Tensor, padding_mask: Tensor | None, state: BlockState | None) -> tuple[Tensor, BlockState]:
+    def step(self, x: Tensor, padding_mask: Tensor | None, state: op.BlockState | None) -> tuple[Tensor, op.BlockState]:
         halves = self.output_halves()
 
         def finish(z: Tensor) -> Tensor:
@@ -175,13 +167,12 @@ class BlockCausalAttention(TwoLevelAttention, CausalAttention):
             return split_heads(F.linear(merge_heads(z), halves.of_z, halves.bias), self.num_heads)
 
         options = self.options(padding_mask) | {"block_size": self.block_size, "finish": finish}
+        given = self.project_summaries, state
         if self.is_ordered:
-            y, z, state = block_attention_step(*self.queries_keys_values(x), self.project_summaries, state, **options)
+            y, z, state = op.block_attention_step(*self.queries_keys_values(x), *given, **options)
         else:
             v = self.heads_of(self.v_proj, x)
-            y, z, state = unordered_block_attention_step(
-                v, self.project_summaries, state, reduce=self.unordered, **options
-            )
+            y, z, state = op.unordered_block_attention_step(v, *given, reduce=self.unordered, **options)
         y, z = merge_heads(y), merge_heads(z)
         if halves is None:
             return self.out_proj(torch.cat([y, z], dim=-1)), state
@@ -194,4 +185,4 @@ class WithinBlockAttention(QueriesKeysValues):
     def forward(self, x: Tensor, *, blocks: Blocks) -> Tensor:
         """Attend within the ``blocks`` of ``x (T, B, C)``: ``(T, B, C)``; undefined, but finite, at padding."""
         q, k, v = self.heads_of_each(x, self.q_proj, self.k_proj, self.v_proj)
-        return self.output(from_blocks(attention_within(q, k, v, blocks, dropout_p=self.dropout_p()), blocks))
+        return self.output(from_blocks(op.attention_within(q, k, v, blocks, dropout_p=self.dropout_p()), blocks))

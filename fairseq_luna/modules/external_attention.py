@@ -5,12 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..ops.external_attention import (
-    SlotMeans,
-    external_attention,
-    external_causal_attention,
-    external_causal_attention_step,
-)
+from ..ops import external_attention as op
 from .attention import CausalAttention, EncoderAttention
 from .checks import check_positive
 from .multihead import Multihead
@@ -53,7 +48,7 @@ class ExternalAttention(ExternalProjections, EncoderAttention):
     """
 
     def attend(self, x: Tensor, padding_mask: Tensor | None) -> Tensor:
-        return self.output(external_attention(*self.arguments(x), **self.options(padding_mask)))
+        return self.output(op.external_attention(*self.arguments(x), **self.options(padding_mask)))
 
 
 class ExternalCausalAttention(ExternalProjections, CausalAttention):
@@ -62,11 +57,11 @@ class ExternalCausalAttention(ExternalProjections, CausalAttention):
     The state has S numbers for each head, and a count.
     """
 
-    State = SlotMeans
+    State = op.SlotMeans
 
     def attend(self, x: Tensor, padding_mask: Tensor | None) -> Tensor:
-        return self.output(external_causal_attention(*self.arguments(x), **self.options(padding_mask)))
+        return self.output(op.external_causal_attention(*self.arguments(x), **self.options(padding_mask)))
 
-    def step(self, x: Tensor, padding_mask: Tensor | None, state: SlotMeans | None) -> tuple[Tensor, SlotMeans]:
-        y, state = external_causal_attention_step(*self.arguments(x), state, **self.options(padding_mask))
+    def step(self, x: Tensor, padding_mask: Tensor | None, state: op.SlotMeans | None) -> tuple[Tensor, op.SlotMeans]:
+        y, state = op.external_causal_attention_step(*self.arguments(x), state, **self.options(padding_mask))
         return self.output(y), state

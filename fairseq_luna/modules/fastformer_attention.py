@@ -5,13 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..ops.fastformer_attention import (
-    FastformerMaps,
-    FastformerState,
-    fastformer_attention,
-    fastformer_causal_attention,
-    fastformer_causal_attention_step,
-)
+from ..ops import fastformer_attention as op
 from .attention import CausalAttention, EncoderAttention
 from .checks import check_choice
 from .multihead import Multihead, merge_heads, split_heads
@@ -75,9 +69,9 @@ class FastformerProjections(Multihead):
         v = self.heads_of(self.v_proj, x) if self.share == "none" else q
         return q, k, v
 
-    def maps(self) -> FastformerMaps:
+    def maps(self) -> op.FastformerMaps:
         """The learned maps as functions, for the ops."""
-        return FastformerMaps(
+        return op.FastformerMaps(
             query_score=lambda q: self.scores(self.query_score, q),
             key_score=lambda p: self.scores(self.key_score, p),
             combine_key=lambda global_query, k: self.combined(self.query_key_proj, global_query, k),
@@ -110,7 +104,7 @@ class FastformerAttention(FastformerProjections, EncoderAttention):
 
     def attend(self, x: Tensor, padding_mask: Tensor | None) -> Tensor:
         q, k, v = self.queries_keys_values(x)
-        u, global_query = fastformer_attention(q, k, v, self.maps(), **self.options(padding_mask))
+        u, global_query = op.fastformer_attention(q, k, v, self.maps(), **self.options(padding_mask))
         return self.with_residual(u, q, global_query)
 
 
@@ -121,18 +115,18 @@ class FastformerCausalAttention(FastformerProjections, CausalAttention):
     steps, and leaves the softmax denominators unchanged.
     """
 
-    State = FastformerState
+    State = op.FastformerState
 
     def attend(self, x: Tensor, padding_mask: Tensor | None) -> Tensor:
         q, k, v = self.queries_keys_values(x)
-        u, global_query = fastformer_causal_attention(q, k, v, self.maps(), **self.options(padding_mask))
+        u, global_query = op.fastformer_causal_attention(q, k, v, self.maps(), **self.options(padding_mask))
         return self.with_residual(u, q, global_query)
 
     def step(
-        self, x: Tensor, padding_mask: Tensor | None, state: FastformerState | None
-    ) -> tuple[Tensor, FastformerState]:
+        self, x: Tensor, padding_mask: Tensor | None, state: op.FastformerState | None
+    ) -> tuple[Tensor, op.FastformerState]:
         q, k, v = self.queries_keys_values(x)
-        u, global_query, state = fastformer_causal_attention_step(
+        u, global_query, state = op.fastformer_causal_attention_step(
             q, k, v, self.maps(), state, **self.options(padding_mask)
         )
         return self.with_residual(u, q, global_query), state

@@ -7,15 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from ..ops.feature_maps import (
-    elu_features,
-    exponential_features,
-    fourier_features,
-    hedgehog_features,
-    positive_key_features,
-    positive_query_features,
-    softmax_features,
-)
+from ..ops import feature_maps as op
 from ..ops.random_directions import orthogonal_directions
 from ..usage_error import ArgumentError
 from .redrawn_directions import RedrawnDirections
@@ -53,7 +45,7 @@ class EluFeatures(FeatureMapModule):
     """Linear attention (arXiv 2006.16236): elu + 1."""
 
     def forward(self) -> FeatureMap:
-        return FeatureMap(elu_features, elu_features)
+        return FeatureMap(op.elu_features, op.elu_features)
 
 
 class SoftmaxFeatures(FeatureMapModule):
@@ -66,7 +58,7 @@ class SoftmaxFeatures(FeatureMapModule):
     key_bias = False  # the softmax over time would cancel it
 
     def forward(self) -> FeatureMap:
-        return FeatureMap(softmax_features, exponential_features)
+        return FeatureMap(op.softmax_features, op.exponential_features)
 
 
 class PositiveFeatures(RedrawnDirections, FeatureMapModule):
@@ -90,8 +82,8 @@ class PositiveFeatures(RedrawnDirections, FeatureMapModule):
 
     def forward(self) -> FeatureMap:
         return FeatureMap(
-            partial(positive_query_features, directions=self.directions),
-            partial(positive_key_features, directions=self.directions),
+            partial(op.positive_query_features, directions=self.directions),
+            partial(op.positive_key_features, directions=self.directions),
         )
 
     def draw(self, generator: torch.Generator) -> Tensor:
@@ -125,7 +117,7 @@ class FourierFeatures(RedrawnDirections, FeatureMapModule):
 
     def forward(self) -> FeatureMap:
         picked = self.directions if self.training else self.matrices
-        features = partial(fourier_features, directions=self.sigma * picked)
+        features = partial(op.fourier_features, directions=self.sigma * picked)
         return FeatureMap(features, features)
 
     def draw(self, generator: torch.Generator) -> Tensor:
@@ -158,8 +150,8 @@ class HedgehogFeatures(FeatureMapModule):
 
     def forward(self) -> FeatureMap:
         return FeatureMap(
-            partial(hedgehog_features, weight=self.q_weight, bias=self.q_bias),
-            partial(hedgehog_features, weight=self.k_weight, bias=self.k_bias),
+            partial(op.hedgehog_features, weight=self.q_weight, bias=self.q_bias),
+            partial(op.hedgehog_features, weight=self.k_weight, bias=self.k_bias),
         )
 
 

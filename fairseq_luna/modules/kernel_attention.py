@@ -5,14 +5,7 @@ from typing import Any
 
 from torch import Tensor
 
-from ..ops.kernel_attention import (
-    kernel_attention,
-    kernel_causal_attention,
-    kernel_causal_attention_step,
-    kernel_mean_of,
-    kernel_weights,
-    read_kernel_mean,
-)
+from ..ops import kernel_attention as op
 from ..ops.prefix_attention import PrefixMean
 from ..ops.real_steps import zeros_at_padding
 from .attention import CausalAttention, EncoderAttention, SourceAttention
@@ -64,7 +57,7 @@ class KernelAttention(KernelProjections, EncoderAttention):
     """
 
     def attend(self, x: Tensor, padding_mask: Tensor | None) -> Tensor:
-        return self.output(kernel_attention(*self.features_and_values(x), **self.options(padding_mask)))
+        return self.output(op.kernel_attention(*self.features_and_values(x), **self.options(padding_mask)))
 
 
 class KernelCausalAttention(KernelProjections, CausalAttention):
@@ -76,10 +69,10 @@ class KernelCausalAttention(KernelProjections, CausalAttention):
     State = PrefixMean
 
     def attend(self, x: Tensor, padding_mask: Tensor | None) -> Tensor:
-        return self.output(kernel_causal_attention(*self.features_and_values(x), **self.options(padding_mask)))
+        return self.output(op.kernel_causal_attention(*self.features_and_values(x), **self.options(padding_mask)))
 
     def step(self, x: Tensor, padding_mask: Tensor | None, state: PrefixMean | None) -> tuple[Tensor, PrefixMean]:
-        y, state = kernel_causal_attention_step(*self.features_and_values(x), state, **self.options(padding_mask))
+        y, state = op.kernel_causal_attention_step(*self.features_and_values(x), state, **self.options(padding_mask))
         return self.output(y), state
 
 
@@ -96,14 +89,14 @@ class KernelSourceAttention(KernelProjections, SourceAttention):
     def read(self, source: Tensor, padding_mask: Tensor | None, *, need_weights: bool) -> ModuleState:
         k = self.feature_map().of_keys(self.heads_of(self.k_proj, source))
         v = self.heads_of(self.v_proj, source)
-        mean = kernel_mean_of(k, v, padding_mask=padding_mask, dropout_p=self.dropout_p())._asdict()
+        mean = op.kernel_mean_of(k, v, padding_mask=padding_mask, dropout_p=self.dropout_p())._asdict()
         if not need_weights:
             return mean
         return mean | {"keys": zeros_at_padding(k, padding_mask)}
 
     def attend_to(self, q: Tensor, kept: ModuleState, *, need_weights: bool) -> tuple[Tensor, Tensor | None]:
         mean, features = PrefixMean(kept["mean"], kept["steps"]), self.feature_map().of_queries(q)
-        y = read_kernel_mean(features, mean, normaliser=self.normaliser).to(q.dtype)
+        y = op.read_kernel_mean(features, mean, normaliser=self.normaliser).to(q.dtype)
         if not need_weights:
             return y, None
-        return y, kernel_weights(features, kept["keys"], mean, normaliser=self.normaliser).to(q.dtype)
+        return y, op.kernel_weights(features, kept["keys"], mean, normaliser=self.normaliser).to(q.dtype)

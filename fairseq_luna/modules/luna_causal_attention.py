@@ -5,17 +5,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ..ops import luna_causal_attention as op
 from ..ops.folded_attention import folding_pays, scores_of
-from ..ops.luna_causal_attention import (
-    KERNELS,
-    PACK_ACTIVATIONS,
-    Slots,
-    initial_state,
-    luna_causal_attention_step,
-    pack_scores,
-    slots_of,
-    state_after,
-)
 from ..ops.prefix_attention import PrefixMean
 from .checks import check_choice, check_mask
 from .generation_state import GenerationState, IncrementalState, ModuleState, as_state, from_state
@@ -52,8 +43,8 @@ class LunaCausalAttention(GenerationState, Multihead):
         **options: Any,
     ) -> None:
         super().__init__(**options)
-        check_choice("activation", activation, tuple(PACK_ACTIVATIONS))
-        check_choice("kernel", kernel, tuple(KERNELS))
+        check_choice("activation", activation, tuple(op.PACK_ACTIVATIONS))
+        check_choice("kernel", kernel, tuple(op.KERNELS))
         self.activation = activation
         self.kernel = kernel
         self.tie_kv = tie_kv
@@ -112,12 +103,12 @@ class LunaCausalAttention(GenerationState, Multihead):
             if saved is None or constants is None:
                 assert packed is not None, "the first step needs the packed slots"
                 beams = beams_of(query.shape[1], packed.shape[1])
-                constants = as_state(slots_of(self.heads_of(self.pq_proj, packed), packed_padding_mask))
+                constants = as_state(op.slots_of(self.heads_of(self.pq_proj, packed), packed_padding_mask))
                 self.save_constants(incremental_state, constants, beams=beams)
                 saved = self.first_state(constants["pq"], memory, memory_padding_mask, beams)
             found = []
             for now, mask in one_by_one(query, padding_mask):
-                *outputs, saved = self.next_step(now, mask, from_state(Slots, constants), saved)
+                *outputs, saved = self.next_step(now, mask, from_state(op.Slots, constants), saved)
                 found.append(outputs)
             self.save_state(incremental_state, saved | last_inputs)
             y, weights = (x[0] if len(x) == 1 else torch.cat(x, dim=2) for x in zip(*found, strict=True))
@@ -142,8 +133,8 @@ class LunaCausalAttention(GenerationState, Multihead):
         projections = [self.q_proj, *self.key_and_value_projections(), *([self.pc_proj] if scores is None else [])]
         q, *others = self.heads_of_each(query, *projections)
         if scores is None:
-            scores = pack_scores(pq, others.pop())
-        y, weights = KERNELS[self.kernel](
+            scores = op.pack_scores(pq, others.pop())
+        y, weights = op.KERNELS[self.kernel](
             q,
             others[0],
             others[-1],
@@ -162,17 +153,17 @@ class LunaCausalAttention(GenerationState, Multihead):
     ) -> ModuleState:
         """The state before the first step of generation."""
         if memory is None:
-            state = initial_state(pq, tied=self.tie_kv)
+            state = op.initial_state(pq, tied=self.tie_kv)
         else:
             scores = self.heads_of(self.pc_proj, memory) @ pq.mT
             k, v = self.keys_and_values(memory)
-            state = state_after(
+            state = op.state_after(
                 k, v, scores, tied=self.tie_kv, activation=self.activation, padding_mask=memory_padding_mask
             )
         return {name: tensor.repeat_interleave(beams, dim=0) for name, tensor in state._asdict().items()}
 
     def next_step(
-        self, query: Tensor, padding_mask: Tensor | None, slots: Slots, saved: ModuleState
+        self, query: Tensor, padding_mask: Tensor | None, slots: op.Slots, saved: ModuleState
     ) -> tuple[Tensor, Tensor, ModuleState]:
         """A further step of generation: results as of :meth:`whole_sequence`, and the state after it."""
         pq, added = slots
@@ -181,7 +172,7 @@ class LunaCausalAttention(GenerationState, Multihead):
         if beams > 1:
             scores = beams_apart(scores, beams)
             added = None if added is None else added.repeat_interleave(beams, 0)
-        y, weights, state = luna_causal_attention_step(
+        y, weights, state = op.luna_causal_attention_step(
             self.heads_of(self.q_proj, query),
             *self.keys_and_values(query),
             scores,

@@ -8,17 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..ops.pattern_attention import (
-    Cache,
-    Pattern,
-    RandomBlocks,
-    Strided,
-    TopK,
-    Window,
-    pattern_attention,
-    pattern_attention_step,
-    topk_attention,
-)
+from ..ops import pattern_attention as op
 from ..ops.softmax_attention import softmax_attention
 from .attention import CausalAttention, EncoderAttention, SourceAttention
 from .checks import check_positive
@@ -29,15 +19,15 @@ from .multihead import QueriesKeysValues
 NUMBERS = ("window", "dilation", "stride", "block_size", "count")
 
 # What ``pattern`` may be, each with the numbers that it has by default.
-local = partial(Window, window=16)
-longformer = partial(Window, window=512)
-topk = partial(TopK, count=8)
-bigbird = partial(RandomBlocks, block_size=64, random=3)
+local = partial(op.Window, window=16)
+longformer = partial(op.Window, window=512)
+topk = partial(op.TopK, count=8)
+bigbird = partial(op.RandomBlocks, block_size=64, random=3)
 
 
-def sparse(*, stride: int = 32) -> Strided:
+def sparse(*, stride: int = 32) -> op.Strided:
     """The own block of ``stride`` steps, and the last quarter of every block, 8 at most: O(N^1.5) at sqrt(N)."""
-    return Strided(stride, summary=max(1, min(8, stride // 4)))
+    return op.Strided(stride, summary=max(1, min(8, stride // 4)))
 
 
 class PatternProjections(QueriesKeysValues):
@@ -51,7 +41,7 @@ class PatternProjections(QueriesKeysValues):
         UsageError: if an argument of ``pattern`` is below 1, or :class:`.QueriesKeysValues` refuses an option.
     """
 
-    def __init__(self, *, pattern: Callable[..., Pattern], **options: Any) -> None:
+    def __init__(self, *, pattern: Callable[..., op.Pattern], **options: Any) -> None:
         chosen = {name: options.pop(name) for name in NUMBERS if name in options}
         super().__init__(**options)
         check_positive(**chosen)
@@ -69,7 +59,7 @@ class PatternAttention(PatternProjections, EncoderAttention):
 
     def attended(self, x: Tensor, padding_mask: Tensor | None) -> Tensor:
         """What the output projection gets, ``(B, H, T, D)``."""
-        return pattern_attention(*self.queries_keys_values(x), self.pattern, **self.options(padding_mask))
+        return op.pattern_attention(*self.queries_keys_values(x), self.pattern, **self.options(padding_mask))
 
 
 class PatternCausalAttention(PatternProjections, CausalAttention):
@@ -80,15 +70,15 @@ class PatternCausalAttention(PatternProjections, CausalAttention):
     projection.
     """
 
-    State = Cache
+    State = op.Cache
 
     def attend(self, x: Tensor, padding_mask: Tensor | None) -> Tensor:
         q, k, v = self.queries_keys_values(x)
-        return self.output(pattern_attention(q, k, v, self.pattern, causal=True, **self.options(padding_mask)))
+        return self.output(op.pattern_attention(q, k, v, self.pattern, causal=True, **self.options(padding_mask)))
 
-    def step(self, x: Tensor, padding_mask: Tensor | None, state: Cache | None) -> tuple[Tensor, Cache]:
+    def step(self, x: Tensor, padding_mask: Tensor | None, state: op.Cache | None) -> tuple[Tensor, op.Cache]:
         q, k, v = self.queries_keys_values(x)
-        y, state = pattern_attention_step(q, k, v, self.pattern, state, **self.options(padding_mask))
+        y, state = op.pattern_attention_step(q, k, v, self.pattern, state, **self.options(padding_mask))
         return self.output(y), state
 
 
@@ -98,15 +88,15 @@ class TopKSourceAttention(PatternProjections, SourceAttention):
     Arguments: :class:`PatternProjections`, with the pattern ``topk``.
     """
 
-    pattern: TopK
+    pattern: op.TopK
 
     def read(self, source: Tensor, padding_mask: Tensor | None, *, need_weights: bool) -> ModuleState:
         kept = {"k": self.heads_of(self.k_proj, source), "v": self.heads_of(self.v_proj, source)}
         return kept if padding_mask is None else kept | {"padding_mask": padding_mask}
 
     def attend_to(self, q: Tensor, kept: ModuleState, *, need_weights: bool) -> tuple[Tensor, Tensor | None]:
-        options = self.options(kept.get("padding_mask"))
-        return topk_attention(q, kept["k"], kept["v"], count=self.pattern.count, need_weights=need_weights, **options)
+        options = self.options(kept.get("padding_mask")) | {"count": self.pattern.count, "need_weights": need_weights}
+        return op.topk_attention(q, kept["k"], kept["v"], **options)
 
 
 class LongformerAttention(PatternAttention):
@@ -149,7 +139,7 @@ class BigBirdAttention(PatternAttention):
         num_heads, options: those of :class:`PatternProjections` with the pattern ``bigbird``.
     """
 
-    pattern: RandomBlocks
+    pattern: op.RandomBlocks
     seeds: Tensor
 
     def __init__(self, *, num_heads: int, **options: Any) -> None:
@@ -159,4 +149,4 @@ class BigBirdAttention(PatternAttention):
 
     def attended(self, x: Tensor, padding_mask: Tensor | None) -> Tensor:
         pattern = replace(self.pattern, seeds=self.seeds)
-        return pattern_attention(*self.queries_keys_values(x), pattern, **self.options(padding_mask))
+        return op.pattern_attention(*self.queries_keys_values(x), pattern, **self.options(padding_mask))

@@ -7,15 +7,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ..ops import synthesizer_attention as op
 from ..ops.dtypes import accumulation_dtype, full_precision
 from ..ops.real_steps import pack_left
-from ..ops.synthesizer_attention import (
-    Values,
-    next_positions,
-    position_attention,
-    synthesizer_attention,
-    synthesizer_attention_step,
-)
 from ..usage_error import ArgumentError
 from .attention import CausalAttention, EncoderAttention
 from .checks import NamedArguments
@@ -60,14 +54,14 @@ class SynthesizerCausalAttention(Synthesizer, CausalAttention):
     The state is the values of the steps before, half of what softmax attention keeps.
     """
 
-    State = Values
+    State = op.Values
 
-    def step(self, x: Tensor, padding_mask: Tensor | None, state: Values | None) -> tuple[Tensor, Values]:
+    def step(self, x: Tensor, padding_mask: Tensor | None, state: op.Values | None) -> tuple[Tensor, op.Values]:
         v = self.heads_of(self.v_proj, x)
         steps = 1 if state is None else state.v.shape[2] + 1
         self.check_length(steps, self.max_positions, attention="a synthesizer")
-        scores = self.scores.rows(x, next_positions(state, v), steps)
-        y, state = synthesizer_attention_step(scores, v, state, **self.options(padding_mask))
+        scores = self.scores.rows(x, op.next_positions(state, v), steps)
+        y, state = op.synthesizer_attention_step(scores, v, state, **self.options(padding_mask))
         return self.output(y), state
 
 
@@ -97,7 +91,7 @@ class ScoreMap(nn.Module):
         ``options`` are those of :func:`.synthesizer_attention`.
         """
         scores = self(x, padding_mask=padding_mask)
-        return synthesizer_attention(scores, v, padding_mask=padding_mask, **options)
+        return op.synthesizer_attention(scores, v, padding_mask=padding_mask, **options)
 
     def rows(self, x: Tensor, positions: Tensor, columns: int) -> Tensor:
         """The scores of the first ``columns`` positions for a step ``x (1, B, C)``: ``(B or 1, H, 1, columns)``.
@@ -144,7 +138,7 @@ class DenseScores(ContentScores):
 
     def attention(self, x: Tensor, v: Tensor, *, padding_mask: Tensor | None, **options: Any) -> Tensor:
         keys = self.positions[:, : len(x)]
-        return position_attention(self.features(x), keys, v, padding_mask=padding_mask, **options)
+        return op.position_attention(self.features(x), keys, v, padding_mask=padding_mask, **options)
 
 
 class FactorizedDenseScores(ContentScores):
