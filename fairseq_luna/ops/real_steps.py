@@ -33,10 +33,16 @@ def real_first(padding_mask: Tensor) -> Tensor:
     return torch.argsort(padding_mask.to(torch.uint8), dim=1, stable=True)
 
 
+@once_per_batch
 def rows_real_first(padding_mask: Tensor) -> Tensor:
-    """:func:`real_first` as rows of ``x (T, B, C)``, whose step t of sentence b is row ``t B + b``: ``(T B)`` int64."""
-    batch = padding_mask.shape[0]
-    return (real_first(padding_mask).t() * batch + torch.arange(batch, device=padding_mask.device)).flatten()
+    """:func:`real_first` as :func:`rows_of` it."""
+    return rows_of(real_first(padding_mask))
+
+
+def rows_of(steps: Tensor) -> Tensor:
+    """``steps (B, T)`` as rows of ``x (T, B, C)``, whose step t of sentence b is row ``t B + b``: ``(T B)`` int64."""
+    batch = steps.shape[0]
+    return (steps.t() * batch + torch.arange(batch, device=steps.device)).flatten()
 
 
 @once_per_batch
@@ -62,8 +68,7 @@ def in_own_segment(padding_mask: Tensor | None, slots: int, steps: int, device: 
 def read_steps(x: Tensor, steps: Tensor) -> Tensor:
     """Step ``steps[b, t]`` of ``x (B, H, T, D)`` at each t: ``(B, H, T, D)``; ``steps (B, T)`` int64."""
     batch, heads, length, size = x.shape
-    rows = steps.t() * batch + torch.arange(batch, device=x.device)
-    read = x.permute(2, 0, 1, 3).reshape(length * batch, heads * size).index_select(0, rows.flatten())
+    read = x.permute(2, 0, 1, 3).reshape(length * batch, heads * size).index_select(0, rows_of(steps))
     return read.view(steps.shape[1], batch, heads, size).permute(1, 2, 0, 3)
 
 

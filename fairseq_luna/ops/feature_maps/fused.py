@@ -1,4 +1,7 @@
-"""Training form: few passes over the features, and no exponential that overflows."""
+"""Training form: few passes over the features, and no exponential that overflows.
+
+Results are in fp32 for half precision.
+"""
 
 import math
 from typing import Any
@@ -18,15 +21,7 @@ def elu_features(x: Tensor) -> Tensor:
 
 
 def positive_query_features(x: Tensor, directions: Tensor) -> Tensor:
-    """Positive random features of queries; specified by :func:`.naive.positive_query_features`.
-
-    Args:
-        x: ``(B, H, T, D)``.
-        directions: ``(R, D)``.
-
-    Returns:
-        ``(B, H, T, R)``, in fp32 for half precision.
-    """
+    """Positive random features of queries; specified by :func:`.naive.positive_query_features`: ``(B, H, T, R)``."""
     exponent = _projected(x, directions, scale=x.shape[-1] ** -0.25)
     largest = exponent.detach().amax(-1, keepdim=True)
     return exponent.sub_(largest + math.log(len(directions)) / 2).exp_()
@@ -43,30 +38,14 @@ def positive_key_features(x: Tensor, directions: Tensor) -> Tensor:
 
 
 def fourier_features(x: Tensor, directions: Tensor) -> Tensor:
-    """Random Fourier features; specified by :func:`.naive.fourier_features`.
-
-    Args:
-        x: ``(B, H, T, D)``.
-        directions: ``(H, R, D)``.
-
-    Returns:
-        ``(B, H, T, 2 R)``, in fp32 for half precision.
-    """
+    """Random Fourier features; specified by :func:`.naive.fourier_features`: ``(B, H, T, 2 R)``."""
     x = x.to(accumulation_dtype(x))
     length = torch.linalg.vector_norm(x, dim=-1, keepdim=True) + SMALLEST_NORM
     return _SinAndCos.apply(_projected(x * length.reciprocal(), directions))
 
 
 def hedgehog_features(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """Softmax over learned channels and their opposites; specified by :func:`.naive.hedgehog_features`.
-
-    Args:
-        x: ``(B, H, T, D)``.
-        weight, bias: ``(H, D, D)`` and ``(H, D)``.
-
-    Returns:
-        ``(B, H, T, 2 D)``, in fp32 for half precision.
-    """
+    """Softmax over learned channels and their opposites; see :func:`.naive.hedgehog_features`: ``(B, H, T, 2 D)``."""
     x = x.to(accumulation_dtype(x))
     with full_precision(x):
         # Not a product by broadcasting, which would copy the weight for every sentence.
