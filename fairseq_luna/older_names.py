@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from .usage_error import UsageError
+from .usage_error import UsageError, flag
 
 # By the older name. 0, the default, leaves an older name its value: no config says which values were given.
 TODAYS = dict.fromkeys(("luna_kernel_size", "fastformer_kernel_size", "block_kernel_size"), "attention_kernel_size")
@@ -17,7 +17,7 @@ def renamed(settings: Mapping[str, Any]) -> dict[str, Any]:
         if value is None:
             continue
         if named.get(name) and named[name] != value:
-            flags = (f"--{each.replace('_', '-')} {one}" for each, one in ((older, value), (name, named[name])))
-            raise UsageError(f"{', '.join(flags)}: the first is an older name of the second; leave it out")
+            both = f"{flag(older)} {value}, {flag(name)} {named[name]}"
+            raise UsageError(f"{both}: the first is an older name of the second; leave it out")
         named[name] = value
     return named

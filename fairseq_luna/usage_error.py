@@ -25,6 +25,11 @@ class CheckpointMismatch(UsageError, RuntimeError):
     """The tensors of a checkpoint do not fit the model: a RuntimeError, as torch's ``load_state_dict`` raises."""
 
 
+def flag(name: str) -> str:
+    """The command-line flag of a config field such as ``encoder_layers`` or ``encoder.layers``."""
+    return "--arch" if name == "_name" else "--" + name.replace("_", "-").replace(".", "-")
+
+
 def wants_traceback() -> bool:
     """Whether ``LOGLEVEL=DEBUG`` is in the environment, which is fairseq's own switch."""
     return os.environ.get("LOGLEVEL", "").upper() == "DEBUG"

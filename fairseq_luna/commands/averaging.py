@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..usage_error import UsageError
+from ..usage_error import UsageError, flag
 from .checkpoints import architecture, check_finite, load
 from .progress import shown
 
@@ -116,8 +116,7 @@ def _place(weight: Tensor) -> tuple[Any, ...]:
 def _check_settings(path: Path, ours: dict[str, Any], first: Path, theirs: dict[str, Any]) -> None:
     for name in sorted(ours.keys() | theirs.keys()):
         if ours.get(name) != theirs.get(name):
-            flag = "arch" if name == "_name" else name.replace("_", "-")
-            raise UsageError(f"{path}: its --{flag} is {ours.get(name)}, and {theirs.get(name)} in {first}")
+            raise UsageError(f"{path}: its {flag(name)} is {ours.get(name)}, and {theirs.get(name)} in {first}")
 
 
 def _check_outline(path: Path, ours: dict[str, Any], first: Path, theirs: dict[str, Any]) -> None:

@@ -24,7 +24,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..usage_error import UsageError
+from ..usage_error import UsageError, flag
 from .command_line import positive
 from .output import check_output
 from .progress import working
@@ -110,7 +110,7 @@ def same_scores(args: Namespace) -> list[object]:
     words = [*args.hypotheses, "--reference", args.reference, *(["--lowercase"] if args.lowercase else [])]
     for name in ("documents", "language", "remove_bpe"):
         if (value := getattr(args, name)) not in (None, AUTO):
-            words += [f"--{name.replace('_', '-')}", value]
+            words += [flag(name), value]
     return words + (["--sources", *args.sources] if args.sources else [])
 
 

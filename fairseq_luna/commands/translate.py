@@ -17,7 +17,7 @@ from typing import Any
 
 from .. import environment
 from ..search_options import check_numbers
-from ..usage_error import UnreadableText, UsageError
+from ..usage_error import UnreadableText, UsageError, flag
 from .text_files import decoded
 
 # Flags of fairseq's with their types: of its configuration, and of its generation.
@@ -54,7 +54,7 @@ def add_stream_flags(parser: ArgumentParser, options: Mapping[str, type] = GENER
     add = parser.add_argument
     add("--buffer-size", type=int, default=256, metavar="N", help="lines that are read at once (default: %(default)s)")
     for name, kind in options.items():
-        add(f"--{name.replace('_', '-')}", type=kind, metavar="LANG" if kind is str else "N", help=MEANINGS[name])
+        add(flag(name), type=kind, metavar="LANG" if kind is str else "N", help=MEANINGS[name])
 
 
 def given(args: Namespace, names: Iterable[str] = GENERATION) -> dict[str, Any]:

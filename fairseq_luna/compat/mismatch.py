@@ -19,7 +19,7 @@ from fairseq.trainer import Trainer
 
 from fairseq_luna.compat.replacing import replaces
 from fairseq_luna.older_names import renamed
-from fairseq_luna.usage_error import CheckpointMismatch, UsageError
+from fairseq_luna.usage_error import CheckpointMismatch, UsageError, flag
 
 SUMMARY = "fairseq hides why a checkpoint does not fit the model; tensors, the flags that differ and the file are named"
 
@@ -114,7 +114,7 @@ def both_values(theirs: Any, ours: Any) -> str:
     """
     theirs, ours = _plain(theirs), _plain(ours)
     return "".join(
-        f"; --{'arch' if name == '_name' else name.replace('_', '-')} is {theirs[name]} there and {value} here"
+        f"; {flag(name)} is {theirs[name]} there and {value} here"
         for name, value in ours.items()
         if name in theirs and str(theirs[name]) != str(value) and "drop" not in name
     )
@@ -127,7 +127,7 @@ def check_made_for(made_for: Mapping[str, Any], ours: Any, filename: str) -> Non
     another one.
     """
     made_for, ours = _plain(made_for), _plain(ours)
-    other = [f"--{name.replace('_', '-')}={value}" for name, value in made_for.items() if ours.get(name) != value]
+    other = [f"{flag(name)}={value}" for name, value in made_for.items() if ours.get(name) != value]
     if other:
         raise CheckpointMismatch(
             f"{filename} was made for {', '.join(other[:3])}: give the flags that fairseq-luna convert printed"

@@ -9,11 +9,10 @@ from typing import Any
 from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY, MODEL_REGISTRY
 from fairseq.models.transformer import TransformerModelBase
 
-from ...models.shared.checks import flag
 from ...models.shared.config import FOLLOWS, OptionalInt, flat_config
 from ...models.shared.model import FlatConfigModel
 from ...older_names import renamed
-from ...usage_error import UsageError
+from ...usage_error import UsageError, flag
 from ..checkpoints import TRAINING_ONLY
 
 Settings = dict[str, Any]

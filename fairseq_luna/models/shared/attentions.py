@@ -8,8 +8,7 @@ from torch import nn
 
 from ...modules import SoftmaxSourceAttention
 from ...modules.checks import NamedArguments
-from ...usage_error import ArgumentError
-from .checks import flag
+from ...usage_error import ArgumentError, flag
 
 BuildAttention = Callable[[Any], nn.Module]
 Made = TypeVar("Made", bound=nn.Module)

@@ -8,7 +8,7 @@ from typing import Any
 
 from fairseq import utils
 
-from ...usage_error import UsageError
+from ...usage_error import UsageError, flag
 
 # Options of fairseq's transformer that this package does not support: the value when unset, and the reason.
 REFUSED: dict[str, tuple[Any, str]] = {
@@ -165,11 +165,6 @@ def check_layers_to_keep(name: str, kept: str | None) -> None:
     layers = [part.strip() for part in kept.split(",")] if kept else []
     if not all(layer.isdecimal() for layer in layers) or len({*map(int, layers)}) < len(layers):
         raise UsageError(f"{flag(name)} {kept}: must be layer numbers from 0, separated by commas, such as 0,2,4")
-
-
-def flag(name: str) -> str:
-    """The command-line flag of a config field such as ``encoder_layers`` or ``encoder.layers``."""
-    return "--" + name.replace("_", "-").replace(".", "-")
 
 
 def longest_text(task: Any) -> int:

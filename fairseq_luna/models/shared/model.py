@@ -8,10 +8,10 @@ from fairseq.models import BaseFairseqModel
 from fairseq.models.transformer import TransformerModelBase
 from torch import Tensor, nn
 
-from ...usage_error import UsageError
+from ...usage_error import UsageError, flag
 from .attentions import BuildAttention, Factory, Sharing, all_children
 from .checkpoint import KeepsLayers
-from .checks import REFUSED_OUTSIDE_LUNA, check_trained_alignment, flag
+from .checks import REFUSED_OUTSIDE_LUNA, check_trained_alignment
 from .config import checked_config
 from .decoder import SelfAttentionDecoder
 from .encoder import SelfAttentionEncoder
