@@ -1,6 +1,6 @@
 """What all layers of a model make of the same padding mask, made once in each forward pass.
 
-Without it a training step of base size launches 2,070 operators in place of 1,116 with block attention, 1,756 in place
+Without it a training step of base size launches 2,070 operators in place of 1,114 with block attention, 1,756 in place
 of 1,394 with local and 1,397 in place of 1,267 with Luna (``scripts/benchmark.py launches``, 2026-11-26).
 """
 
