@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from ..ops.nystrom_attention import nystrom_attention
+from ..usage_error import ArgumentError
 from .attention import EncoderAttention
 from .checks import check_positive
 from .multihead import QueriesKeysValues
@@ -29,7 +30,9 @@ class NystromAttention(QueriesKeysValues, EncoderAttention):
 
     def __init__(self, *, num_slots: int = 64, kernel_size: int = 33, iterations: int = 6, **options: Any) -> None:
         super().__init__(key_bias=False, **options)
-        check_positive(num_slots=num_slots)
+        check_positive(num_slots=num_slots, kernel_size=kernel_size)
+        if kernel_size % 2 == 0:
+            raise ArgumentError("kernel_size", kernel_size, "must be odd, such as 33: its middle is the step itself")
         self.num_slots, self.iterations = num_slots, iterations
         bound = kernel_size**-0.5  # as in torch's convolutions
         self.kernel = nn.Parameter(torch.empty(self.num_heads, kernel_size).uniform_(-bound, bound))

@@ -12,6 +12,7 @@ from fairseq_luna.modules.synthesizer_attention import RandomScores
 from fairseq_luna.usage_error import UsageError
 
 ODD = "must be an odd number of words, such as 5"
+MIDDLE = "must be odd, such as 33: its middle is the step itself"
 HEADS = "num_heads 3: must be 1 or more and divide embed_dim 16"
 ONE = "must be 1 or more"
 REDRAW = "redraw_features -1: must be 1 or more updates; or 0: never"
@@ -40,6 +41,7 @@ REFUSED = [
     (modules.LunaCausalAttention, {"kernel_size": 2}, f"kernel_size 2: {ODD}; or 0: no convolution"),
     (modules.NystromAttention, {"num_heads": 3}, HEADS),
     (modules.NystromAttention, {"num_slots": 0}, f"num_slots 0: {ONE}"),
+    (modules.NystromAttention, {"kernel_size": 32}, f"kernel_size 32: {MIDDLE}"),
     (modules.PatternAttention, {"pattern": topk, "num_heads": 3}, HEADS),
     (modules.ReformerAttention, {"num_heads": 3}, HEADS),
     (modules.ReformerAttention, {"chunk_size": 0}, f"chunk_size 0: {ONE}"),
