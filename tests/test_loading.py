@@ -238,6 +238,15 @@ def test_a_level_of_its_logger_shows_what_fairseq_logs(folder, caplog):
     assert any("dictionary: 24 types" in record.getMessage() for record in caplog.records)
 
 
+def test_what_is_verbose_is_shown(translator, caplog):
+    with caplog.at_level("INFO"):
+        translator.translate(TEXTS[0], **SIZES)
+        assert caplog.records == []
+        text = translator.translate(TEXTS[0], verbose=True, **SIZES)
+    [best, *_] = (said for said in caplog.messages if said.startswith("H\t"))
+    assert best.endswith(f"\t{text}")
+
+
 def test_ctrl_c_prints_no_traceback(folder, translator):
     """If it follows the first translation, which has the command's flags."""
     expected = translator.translate(TEXTS[2], max_len_b=1)

@@ -2,6 +2,7 @@
 
 from argparse import Namespace
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from inspect import signature
 from typing import Any
 
@@ -59,7 +60,6 @@ class TorchTranslator(GeneratorHubInterface):
         texts = {place: self.decode(best["tokens"]) for place, (best, *_) in zip(tokens, found, strict=True)}
         return [texts.get(place, "") for place in range(len(sentences))]
 
-    @quiet.fairseq()
     def generate(self, tokenized_sentences: Any, beam: int = 5, verbose: bool = False, **options: Any) -> Any:
         """See :class:`fairseq.hub_utils.GeneratorHubInterface`, whose models cannot be asked for alignments later.
 
@@ -78,8 +78,9 @@ class TorchTranslator(GeneratorHubInterface):
                     f"a sentence has {len(tokens)} pieces, the model reads at most {longest}: {begin} ...; cut it, or"
                     " give more max_source_positions (--max-source-positions), unless positions are learned"
                 )
+        aligned = bool(options.get("print_alignment", self.cfg.generation.print_alignment))
         try:
-            with alignment_is(bool(options.get("print_alignment", self.cfg.generation.print_alignment))):
+            with alignment_is(aligned), nullcontext() if verbose else quiet.fairseq():  # it logs what is verbose
                 return super().generate(tokenized_sentences, beam, verbose, **options)
         except (AssertionError, OverflowError) as error:
             if isinstance(error, AssertionError) and "max_len" not in str(error):
