@@ -154,13 +154,10 @@ def _nested(state: Tensors, modules: dict[str, GenerationState]) -> dict[str, di
 
 
 def _flat(incremental_state: Any, modules: dict[str, GenerationState]) -> Tensors:
-    flat: Tensors = {}
-    for module in modules:
-        own = modules[module].state_key("")
-        for key, tensors in incremental_state.items():
-            if key.startswith(own):
-                kind = key.removeprefix(own)
-                flat |= {
-                    f"{module}/{kind}/{name}": tensor for name, tensor in tensors.items() if torch.is_tensor(tensor)
-                }
-    return flat
+    return {
+        f"{place}/{kind}/{name}": tensor
+        for place, module in modules.items()
+        for kind in ("constants", "state")
+        for name, tensor in incremental_state.get(module.state_key(kind), {}).items()
+        if torch.is_tensor(tensor)
+    }
