@@ -30,13 +30,12 @@ from ..usage_error import UsageError
 from .command_line import positive
 from .preparing import gathering, settings
 from .preparing.cleaning import Rules
-from .preparing.gathering import Text
+from .preparing.gathering import SPLITS, Text
 from .preparing.parallel import available_cores
 from .steps import shell, show_next, shown_path
 from .text_files import ending, read_pairs, shortened
 from .training import on_text
 
-SPLITS = ("train", "valid", "test")
 # Pieces of the joint vocabulary by the number of training pairs, each up to so many.
 VOCABULARIES = ((20_000, 2_000), (200_000, 8_000), (1_000_000, 16_000), (math.inf, 32_000))
 TWO_LETTERS = re.compile("[a-z]{2}")  # a language by ISO 639-1

@@ -10,6 +10,7 @@ from ..progress import shown
 from ..text_files import read_pairs
 from . import sides
 
+SPLITS = ("train", "valid", "test")
 Pair = tuple[str, str]
 Text = tuple[Path, Path]
 

@@ -12,11 +12,10 @@ from ..progress import shown, working
 from ..steps import complete, once, run_fairseq
 from ..text_files import count_lines, read_pairs
 from .cleaning import Rules, kept
-from .gathering import write
+from .gathering import SPLITS, write
 from .parallel import transform
 from .pieces import Cut, learn_pieces
 
-SPLITS = ("train", "valid", "test")
 DROPPED = "dropped.json"
 Cutter = Callable[[list[str]], list[str]]  # of lines, in another process too
 
