@@ -1,7 +1,6 @@
 """RoBERTa with Luna's or with chosen attentions, registered with fairseq as ``luna_roberta`` and ``mixed_roberta``."""
 
 from abc import abstractmethod
-from argparse import ArgumentParser
 from functools import partial
 from typing import Any
 
@@ -39,10 +38,8 @@ class FlatRobertaModel(KeepsLayers, RobertaModel):
     def build_sentence_encoder(cfg: Any, dictionary: Any, embed_tokens: nn.Embedding) -> TransformerEncoderBase:
         """The encoder of sentences from the nested ``cfg``."""
 
-    @classmethod
-    def add_args(cls, parser: ArgumentParser) -> None:
-        # RobertaModel adds fairseq's flags; BaseFairseqModel adds the flat config that was registered.
-        BaseFairseqModel.add_args.__func__(cls, parser)
+    # It adds the flat config that was registered; RobertaModel's adds fairseq's flags.
+    add_args: Any = classmethod(BaseFairseqModel.add_args.__func__)
 
     @classmethod
     def hub_models(cls) -> dict[str, str]:

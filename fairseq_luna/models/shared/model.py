@@ -1,6 +1,5 @@
 """An encoder-decoder that fairseq builds from a flat config."""
 
-from argparse import ArgumentParser
 from functools import partial
 from typing import Any, ClassVar
 
@@ -25,10 +24,8 @@ class FlatConfigModel(KeepsLayers, TransformerModelBase):
     its encoder and decoder.
     """
 
-    @classmethod
-    def add_args(cls, parser: ArgumentParser) -> None:
-        # TransformerModelBase adds its nested config; BaseFairseqModel adds the flat one that was registered.
-        BaseFairseqModel.add_args.__func__(cls, parser)
+    # It adds the flat config that was registered; TransformerModelBase's adds its nested one.
+    add_args: Any = classmethod(BaseFairseqModel.add_args.__func__)
 
     @classmethod
     def build_model(cls, cfg: Any, task: Any) -> "FlatConfigModel":
