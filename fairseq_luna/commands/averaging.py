@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from fairseq.models import MODEL_DATACLASS_REGISTRY
 from torch import Tensor
 
 from ..usage_error import UsageError, flag
@@ -114,9 +115,12 @@ def _place(weight: Tensor) -> tuple[Any, ...]:
 
 
 def _check_settings(path: Path, ours: dict[str, Any], first: Path, theirs: dict[str, Any]) -> None:
+    """Raises UsageError if a setting differs. One that an older release did not save is read as its default."""
+    defaults = MODEL_DATACLASS_REGISTRY.get(ours.get("_name"), object)()
     for name in sorted(ours.keys() | theirs.keys()):
-        if ours.get(name) != theirs.get(name):
-            raise UsageError(f"{path}: its {flag(name)} is {ours.get(name)}, and {theirs.get(name)} in {first}")
+        mine, other = (settings.get(name, getattr(defaults, name, None)) for settings in (ours, theirs))
+        if mine != other:
+            raise UsageError(f"{path}: its {flag(name)} is {mine}, and {other} in {first}")
 
 
 def _check_outline(path: Path, ours: dict[str, Any], first: Path, theirs: dict[str, Any]) -> None:

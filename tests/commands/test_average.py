@@ -224,6 +224,13 @@ def test_another_dropout_is_accepted(three, tmp_path):
     assert average([three[0], other])["model"]
 
 
+@pytest.mark.parametrize(("lacks", "said"), [("untie_luna_kv", None), ("encoder_attention_heads", "is 4, and 2 in")])
+def test_a_setting_that_an_older_release_did_not_save_is_its_default(lacks, said, three, tmp_path, capsys):
+    older = rewritten(three[1], tmp_path / "older.pt", lambda state: state["cfg"]["model"].pop(lacks))
+    command = ("average", three[0], older, "--output", tmp_path / "mean.pt")
+    assert said in refused(capsys, *command) if said else shown(capsys, *command)
+
+
 def test_no_file_is_overwritten_without_force(three, tmp_path, capsys):
     before, output, broken = three[1].read_bytes(), tmp_path / "mean.pt", tmp_path / "broken.pt"
     said = refused(capsys, "average", *three, "--output", three[1], "--force")
