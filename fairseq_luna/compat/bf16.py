@@ -10,7 +10,7 @@ from typing import Any
 from fairseq import options
 from fairseq.distributed import utils as distributed_utils
 
-from fairseq_luna.compat.replacing import replaces
+from fairseq_luna.replacing import replaces
 
 SUMMARY = "--bf16 set --tpu, which needs torch_xla; --tpu stays unset"
 

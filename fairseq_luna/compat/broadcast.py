@@ -10,7 +10,7 @@ import torch
 from fairseq.distributed import utils as distributed_utils
 
 from fairseq_luna.compat.checkpoints import is_refused
-from fairseq_luna.compat.replacing import replaces
+from fairseq_luna.replacing import replaces
 
 SUMMARY = "resuming on several processes was refused by torch; rank 0 broadcasts the checkpoint as objects"
 

@@ -24,7 +24,7 @@ import numpy
 import torch
 from fairseq import checkpoint_utils
 
-from fairseq_luna.compat.replacing import replaces
+from fairseq_luna.replacing import replaces
 from fairseq_luna.usage_error import UsageError
 
 SUMMARY = "torch >= 2.6 refuses fairseq's checkpoints; the classes that fairseq stores in them are declared safe"

@@ -14,7 +14,7 @@ from fairseq.optim.amp_optimizer import AMPOptimizer
 from fairseq.tasks import FairseqTask
 from torch import nn
 
-from fairseq_luna.compat.replacing import replaces
+from fairseq_luna.replacing import replaces
 
 SUMMARY = "--amp on a CPU trained in fp32; it trains with bf16 products"
 

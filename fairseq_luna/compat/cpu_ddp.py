@@ -11,7 +11,7 @@ from fairseq.dataclass.configs import DistributedTrainingConfig
 from fairseq.models import distributed_fairseq_model
 from torch import nn
 
-from fairseq_luna.compat.replacing import replaces
+from fairseq_luna.replacing import replaces
 
 SUMMARY = "torch's DDP was given a GPU's number for a model on the CPU; it is given none"
 

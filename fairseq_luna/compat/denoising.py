@@ -14,7 +14,7 @@ from fairseq.data import Dictionary
 from fairseq.data.denoising_dataset import DenoisingDataset
 from torch.overrides import TorchFunctionMode
 
-from fairseq_luna.compat.replacing import replaces
+from fairseq_luna.replacing import replaces
 
 SUMMARY = "noise came from torch's global generator; it depends on seed, epoch and item"
 

@@ -11,7 +11,7 @@ from fairseq.dataclass.configs import EMAConfig
 from fairseq.models.ema import EMA
 from torch import nn
 
-from fairseq_luna.compat.replacing import replaces
+from fairseq_luna.replacing import replaces
 
 SUMMARY = "--store-ema failed for a model with whole numbers; they are copied"
 

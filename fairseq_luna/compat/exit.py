@@ -17,7 +17,7 @@ from weakref import WeakSet
 import torch
 from fairseq.data.iterators import BufferedIterator
 
-from fairseq_luna.compat.replacing import replaces
+from fairseq_luna.replacing import replaces
 
 SUMMARY = "a thread still making batches could abort the process at exit; it is stopped before"
 

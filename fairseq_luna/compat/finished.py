@@ -14,7 +14,7 @@ from unittest.mock import patch
 from fairseq import checkpoint_utils
 from fairseq.logging import metrics
 
-from fairseq_luna.compat.replacing import replaces
+from fairseq_luna.replacing import replaces
 
 SUMMARY = "a finished training made one more update when started again; it makes none"
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy
 from fairseq.data import data_utils
 
-from fairseq_luna.compat.replacing import replaces
+from fairseq_luna.replacing import replaces
 
 SUMMARY = "a last batch whose size is not a multiple of 8 was dropped; it is kept"
 

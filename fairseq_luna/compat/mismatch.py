@@ -17,8 +17,8 @@ from unittest.mock import patch
 from fairseq import checkpoint_utils, trainer
 from fairseq.trainer import Trainer
 
-from fairseq_luna.compat.replacing import replaces
 from fairseq_luna.older_names import renamed
+from fairseq_luna.replacing import replaces
 from fairseq_luna.usage_error import CheckpointMismatch, UsageError, flag
 
 SUMMARY = "fairseq hides why a checkpoint does not fit the model; tensors, the flags that differ and the file are named"

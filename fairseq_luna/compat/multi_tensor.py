@@ -17,7 +17,7 @@ from fairseq.optim import FairseqOptimizer
 from fairseq.optim.fp16_optimizer import _FP16OptimizerMixin as HalfPrecision
 from torch import Tensor
 
-from fairseq_luna.compat.replacing import replaces
+from fairseq_luna.replacing import replaces
 
 SUMMARY = "optimizers copied, cleared and measured gradients one by one; all in one call"
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy
 from fairseq.data.indexed_dataset import MMapIndexedDataset
 
-from fairseq_luna.compat.replacing import replaces
+from fairseq_luna.replacing import replaces
 
 SUMMARY = "places beyond 2 GiB overflowed when parts of a data set were merged; they are whole"
 

@@ -13,7 +13,7 @@ from fairseq.data import FairseqDataset
 from fairseq.tasks import FairseqTask, fairseq_task
 from fairseq.trainer import Trainer
 
-from fairseq_luna.compat.replacing import replaces
+from fairseq_luna.replacing import replaces
 
 SUMMARY = "batches depended on the epoch of the last resume; they are formed again in every epoch"
 

@@ -21,7 +21,7 @@ import torch
 from fairseq import checkpoint_utils
 from fairseq.file_io import PathManager
 
-from fairseq_luna.compat.replacing import replaces
+from fairseq_luna.replacing import replaces
 from fairseq_luna.usage_error import UsageError
 
 SUMMARY = "a full disk could destroy the last checkpoint; a checkpoint is replaced only by a complete one"

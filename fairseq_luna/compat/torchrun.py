@@ -14,7 +14,7 @@ from fairseq.dataclass.configs import DistributedTrainingConfig
 from fairseq.distributed import utils as distributed_utils
 from fairseq.trainer import Trainer
 
-from fairseq_luna.compat.replacing import replaces
+from fairseq_luna.replacing import replaces
 
 SUMMARY = "torchrun's processes on CPUs trained independent copies; they join over gloo"
 

@@ -13,7 +13,7 @@ from fairseq.data import ListDataset
 from fairseq.data.multilingual import sampled_multi_dataset, sampled_multi_epoch_dataset
 from fairseq.data.multilingual.sampled_multi_epoch_dataset import SampledMultiEpochDataset
 
-from fairseq_luna.compat.replacing import replaces
+from fairseq_luna.replacing import replaces
 
 SUMMARY = "a resumed run drew other virtual epochs; it has those of the first run"
 

@@ -15,7 +15,7 @@ import torch
 from fairseq.data import FairseqDataset
 from fairseq.data.iterators import EpochBatchIterator
 
-from fairseq_luna.compat.replacing import replaces
+from fairseq_luna.replacing import replaces
 
 SUMMARY = "workers kept the first epoch's masks and noise; each epoch starts workers of its own"
 

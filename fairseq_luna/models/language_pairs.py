@@ -1,6 +1,5 @@
 """fairseq's tasks that train a model for each pair of languages, which no model of this package is."""
 
-import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -8,6 +7,7 @@ from fairseq.models import ARCH_MODEL_REGISTRY
 from fairseq.tasks.multilingual_translation import MultilingualTranslationTask
 from fairseq.tasks.semisupervised_translation import SemisupervisedTranslationTask
 
+from ..replacing import replaces
 from ..usage_error import UsageError
 from .shared.checkpoint import ExplainsMismatch
 
@@ -18,18 +18,14 @@ def refuse() -> None:
     Otherwise they fail earlier, where they look for their own flags among the model's.
     """
     for task in (MultilingualTranslationTask, SemisupervisedTranslationTask):
-        task.build_model = _refusing(task.build_model)
+        replaces(task, "build_model")(_checked)
 
 
-def _refusing(build_model: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(build_model)
-    def checked(self: Any, cfg: Any, *more: Any, **options: Any) -> Any:
-        name = getattr(cfg, "_name", None)
-        if issubclass(ARCH_MODEL_REGISTRY.get(name, object), ExplainsMismatch):
-            raise UsageError(
-                f"--task {self.args.task}: it trains a model for each pair of languages, and --arch {name} is one; use"
-                " another task, such as translation_multi_simple_epoch, where all pairs share an encoder-decoder"
-            )
-        return build_model(self, cfg, *more, **options)
-
-    return checked
+def _checked(build_model: Callable[..., Any], self: Any, cfg: Any, *more: Any, **options: Any) -> Any:
+    name = getattr(cfg, "_name", None)
+    if issubclass(ARCH_MODEL_REGISTRY.get(name, object), ExplainsMismatch):
+        raise UsageError(
+            f"--task {self.args.task}: it trains a model for each pair of languages, and --arch {name} is one; use"
+            " another task, such as translation_multi_simple_epoch, where all pairs share an encoder-decoder"
+        )
+    return build_model(self, cfg, *more, **options)

@@ -1,11 +1,12 @@
 """Where Apollo needs more of fairseq than an optimizer is given: clipping."""
 
-import functools
+from collections.abc import Callable
 
 from fairseq.trainer import Trainer
 from torch import Tensor
 
 from fairseq_luna.optim.fairseq_apollo import ClipMode
+from fairseq_luna.replacing import replaces
 
 
 def install() -> None:
@@ -13,11 +14,8 @@ def install() -> None:
 
     With ``--apollo-clip-mode each`` the trainer measures the total norm, but does not clip by it.
     """
-    original_clip = Trainer.clip_grad_norm
 
-    @functools.wraps(original_clip)
-    def clip_grad_norm(self: Trainer, clip_norm: float) -> Tensor:
+    @replaces(Trainer, "clip_grad_norm")
+    def clip_grad_norm(original: Callable[..., Tensor], self: Trainer, clip_norm: float) -> Tensor:
         each = getattr(self.cfg.optimizer, "apollo_clip_mode", None) == ClipMode.each
-        return original_clip(self, 0.0 if each else clip_norm)
-
-    Trainer.clip_grad_norm = clip_grad_norm
+        return original(self, 0.0 if each else clip_norm)

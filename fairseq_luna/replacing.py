@@ -1,4 +1,4 @@
-"""How a patch puts its function in the place of fairseq's."""
+"""How a function of this package is put in the place of one of fairseq's."""
 
 import functools
 from collections.abc import Callable
