@@ -2,7 +2,7 @@
 
 import os
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ from fairseq.data.encoders.subword_nmt_bpe import SubwordNMTBPE, SubwordNMTBPECo
 
 from . import models as activated  # noqa: F401 (registers the models, applies the patches)
 from . import quiet
+from .commands.checkpoints import check_finite
 from .models.shared.translator import TorchTranslator
 from .subwords import mark_of
 from .usage_error import UsageError
@@ -79,7 +80,7 @@ def load(
     return translator
 
 
-def _trained(path: str | os.PathLike[str], files: Iterable[Path], overrides: dict[str, Any]) -> tuple[Any, Any, Any]:
+def _trained(path: str | os.PathLike[str], files: Sequence[Path], overrides: dict[str, Any]) -> tuple[Any, Any, Any]:
     """The models, config and task of the checkpoints ``files`` at ``path``."""
     untold = UsageError(
         f"{path}: the training was not told its languages; "
@@ -103,6 +104,8 @@ def _trained(path: str | os.PathLike[str], files: Iterable[Path], overrides: dic
         raise untold
     if not all(hasattr(model, "encoder") and hasattr(model, "decoder") for model in loaded):
         raise UsageError(f"{path}: its model is not a translation model")
+    for file, model in zip(files, loaded, strict=True):
+        check_finite(file, dict(model.named_parameters()))
     return loaded, cfg, task
 
 

@@ -1,6 +1,7 @@
 """Exported models translate as the trained ones do, without torch and fairseq."""
 
 import io
+import itertools
 import json
 import logging
 import math
@@ -286,7 +287,7 @@ def test_words_are_not_read_as_pieces(speaking, tmp_path, monkeypatch):
     copied = shutil.copytree(folder, tmp_path / "model", ignore=shutil.ignore_patterns("*.model", "exported"))
     assert main(["export", str(copied), f"--output={tmp_path / 'new'}"]) == 2
     monkeypatch.setattr("fairseq_luna.commands.exporting.folder.graphs_of", lambda *_: ())
-    monkeypatch.setattr("fairseq_luna.commands.exporting.comparison.difference", lambda *_: 0.0)
+    monkeypatch.setattr("fairseq_luna.commands.exporting.comparison.difference", lambda *_: (0.0, 0.0))
     assert main(["export", str(copied), f"--output={tmp_path / 'new'}", "--pieces=none"]) == 0
     settings = json.loads((made / "settings.json").read_text())
     new = json.loads((tmp_path / "new" / "settings.json").read_text())
@@ -348,14 +349,24 @@ def test_what_cannot_be_exported_is_refused(export, tiny_data, tmp_path, monkeyp
 
 def test_another_models_graphs_are_found_to_differ(export, monkeypatch):
     translator = fairseq_luna.load(export("block")[0])
-    assert comparison.difference(translator, export("block")[1]) < 1e-5
-    assert comparison.difference(translator, export("luna")[1]) > 1e-2
+    assert max(comparison.difference(translator, export("block")[1])) < 1e-5
+    assert min(comparison.difference(translator, export("luna")[1])) > 1e-2
     monkeypatch.setattr(comparison, "distance", lambda *_: float("nan"))
-    assert math.isnan(comparison.difference(translator, export("block")[1]))
+    assert all(map(math.isnan, comparison.difference(translator, export("block")[1])))
+
+
+def test_a_difference_in_few_words_is_told_from_one_in_many(export, monkeypatch):
+    translator = fairseq_luna.load(export("block")[0])
+    for every, expected in ((200, (1.0, 0.0)), (50, (1.0, 1.0))):
+        numbers = itertools.count(1)
+        monkeypatch.setattr(comparison, "distance", lambda *_, n=numbers, of=every: float(next(n) % of == 0))
+        assert comparison.difference(translator, export("block")[1]) == expected
 
 
 @pytest.mark.parametrize(
-    "found", [1e-3, float("nan"), RuntimeError("another number of steps")], ids=["differs", "nan", "cannot be run"]
+    "found",
+    [(1e-3, 1e-3), (1.0, 0.0), (math.nan, math.nan), RuntimeError("another number of steps")],
+    ids=["differs", "differs much in few words", "nan", "cannot be run"],
 )
 def test_a_graph_that_is_not_the_model_is_refused(found, export, tmp_path, monkeypatch, capsys):
     def difference(*_):

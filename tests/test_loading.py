@@ -1,5 +1,6 @@
 """``fairseq_luna.load`` and ``fairseq-luna translate``: a trained model translates text."""
 
+import math
 import os
 import random
 import re
@@ -344,13 +345,17 @@ def test_codes_of_subword_nmt_are_used(folder, tmp_path):
         ),
         ({"path": "{folder}", "source_lang": None}, "the training was not told its languages; give source_lang="),
         ({"path": "{folder}", "projection_length": 9}, "checkpoint_last.pt does not fit the model"),
+        ({"path": "{here}/nan.pt", "data": "{folder}"}, "{here}/nan.pt: there is NaN in decoder.layers.0.fc1.bias"),
     ],
-    ids=["folder", "checkpoint", "prepared", "data", "no-pieces", "pieces", "languages", "overrides"],
+    ids=["folder", "checkpoint", "prepared", "data", "no-pieces", "pieces", "languages", "overrides", "nan"],
 )
 def test_what_cannot_be_loaded_is_refused_in_one_line(folder, tmp_path, given, said):
     places = {"here": tmp_path, "folder": folder}
     (tmp_path / "text.model").write_text("no model")
     (tmp_path / "prepared" / "checkpoints").mkdir(parents=True)
+    state = torch.load(folder / "checkpoint_last.pt", weights_only=True)
+    state["model"]["decoder.layers.0.fc1.bias"][0] = math.nan
+    torch.save(state, tmp_path / "nan.pt")
     with pytest.raises(UsageError) as refused:
         load(**{name: value.format(**places) if isinstance(value, str) else value for name, value in given.items()})
     assert said.format(**places) in str(refused.value)

@@ -60,4 +60,6 @@ def check_finite(path: Path, weights: Mapping[str, Tensor]) -> None:
     for name, weight in weights.items():
         if not (NO_PARAMETER.search(name) or weight.isfinite().all()):
             kind = "NaN" if weight.isnan().any() else "an infinite number"
-            raise UsageError(f"{path}: there is {kind} in {name}, as after a training that diverged: leave it out")
+            raise UsageError(
+                f"{path}: there is {kind} in {name}, as after a training that diverged: use another checkpoint"
+            )

@@ -17,6 +17,7 @@ train, translate and score.
 """
 
 import math
+import os
 import re
 from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
@@ -140,6 +141,8 @@ def check(args: Namespace, languages: tuple[str, str], texts: dict[str, list[Tex
         check_names(text, languages)
     if args.out.is_file():
         raise UsageError(f"--out {args.out}: that is a file; name a new folder")
+    if os.pathsep in str(args.out):
+        raise UsageError(f"--out {args.out}: fairseq takes {os.pathsep} for the end of a folder's name; leave it out")
     lacking = [f"--{split}" for split, pairs in texts.items() if not pairs]
     if lacking and not args.hold_out:
         raise UsageError(f"give {' and '.join(lacking)}, or --hold-out N to take it from the training text")

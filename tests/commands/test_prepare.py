@@ -101,6 +101,7 @@ def test_pieces_of_two_training_texts_with_a_test_held_out(files, tmp_path, monk
         ("--train {a}", "--train: expected 2 arguments"),
         ("--train {a} {a} --hold-out 2", "the same file is given as the source and as the target"),
         ("--train {a} {b} --hold-out 2 --out {a}", "old.source: that is a file; name a new folder"),
+        ("--train {a} {b} --hold-out 2 --out a:b", "--out a:b: fairseq takes : for the end of a folder's name"),
         ("--train {a} {b} --hold-out 2 --vocabulary-size 5", "SentencePiece cannot learn --vocabulary-size 5: "),
         ("--train {a} {b} --hold-out 2 --ratio 1 --longest 1", "no training pair is left; dropped are longer than 1"),
         ("--train {a} {none} --hold-out 2", "none: has no text"),
