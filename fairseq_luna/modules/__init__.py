@@ -1,5 +1,6 @@
 """Attention modules: projections and incremental state around the functions of ``fairseq_luna.ops``."""
 
+from .adaptive_span import AdaptiveSpanAttention, AdaptiveSpanCausalAttention
 from .attention_pooling import AttentionPooling
 from .block_attention import BlockAttention, BlockCausalAttention
 from .external_attention import ExternalAttention, ExternalCausalAttention
@@ -28,6 +29,8 @@ from .synthesizer_attention import SynthesizerAttention, SynthesizerCausalAttent
 
 __all__ = [
     "SSRU",
+    "AdaptiveSpanAttention",
+    "AdaptiveSpanCausalAttention",
     "AttentionPooling",
     "BigBirdAttention",
     "BlockAttention",

@@ -16,7 +16,7 @@ from .generation_state import ModuleState
 from .multihead import QueriesKeysValues
 
 # The numbers that patterns have.
-NUMBERS = ("window", "dilation", "stride", "block_size", "count")
+NUMBERS = ("window", "ramp", "dilation", "stride", "block_size", "count")
 
 # What ``pattern`` may be, each with the numbers that it has by default.
 local = partial(op.Window, window=16)
@@ -47,6 +47,10 @@ class PatternProjections(QueriesKeysValues):
         check_positive(**chosen)
         self.pattern = pattern(**chosen)
 
+    def inputs(self, x: Tensor, padding_mask: Tensor | None) -> tuple[Tensor, Tensor, Tensor, op.Pattern]:
+        """The arguments of the op for ``x (T, B, C)``: q, k and v, and the pattern."""
+        return *self.queries_keys_values(x), self.pattern
+
 
 class PatternAttention(PatternProjections, EncoderAttention):
     """Self-attention of an encoder to the steps of a pattern. Arguments: :class:`PatternProjections`.
@@ -59,7 +63,7 @@ class PatternAttention(PatternProjections, EncoderAttention):
 
     def attended(self, x: Tensor, padding_mask: Tensor | None) -> Tensor:
         """What the output projection gets, ``(B, H, T, D)``."""
-        return op.pattern_attention(*self.queries_keys_values(x), self.pattern, **self.options(padding_mask))
+        return op.pattern_attention(*self.inputs(x, padding_mask), **self.options(padding_mask))
 
 
 class PatternCausalAttention(PatternProjections, CausalAttention):
@@ -73,12 +77,12 @@ class PatternCausalAttention(PatternProjections, CausalAttention):
     State = op.Cache
 
     def attend(self, x: Tensor, padding_mask: Tensor | None) -> Tensor:
-        q, k, v = self.queries_keys_values(x)
-        return self.output(op.pattern_attention(q, k, v, self.pattern, causal=True, **self.options(padding_mask)))
+        inputs = self.inputs(x, padding_mask)
+        return self.output(op.pattern_attention(*inputs, causal=True, **self.options(padding_mask)))
 
     def step(self, x: Tensor, padding_mask: Tensor | None, state: op.Cache | None) -> tuple[Tensor, op.Cache]:
-        q, k, v = self.queries_keys_values(x)
-        y, state = op.pattern_attention_step(q, k, v, self.pattern, state, **self.options(padding_mask))
+        inputs = self.inputs(x, padding_mask)
+        y, state = op.pattern_attention_step(*inputs, state, **self.options(padding_mask))
         return self.output(y), state
 
 
@@ -147,6 +151,5 @@ class BigBirdAttention(PatternAttention):
         super().__init__(pattern=partial(bigbird, seeds=seeds), num_heads=num_heads, **options)
         self.register_buffer("seeds", seeds)
 
-    def attended(self, x: Tensor, padding_mask: Tensor | None) -> Tensor:
-        pattern = replace(self.pattern, seeds=self.seeds)
-        return op.pattern_attention(*self.queries_keys_values(x), pattern, **self.options(padding_mask))
+    def inputs(self, x: Tensor, padding_mask: Tensor | None) -> tuple[Tensor, Tensor, Tensor, op.Pattern]:
+        return *self.queries_keys_values(x), replace(self.pattern, seeds=self.seeds)

@@ -52,6 +52,8 @@ VALUES: Table = {
     **{f"--max-{side}-positions": _POSITIONS for side in ("source", "target")},
     "--attention-kernel-size": _KERNEL,
     **dict.fromkeys(("--projection-length", "--decoder-block-size", "--attention-window", "--attention-chunk"), _COUNT),
+    "--span-ramp": _COUNT,
+    "--span-penalty": Values(("0", "2e-6", "1"), ("-1", "nan", "inf", "x")),
     **dict.fromkeys(("--attention-topk", "--num-slots", "--num-features", "--state-size"), _COUNT),
     "--max-positions": Values(("8", "64", "100000")),
     "--encoder-embed-path": Values(("{embeddings}", "{missing}")),

@@ -1,6 +1,7 @@
 """A function of ``fairseq_luna.ops``, called as all the others are: what makes its inputs, its forms and its steps."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from importlib import import_module
 from typing import Any, NamedTuple
 
@@ -215,6 +216,14 @@ class Pattern(Op):
     def arguments(self, inputs):
         heads = torch.arange(inputs[0].shape[1], device=inputs[0].device)
         return *inputs, self.extra(heads) if callable(self.extra) else self.extra
+
+
+class SoftWindow(Op):
+    """The last input are the spans of heads; ``extra`` is a window."""
+
+    def arguments(self, inputs):
+        *sequences, spans = inputs
+        return *sequences, replace(self.extra, spans=spans)
 
 
 class Synthesizer(Op):

@@ -17,6 +17,7 @@ from attention_op import (
     Pattern,
     Prefix,
     Recurrence,
+    SoftWindow,
     Synthesizer,
     tensors,
 )
@@ -132,6 +133,8 @@ def reformer(chunk: int) -> Op:
 
 DECAYS = {"BHT": lambda x: -0.3 * x.abs()}
 DECAY = Op("decay_attention", "BHTD BHTD BHTE BHT", {"causal": False}, maps=DECAYS, per_step=64, **LONG_SUMS)
+SPANS = {"H": lambda x: 4 * x.abs()}
+SOFT_WINDOW = SoftWindow("pattern_attention", f"{QKV} H", extra=Window(9, ramp=4), maps=SPANS, per_step=512)
 OPS: dict[str, Op] = {
     "softmax": Op("softmax_attention", QUERY_KV, {"need_weights": True}),
     "prefix-attention": Prefix("prefix_attention", "BHTD BHTD BHTE", steps=True, per_step=64, **LONG_SUMS),
@@ -158,6 +161,7 @@ OPS: dict[str, Op] = {
     **block("chunked", "sum"),
     "topk-source": Op("topk_attention", QUERY_KV, {"count": 5, "need_weights": True}, folder="pattern_attention"),
     **{name: op for each in (PATTERNS | PATTERNS_FOR_ENCODERS).items() for name, op in pattern(*each).items()},
+    **both("soft-window", SOFT_WINDOW, options={"causal": True}, steps=True),
     "linformer": Op("linformer_attention", f"{QUERY_KV} SW SW", maps={"SW": times(0.25)}, per_step=64),
     **both(
         "external",

@@ -15,9 +15,10 @@ from numeric import gradients, mixed_padding, scattered_padding
 
 every = partial(every_attention.every, also=WITH_OPTIONS)
 # A step sees some of the others only.
-LIMITED = {"local", "topk", "sparse", "longformer", "bigbird", "reformer", "flash", "pyramid"}
+LIMITED = {"local", "adaptive-span", "topk", "sparse", "longformer", "bigbird", "reformer", "flash", "pyramid"}
 SYNTHESIZERS = {name for name in ATTENTIONS if name.startswith("synthesizer")}
 # The stride of sparse is fixed; linformer has a maximum.
+WIDE = {"longformer", "adaptive-span"}  # their windows are of 512 steps
 NOT_LINEAR = {"softmax", "topk", "sparse", "linformer", *SYNTHESIZERS}
 # A rounding error may change which steps they see, or turn what a head has read, where that is near 0 before its norm.
 DISCONTINUOUS = {"topk", "reformer", "gated-delta"}
@@ -233,7 +234,7 @@ def test_data_decides_no_branch(name, place):
 def test_memory_is_linear_in_the_length(name, place):
     largest = []
     for steps in (1024, 4096):
-        module = build(name, place, **({"attention_window": 16} if name == "longformer" else {}))
+        module = build(name, place, **({"attention_window": 16} if name in WIDE else {}))
         x, source = (each.requires_grad_() for each in inputs(module, steps, 1))
         with LargestTensor() as seen:
             call(module, place, x, source=source).sum().backward()

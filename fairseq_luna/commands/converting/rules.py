@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from ...models.luna.encoder import LunaEncoder
 from ...models.luna.layers import LunaDecoderLayer, LunaEncoderLayer
 from ...modules import LunaAttention, LunaCausalAttention
+from ...modules.adaptive_span import AdaptiveSpans
 from ...modules.block_attention import TwoLevelAttention
 from ...modules.external_attention import ExternalProjections
 from ...modules.fastformer_attention import FastformerProjections
@@ -37,6 +38,10 @@ class Rule(NamedTuple):
 
 def zero(new: Tensor) -> None:
     new.zero_()
+
+
+def whole(new: Tensor) -> None:
+    new.fill_(1)
 
 
 def identity(new: Tensor) -> None:
@@ -116,6 +121,7 @@ RULES: dict[type[nn.Module], Mapping[str, Rule]] = {
         "first_v_proj": Rule(("v_proj",)),
     },
     NystromAttention: {"kernel": Rule(start=zero)},
+    AdaptiveSpans: {"span": Rule(start=whole)},  # heads see the whole window, as those of a transformer
     Retention: {"gate_proj": Rule(start=opened)},
     LearnedPositionalEmbedding: {"weight": Rule(fit=first_part)},
 }

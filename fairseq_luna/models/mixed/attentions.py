@@ -67,6 +67,7 @@ def _of_one_head(module: Callable[..., nn.Module]) -> Callable[..., nn.Module]:
 
 
 WINDOW = {"attention_window": "window"}
+SPAN = {**WINDOW, "span_ramp": "ramp", "span_penalty": "penalty"}
 LONGFORMER = {**WINDOW, "attention_dilation": "dilation"}
 STRIDE = {"attention_chunk": "stride"}
 REFORMER = {"num_hashes": "num_hashes", "attention_chunk": "chunk_size", "redraw_features": "redraw_features"}
@@ -103,6 +104,11 @@ ATTENTIONS: dict[str, Attention] = {
     "local": Attention(
         encoder=Factory(partial(modules.PatternAttention, pattern=local), WINDOW),
         decoder=Factory(partial(modules.PatternCausalAttention, pattern=local), WINDOW),
+        source=NO_DISTANCE,
+    ),
+    "adaptive-span": Attention(
+        encoder=Factory(modules.AdaptiveSpanAttention, SPAN),
+        decoder=Factory(modules.AdaptiveSpanCausalAttention, SPAN),
         source=NO_DISTANCE,
     ),
     "topk": Attention(

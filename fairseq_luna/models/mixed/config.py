@@ -25,8 +25,10 @@ SHARED = {
     ),
     "redraw_features": option(int, 1000, "updates between two random draws of performer and of reformer; 0: never"),
     "attention_window": option(
-        OptionalInt, None, "steps that local and longformer see on each side (default: 16 and 512)"
+        OptionalInt, None, "steps that local, longformer and adaptive-span see on each side (default: 16, 512, 512)"
     ),
+    "span_ramp": option(int, 32, "steps behind the span of a head in which adaptive-span's weights fall to 0"),
+    "span_penalty": option(float, 2e-6, "loss for each step of adaptive-span's mean span; not with --fp16, --amp"),
     "attention_dilation": option(int, 1, "distance of the steps that longformer sees"),
     "attention_chunk": option(
         OptionalInt, None, "steps of a block of sparse (default: 32), bigbird and reformer (64), flash (256)"

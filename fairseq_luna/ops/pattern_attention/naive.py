@@ -8,7 +8,7 @@ from torch import Tensor
 
 from ..dtypes import accumulation_dtype
 from ..real_steps import padding_of
-from .shared import Pattern, TopK
+from .shared import Pattern, TopK, Window
 
 
 def pattern_attention(
@@ -22,6 +22,8 @@ def pattern_attention(
     dropout_p: float = 0.0,
 ) -> Tensor:
     """``y_i = softmax(q_i k_j / sqrt(D)) v_j`` over the real steps j that the pattern of step i has.
+
+    With spans the weights are ``m(|i - j|) exp(q_i k_j / sqrt(D))``, divided by their sum.
 
     Args:
         q, k, v: ``(B, H, T, D)``.
@@ -40,7 +42,8 @@ def pattern_attention(
     if causal:
         hidden = hidden | (j > i)
     count = pattern.count if isinstance(pattern, TopK) else None
-    return _attend(q, k, v, hidden, count, dropout_p)[0].to(q.dtype)
+    m = pattern.factors((i - j).abs()) if isinstance(pattern, Window) and pattern.spans is not None else None
+    return _attend(q, k, v, hidden, count, dropout_p, m)[0].to(q.dtype)
 
 
 def topk_attention(
@@ -79,14 +82,17 @@ def topk_attention(
 
 
 def _attend(
-    q: Tensor, k: Tensor, v: Tensor, hidden: Tensor, count: int | None, dropout_p: float
+    q: Tensor, k: Tensor, v: Tensor, hidden: Tensor, count: int | None, dropout_p: float, m: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
     dtype = accumulation_dtype(q)
     scores = q.to(dtype) @ k.to(dtype).mT / math.sqrt(q.shape[-1])
+    hidden = hidden if m is None else hidden | (m == 0)
     scores = scores.masked_fill(hidden, -torch.inf)
     if count is not None:
         smallest = scores.sort(dim=-1, descending=True).values[..., : min(count, k.shape[2])][..., -1:]
         scores = scores.masked_fill(scores < smallest, -torch.inf)
     nothing = hidden.all(dim=-1, keepdim=True)
     weights = scores.masked_fill(nothing, 0).softmax(-1).masked_fill(nothing, 0)
+    if m is not None:
+        weights = weights * m / (weights * m).sum(-1, keepdim=True).masked_fill(nothing, 1)
     return F.dropout(weights, dropout_p) @ v.to(dtype), weights

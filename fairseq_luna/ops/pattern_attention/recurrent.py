@@ -109,7 +109,7 @@ def _read(q: Tensor, cache: Cache, pattern: Pattern, dropout_p: float) -> Tensor
     """What the newest step, whose query is ``q (B, H, 1, D)``, reads: ``(B, H, 1, D)``."""
     if cache.summary_k is not None and cache.summary_v is not None:  # all that is kept is seen
         k, v = torch.cat([cache.summary_k, cache.k], dim=2), torch.cat([cache.summary_v, cache.v], dim=2)
-        return _attend(q, k, v, None, dropout_p)
+        return _attend(q, k, v, None, None, dropout_p)
     places = cache.k.shape[2]
     age = torch.arange(places - 1, -1, -1, device=q.device)
     steps = torch.full((1,), places, device=q.device) if cache.steps is None else cache.steps
@@ -120,13 +120,14 @@ def _read(q: Tensor, cache: Cache, pattern: Pattern, dropout_p: float) -> Tensor
         return topk_attention(
             q, cache.k, cache.v, count=pattern.count, padding_mask=hidden_or_none, dropout_p=dropout_p
         )[0]
-    return _attend(q, cache.k, cache.v, hidden[:, None, None, :], dropout_p)
+    soft = pattern.scores(age) if isinstance(pattern, Window) and pattern.spans is not None else None
+    return _attend(q, cache.k, cache.v, hidden[:, None, None, :], soft, dropout_p)
 
 
-def _attend(q: Tensor, k: Tensor, v: Tensor, hidden: Tensor | None, dropout_p: float) -> Tensor:
-    """Softmax attention of ``q (B, H, 1, D)`` to the places of ``k`` and ``v`` that are not ``hidden``."""
+def _attend(q: Tensor, k: Tensor, v: Tensor, hidden: Tensor | None, soft: Tensor | None, dropout_p: float) -> Tensor:
+    """Attention of ``q (B, H, 1, D)`` to places that are not ``hidden``; ``soft (H, 1, N)`` is added to the scores."""
     dtype = accumulation_dtype(q)
     with full_precision(q):
         scores = (q.to(dtype) * q.shape[-1] ** -0.5) @ k.to(dtype).mT
-        weights = masked_softmax(scores, hidden, dim=-1)
+        weights = masked_softmax(scores if soft is None else scores + soft, hidden, dim=-1)
         return (drop(weights, dropout_p) @ v.to(dtype)).to(q.dtype)

@@ -6,6 +6,8 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from ..dtypes import accumulation_dtype
+
 
 class Pattern(Protocol):
     """What a step sees; a causal attention leaves out the later steps of it."""
@@ -21,12 +23,16 @@ class Pattern(Protocol):
 class Window:
     """The steps at a distance of 0, ``dilation``, 2 ``dilation``, ... up to ``window`` times ``dilation``.
 
-    With ``first`` also the first step (Longformer, arXiv 2004.05150).
+    With ``first`` also the first step (Longformer, arXiv 2004.05150). With ``spans (H,)``, from 0 to the window, a head
+    sees less (adaptive attention span, arXiv 1905.07799): the weight of a step at distance x is multiplied by
+    ``m(x) = clamp((ramp + span - x) / ramp, 0, 1)``, before the weights of a query are divided by their sum.
     """
 
     window: int
     dilation: int = 1
     first: bool = False
+    spans: Tensor | None = None
+    ramp: int = 1
 
     def sees(self, i: Tensor, j: Tensor, lengths: Tensor) -> Tensor:
         distance = (i - j).abs()
@@ -37,6 +43,17 @@ class Window:
     def reach(self) -> int:
         """The largest distance."""
         return self.window * self.dilation
+
+    def factors(self, distance: Tensor) -> Tensor:
+        """m of each ``distance (..., T, S)`` if there are spans: ``(..., H, T, S)``, in fp32 for half precision."""
+        assert self.spans is not None
+        spans = self.spans.to(accumulation_dtype(self.spans))[:, None, None]
+        return ((self.ramp + spans - distance) / self.ramp).clamp(0, 1)
+
+    def scores(self, distance: Tensor) -> Tensor:
+        """log m, which is added to the scores; it has no gradient where m is 0."""
+        m = self.factors(distance)
+        return m.where(m > 0, 1).log().where(m > 0, -torch.inf)
 
 
 @dataclass(frozen=True)

@@ -47,7 +47,11 @@ def window_attention(
     chunks = chunks_of(pattern, steps, causal)
     if not steps:
         pattern = replace(pattern, first=False)  # there is none
-    mask = _window_mask(pattern, chunks, steps, lengths, causal, q.dtype, q.device)
+    mask = _window_mask(replace(pattern, spans=None), chunks, steps, lengths, causal, q.dtype, q.device)
+    if pattern.spans is not None:
+        key = torch.arange(-chunks.before, chunks.size + chunks.after, device=q.device)
+        distance = (torch.arange(chunks.size, device=q.device)[:, None] - key).abs() * chunks.classes
+        mask = mask + pattern.scores(distance).to(q.dtype)
     y = scaled_dot_product_attention(
         _chunked(q, chunks),
         *(_keys_of_chunks(x, chunks, first=pattern.first) for x in (k, v)),

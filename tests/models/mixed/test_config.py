@@ -66,8 +66,8 @@ def test_a_flag_is_read_by_the_attentions_that_name_it(field, place, name):
     layer = (model.encoder if place == "encoder" else model.decoder).layers[0]
     attention = layer.encoder_attn if place == "source" else layer.self_attn
     argument = ATTENTIONS[name].factories()[place].flags[field]
-    parts = [getattr(attention, part) for part in ("feature_map", "pattern") if hasattr(attention, part)]
-    assert getattr(*parts or [attention], argument) == value
+    parts = [attention, *(getattr(attention, part) for part in ("feature_map", "pattern") if hasattr(attention, part))]
+    assert [getattr(part, argument) for part in parts if hasattr(part, argument)] == [value]
 
 
 @pytest.mark.parametrize("name", ["linformer", "synthesizer-dense"])

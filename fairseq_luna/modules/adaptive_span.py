@@ -1,0 +1,72 @@
+"""Adaptive attention span: attention to a window of which each head learns how much it sees."""
+
+import math
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ..ops.pattern_attention import Pattern, Window
+from ..usage_error import ArgumentError
+from .multihead import mask_of
+from .pattern_attention import PatternAttention, PatternCausalAttention, PatternProjections
+
+
+class AdaptiveSpans(PatternProjections):
+    """The parameters: those of softmax attention, and ``span (H,)``, shares of the window (arXiv 1905.07799).
+
+    As published, they start at 0, where a head sees its ramp, and act as 0 or 1 if beyond.
+
+    Args:
+        window: S, the largest distance that a head sees.
+        ramp: steps behind the span of a head in which its weights fall to 0.
+        penalty: what the paper adds to the loss of a token for each step of the heads' mean span. Here the backward
+            pass of training adds it, as a gradient of the spans, for each real step: fairseq divides gradients by the
+            number of target words. So a decoder has the paper's, and an encoder that times source words a target word;
+            --sentence-avg multiplies it by words a sentence, --fp16 and --amp divide it by the scale of the loss.
+        options: those of :class:`.PatternProjections`.
+
+    Raises:
+        UsageError: if ``penalty`` is below 0 or not finite, or :class:`.PatternProjections` refuses an option.
+    """
+
+    pattern: Window
+
+    def __init__(self, *, window: int = 512, ramp: int = 32, penalty: float = 2e-6, **options: Any) -> None:
+        super().__init__(pattern=partial(Window, window=window, ramp=ramp), **options)
+        if not 0 <= penalty < math.inf:
+            raise ArgumentError("penalty", penalty, "must be 0 or more, such as 2e-6")
+        self.penalty = penalty
+        self.span = nn.Parameter(torch.zeros(self.num_heads))
+
+    def inputs(self, x: Tensor, padding_mask: Tensor | None) -> tuple[Tensor, Tensor, Tensor, Pattern]:
+        window, span = self.pattern.window, self.span.clamp(0, 1)
+        if self.training:
+            real = (~mask_of(x, padding_mask)).sum()
+            span = _Span.apply(self.span, real * (self.penalty * window / self.num_heads))
+        return *self.queries_keys_values(x), replace(self.pattern, spans=span * window)
+
+
+class _Span(torch.autograd.Function):
+    """Clamps shares to [0, 1]; adds a cost to their gradient, which is 0 where it would lead further out."""
+
+    @staticmethod
+    def forward(ctx: Any, span: Tensor, cost: Tensor) -> Tensor:
+        ctx.save_for_backward(span, cost)
+        return span.clamp(0, 1)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        span, cost = ctx.saved_tensors
+        gradient = gradient + cost
+        return gradient.masked_fill(((span < 0) & (gradient > 0)) | ((span > 1) & (gradient < 0)), 0), None
+
+
+class AdaptiveSpanAttention(AdaptiveSpans, PatternAttention):
+    """Self-attention of an encoder, to both sides. Arguments: :class:`AdaptiveSpans`."""
+
+
+class AdaptiveSpanCausalAttention(AdaptiveSpans, PatternCausalAttention):
+    """Self-attention of a decoder; the state is the last S steps. Arguments: :class:`AdaptiveSpans`."""
