@@ -18,7 +18,7 @@ from .progress import working
 from .steps import once, remove, shell, show_next
 
 # Of log-probabilities in fp32: of all words, and of all but a hundredth.
-NEAR, CLOSE = 1e-2, 1e-4
+NEAR, CLOSE = 1e-3, 1e-4
 ANOTHER_FORM = "an attention may have another form from some length on; use fairseq-luna translate"
 
 
