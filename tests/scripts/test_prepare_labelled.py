@@ -112,6 +112,7 @@ BAD, GOOD = "0\tbad\n", "1\tfine\n"
     [
         ("train.tsv.gz", None, (), "lacks train.tsv or train.tsv.gz or train/pos"),
         ("test.tsv", "1\tgood\nno tab\n", (), "test.tsv, line 2: is not LABEL<TAB>TEXT"),
+        ("test.tsv", "1\tgo\0od\n", (), "test.tsv, line 1: has a NUL byte at byte 5"),
         ("test.tsv", "1\t \n", (), "test.tsv, line 1: is not LABEL<TAB>TEXT"),
         ("test.tsv", "2\tfine\n", (), "the training text does not have the label 2"),
         ("test.tsv", GOOD, ("--hold-out", "60"), "--hold-out 60: "),
