@@ -116,7 +116,7 @@ def test_what_cannot_be_prepared_is_refused_in_one_line_and_leaves_nothing(files
     a, b = files["old"]
     (tmp_path / "none").write_text("\n" * (40 if "{a} {none}" in flags else 0))
     (tmp_path / "blank").touch()
-    (tmp_path / "wide").write_bytes(b.read_text(encoding="utf-8").encode("utf-16-le"))
+    (tmp_path / "wide").write_bytes(("ano\n" * 40).encode("utf-16-le"))
     names = {
         "a": a,
         "b": b,
