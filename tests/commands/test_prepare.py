@@ -11,7 +11,7 @@ from fairseq_luna.__main__ import main
 from fairseq_luna.commands.prepare import VOCABULARIES, check_names, of_size
 from fairseq_luna.commands.training import on_text
 from fairseq_luna.usage_error import UsageError
-from own_command import refused
+from own_command import refused, with_defaults
 from pasted import paste
 from reader_data import read_texts
 
@@ -124,7 +124,8 @@ def test_what_cannot_be_prepared_is_refused_in_one_line_and_leaves_nothing(files
         **{name: tmp_path / name for name in ("none", "blank", "wide")},
     }
     given = [part.format(**names) for part in flags.split()]
-    assert said in refused(capsys, "prepare", "--workers", 1, *LANGUAGES, "--out", tmp_path / "out", *given)
+    defaults = {"--workers": 1, "-s": "xx", "-t": "cs", "--out": tmp_path / "out"}
+    assert said in refused(capsys, "prepare", *with_defaults(given, defaults))
     assert not (tmp_path / "out").exists()
 
 

@@ -128,7 +128,8 @@ def test_unusable_reviews_are_refused_and_nothing_is_written(folder, tmp_path, c
         path.unlink()
     else:
         path.write_bytes(gzip.compress(text.encode()) if path.suffix == ".gz" else text.encode())
-    assert said in refusal(capsys, "reviews", tmp_path / "out", "--from-dir", folder, "--hold-out", "10", *flags)
+    hold_out = () if "--hold-out" in flags else ("--hold-out", "10")
+    assert said in refusal(capsys, "reviews", tmp_path / "out", "--from-dir", folder, *hold_out, *flags)
     assert not (tmp_path / "out").exists()
 
 
