@@ -52,8 +52,8 @@ References = dict[Path, list[str]]  # the lines of each file
 def add_flags(parser: ArgumentParser) -> None:
     add = parser.add_argument
     several: dict[str, Any] = {"nargs": "+", "type": Path, "metavar": "FILE"}
-    add("hypotheses", nargs="+", type=Path, metavar="HYPOTHESES", help="translations")
-    add("--reference", **several, action="extend", help="the true translations, untouched; or several (required)")
+    add("hypotheses", nargs="*", type=Path, metavar="HYPOTHESES", help="translations (required)")
+    add("--reference", **several, action="append", help="the true translations, untouched; or several (required)")
     add("--ter", action="store_true", help="also measure TER")
     add("--confidence", action="store_true", help="show the 95 %% confidence interval of each score")
     add("--paired", **several, action="append", help="compare with other systems' translations")
@@ -68,13 +68,29 @@ def add_flags(parser: ArgumentParser) -> None:
     add("--json", type=Path, metavar="FILE", help="also write all scores to this file")
 
 
-def check(args: Namespace) -> None:
-    """Raises UsageError for flags that are missing or contradict each other, before anything is read."""
+def sorted_out(args: Namespace) -> tuple[list[Path], list[Path]]:
+    """The files of translations and of references: of two after --reference, the second may be the translation.
+
+    Raises:
+        UsageError: either is missing.
+    """
     if not args.reference:
         raise UsageError(
             "--reference FILE is missing: the true translations, untouched, one a line, such as reference/test.de, "
             "which fairseq-luna prepare leaves beside bin"
         )
+    *others, last = args.reference
+    if not args.hypotheses and len(last) == 2:
+        return last[1:], [*chain(*others), last[0]]
+    if not args.hypotheses:
+        raise UsageError(
+            "the translations are missing: give HYPOTHESES first, before the flags that take several files"
+        )
+    return args.hypotheses, [*chain(*args.reference)]
+
+
+def check(args: Namespace) -> None:
+    """Raises UsageError for flags that contradict each other, before anything is read."""
     if args.language is not None and args.tokenize:
         raise UsageError(f"--language {args.language} --tokenize {args.tokenize}: both name the tokenizer; give one")
     if len(set(map(Path.resolve, args.reference))) < len(args.reference):
@@ -91,6 +107,7 @@ def check(args: Namespace) -> None:
 
 
 def run(args: Namespace) -> None:
+    args.hypotheses, args.reference = sorted_out(args)
     check(args)
     from .scoring.measures import Options
     from .scoring.report import write_json

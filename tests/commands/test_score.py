@@ -278,6 +278,20 @@ def test_several_systems_and_references(reference, tmp_path, capsys):
     assert row._asdict() in kept["paired_bootstrap"]
 
 
+def test_the_translation_may_follow_the_reference(generated, reference, tmp_path, capsys):
+    expected = run(capsys, generated, "--reference", reference)
+    assert run(capsys, "--reference", reference, generated) == expected
+    other = write_lines(tmp_path / "other.de", worsened(REFERENCES, 9))
+    both = run(capsys, generated, "--reference", other, "--reference", reference)
+    assert "nrefs:2" in both and run(capsys, "--reference", other, "--reference", reference, generated) == both
+    assert run(capsys, "--reference", reference, "--ter", generated).count("  TER  ") == 1
+    for flags in (
+        ("--reference", other, reference, generated),
+        ("--reference", reference, "--paired", other, generated),
+    ):
+        assert refusal(capsys, *flags).startswith("the translations are missing: give HYPOTHESES first, before the ")
+
+
 def test_files_are_systems_if_each_has_all_sentences_else_parts_of_one(reference, tmp_path, capsys):
     parts = [write_lines(tmp_path / "a", HYPOTHESES[:9]), write_lines(tmp_path / "b", HYPOTHESES[9:])]
     both = [

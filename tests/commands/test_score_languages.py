@@ -47,7 +47,7 @@ def scores(printed):
 
 
 CODES = {
-    "zh": "zh ZH zh_CN zh-CN zh_cn zh-Hans zh_Hant_TW zho chi cmn cmn_Hans zho_Hans zho_Hant zh_XX yue yue_Hant lzh wuu",
+    "zh": "zh ZH zh_CN zh-CN zh_cn zh-Hans zh_Hant_TW zho chi cmn cmn_Hans zho_Hans zho_Hant zh_XX yue_Hant lzh wuu",
     "ja": "ja JA ja_JP ja-JP jpn jpn_Jpan ja_XX jpn_Hira",
     "ko": "ko ko_KR ko-KR kor kor_Hang ko_XX KO",
     "de": "de DE de_DE de-AT deu ger deu_Latn de_XX gsw",
