@@ -3,6 +3,7 @@
     fairseq-luna score translations.de --reference data/reference/test.de --confidence
     fairseq-luna score generate-test.txt --reference data/reference/test.de
     fairseq-luna score luna.de --paired transformer.de --reference data/reference/test.de
+    fairseq-luna score one.zh two.zh --reference first.zh_CN second.zh_CN --ter
 
 HYPOTHESES are what fairseq-luna translate or fairseq-generate wrote. Several files are systems if each has all
 sentences, and otherwise parts of one. The reference is untouched text, a line for each translation; several are

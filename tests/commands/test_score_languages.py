@@ -65,7 +65,7 @@ def test_a_language_is_known_by_any_of_its_codes(text, code, tmp_path, capsys):
     zipped, unnamed = tmp_path / f"zipped.{code}.gz", tmp_path / "ref"
     zipped.write_bytes(gzip.compress(plain.read_bytes()))
     unnamed.write_bytes(plain.read_bytes())
-    usual = "for words with spaces between them; --language or --tokenize says another"
+    usual = "the usual one, for words with spaces between them; --language or --tokenize says another"
     for reference, flags, said in (
         (plain, (), f"{plain} is {LANGUAGES.get(text)} by its ending; --language says another"),
         (zipped, (), f"{zipped} is {LANGUAGES.get(text)} by its ending; --language says another"),
@@ -110,6 +110,7 @@ def test_latin_words_in_chinese_and_chinese_names_in_english_do_not_mislead(tmp_
         ("", ""),
         ("zh_ZH", ""),
         ("text", ""),
+        ("foo", ""),
         ("test.zh", ""),
     ],
 )

@@ -104,7 +104,7 @@ def _chosen(
         [(writing, count)] = lines.most_common(1)
         if writing in OF_WRITING and 2 * count > sum(map(len, references.values())):
             return OF_WRITING[writing], f"most lines are {writing} by their letters; --language says another"
-    return USUAL, "for words with spaces between them; --language or --tokenize says another"
+    return USUAL, "the usual one, for words with spaces between them; --language or --tokenize says another"
 
 
 def check_language(code: str) -> None:
@@ -112,7 +112,7 @@ def check_language(code: str) -> None:
     if langcodes.tag_is_valid(code):
         return
     advice = "give a code such as de, zh_CN, jpn or zho_Hans"
-    if langcodes.tag_is_valid(f"und-{code}"):
+    if len(code) == 2 and langcodes.tag_is_valid(f"und-{code}"):
         advice += f"; {code} is a country, did you mean {langcodes.get(f'und-{code}').maximize().language}?"
     raise UsageError(f"--language {code}: is no language of ISO 639; {advice}")
 
