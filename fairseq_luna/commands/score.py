@@ -110,11 +110,13 @@ def check(args: Namespace) -> None:
 def run(args: Namespace) -> None:
     args.hypotheses, args.reference = sorted_out(args)
     check(args)
-    from .scoring.measures import Options
-    from .scoring.report import write_json
-    from .scoring.systems import read_systems
-    from .scoring.tokenizer import check_language, choose
-
+    try:
+        from .scoring.measures import Options
+        from .scoring.report import write_json
+        from .scoring.systems import read_systems
+        from .scoring.tokenizer import check_language, choose
+    except ModuleNotFoundError as error:  # this package was updated, what it needs was not
+        raise UsageError(f"{error.name} is not installed: pip install {error.name}") from error
     if args.language is not None:
         check_language(args.language)
     references = {file: list(read_lines(file)) for file in args.reference}

@@ -3,6 +3,7 @@
 import gzip
 import json
 import re
+import sys
 
 import pytest
 from sacrebleu.metrics import BLEU, TER
@@ -188,6 +189,15 @@ def test_a_missing_library_of_a_tokenizer_is_one_line(text, module, tmp_path, ca
     monkeypatch.setattr(f"sacrebleu.tokenizers.{module}.MeCab", None)
     said = refused(capsys, "score", hypothesis, "--reference", reference)
     assert said.startswith(f"tokenizer {TOKENIZERS[text]}: ") and f"pip install sacrebleu[{text}]" in said
+
+
+@pytest.mark.parametrize("name", ["langcodes", "regex"])
+def test_a_missing_library_is_one_line(name, tmp_path, capsys, monkeypatch):
+    hypothesis, reference = files(tmp_path, "de", "ref.de")
+    monkeypatch.setitem(sys.modules, name, None)
+    monkeypatch.delitem(sys.modules, "fairseq_luna.commands.scoring.tokenizer", raising=False)
+    said = refused(capsys, "score", hypothesis, "--reference", reference)
+    assert said == f"{name} is not installed: pip install {name}"
 
 
 def test_a_model_that_cannot_be_downloaded_is_one_line(tmp_path, capsys, monkeypatch):
