@@ -21,6 +21,8 @@ fail() {
 [ $# -ge 2 ] || fail "give DATA and SAVE_DIR, such as data/multi30k checkpoints/multi30k/luna"
 data=$1 save_dir=$2
 shift 2
+repeated=$(printf '%s\n' "$@" | { grep -oE '^--[a-z0-9-]+' || true; } | sort | uniq -d | head -n 1)
+[ -z "$repeated" ] || fail "$repeated is given twice, and fairseq-generate would read the last; give it once"
 index=$(compgen -G "$data/bin/test.*-*.*.idx" | head -n 1) || fail "there is no test in $data/bin"
 pair=${index##*/test.} target=${pair%%.*}
 target=${target#*-}

@@ -206,6 +206,8 @@ def test_a_line_that_cannot_be_translated_takes_no_others_with_it(translator):
             r"line 2: not UTF-8 \(invalid start byte at byte 3\)",
             [other],
         ),
+        (decoded([b"w4\n", b"w\x001"]), 100, "line 2: has a NUL byte at byte 2", [other]),
+        (decoded(["w4\n".encode("utf-16-le"), b"\0"]), 1, "line 1: is UTF-16LE, not UTF-8; convert it: iconv", []),
     ):
         found = []
         with pytest.raises(UsageError, match=said):

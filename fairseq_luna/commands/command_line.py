@@ -5,7 +5,7 @@ import functools
 import os
 import sys
 import traceback
-from argparse import ArgumentParser, ArgumentTypeError, RawDescriptionHelpFormatter
+from argparse import Action, ArgumentError, ArgumentParser, ArgumentTypeError, Namespace, RawDescriptionHelpFormatter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
@@ -29,13 +29,48 @@ class CommandError(UsageError):
 
 
 class Parser(ArgumentParser):
-    """Shows its description as it is written, and raises CommandError for wrong arguments."""
+    """Shows its description as it is written, and raises CommandError for wrong arguments.
+
+    A flag with one value may be given once: argparse itself would read the last value in silence. Flags of the actions
+    ``append``, ``extend`` and ``count`` may be repeated.
+    """
 
     def __init__(self, description: str | None, **options: Any) -> None:
         super().__init__(description=description, formatter_class=RawDescriptionHelpFormatter, **options)
+        self.given: dict[str, str] = {}
+        for name in (None, "store", "store_const", "store_true", "store_false"):
+            self.register("action", name, _once(self._registry_get("action", name)))
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        self.given.clear()
+        return super().parse_known_args(args, namespace)
 
     def error(self, message: str) -> NoReturn:
         raise CommandError(message)
+
+
+def _once(kind: type[Action]) -> type[Action]:
+    """The action ``kind``, which refuses a second flag with the same destination."""
+
+    class Once(kind):  # type: ignore[misc, valid-type]
+        def __call__(
+            self, parser: ArgumentParser, namespace: Namespace, values: Any, option_string: str | None = None
+        ) -> None:
+            if option_string is not None and isinstance(parser, Parser):
+                if first := parser.given.get(self.dest):
+                    raise ArgumentError(self, _repeated(first, option_string, getattr(namespace, self.dest), values))
+                parser.given[self.dest] = option_string
+            super().__call__(parser, namespace, values, option_string)
+
+    return Once
+
+
+def _repeated(first: str, second: str, before: object, now: object) -> str:
+    """The complaint about the flag ``second`` with the value ``now`` after ``first`` with the value ``before``."""
+    shown = [" ".join(map(str, value)) if isinstance(value, list) else str(value) for value in (before, now)]
+    if first == second and all(shown):
+        return f"is given twice, with {shown[0]} and with {shown[1]}; give it once"
+    return "is given twice; give it once" if first == second else f"is given beside {first}; give one of them"
 
 
 def positive(text: str) -> int:

@@ -1,16 +1,23 @@
-"""Score translations against a reference: sacreBLEU and chrF, with sacreBLEU's signature.
+"""Score translations against references: sacreBLEU, chrF2 and TER, with sacreBLEU's signatures.
 
     fairseq-luna score translations.de --reference data/reference/test.de --confidence
     fairseq-luna score generate-test.txt --reference data/reference/test.de
     fairseq-luna score luna.de --paired transformer.de --reference data/reference/test.de
+    fairseq-luna score one.zh two.zh --reference first.zh_CN second.zh_CN --ter
 
-HYPOTHESES are what fairseq-luna translate or fairseq-generate wrote; several files are parts of one system. The
-reference is untouched text, a line for each translation. D- lines of fairseq-generate are scored, or its H- lines, and
-remaining pieces are joined. Its T- lines say which test it is of: another reference is refused.
+HYPOTHESES are what fairseq-luna translate or fairseq-generate wrote. Several files are systems if each has all
+sentences, and otherwise parts of one. The reference is untouched text, a line for each translation; several are
+references of the same sentences. D- lines of fairseq-generate are scored, or its H- lines, and remaining pieces are
+joined. Its T- lines say which test it is of: another reference is refused.
+
+BLEU counts words, which Chinese, Japanese, Thai and others do not separate by spaces. The first line says which of
+sacreBLEU's tokenizers cuts them and why: that of --language, of the language that is the ending of --reference, or of
+the letters of its text. chrF2 counts characters; TER is asked for by --ter, and lower is better.
 
 --confidence draws the test again and again, with sacreBLEU's bootstrap, and says between which scores 95 % of the draws
 lie. --paired compares with another system on the same draws; p is the probability of so large a difference by chance.
-Both know one training of each system: another seed may differ by more.
+Several systems after it, or several --paired, are compared with one after another. All know one training of each
+system: another seed may differ by more.
 
 With --documents a score is of whole documents (d-BLEU), and a table has it by source. Beside it stands sacreBLEU by
 segment, of the lines where the translation has as many separators as the reference. Where a source has a single
@@ -21,6 +28,7 @@ import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,44 +36,66 @@ from ..usage_error import UsageError, flag
 from .command_line import positive
 from .output import check_output
 from .progress import working
-from .scoring import SAMPLES, SEED
+from .scoring import SAMPLES, SEED, TOKENIZERS
 from .scoring.pieces import AUTO, CHOICES
 from .steps import shell, show_next
-from .text_files import ending, read_lines
+from .text_files import read_lines
 
 if TYPE_CHECKING:
     from .scoring.documents import BySource
     from .scoring.generated import Generated
-    from .scoring.measures import Scores
+    from .scoring.measures import Options, Scores
+    from .scoring.paired import Compared
+
+References = dict[Path, list[str]]  # the lines of each file
 
 
 def add_flags(parser: ArgumentParser) -> None:
     add = parser.add_argument
-    add("hypotheses", nargs="+", type=Path, metavar="HYPOTHESES", help="translations")
-    add("--reference", type=Path, metavar="FILE", help="the true translations, untouched (required)")
+    several: dict[str, Any] = {"nargs": "+", "type": Path, "metavar": "FILE"}
+    add("hypotheses", nargs="*", type=Path, metavar="HYPOTHESES", help="translations (required)")
+    add("--reference", **several, action="append", help="the true translations, untouched; or several (required)")
+    add("--ter", action="store_true", help="also measure TER")
     add("--confidence", action="store_true", help="show the 95 %% confidence interval of each score")
-    add("--paired", nargs="+", type=Path, metavar="FILE", help="compare with another system's translations")
+    add("--paired", **several, action="append", help="compare with other systems' translations")
     add("--samples", type=positive, metavar="N", help=f"tests that --confidence and --paired draw (default: {SAMPLES})")
     add("--seed", type=positive, metavar="N", help=f"of the draws (default: {SEED})")
     add("--documents", type=Path, metavar="FILE", help="document of each line: its source, a tab, its number there")
-    add("--sources", nargs="+", metavar="NAME", help="score the documents of these sources only")
-    add(
-        "--language",
-        metavar="LANG",
-        help="target language, for Chinese, Japanese, Korean (default: --reference's ending)",
-    )
+    add("--sources", nargs="+", action="extend", metavar="NAME", help="score the documents of these sources only")
+    add("--language", metavar="LANG", help="target language, such as de, zh_CN, jpn or zho_Hans, for the tokenizer")
+    add("--tokenize", choices=TOKENIZERS, help="tokenizer of BLEU, instead of the language's")
     add("--lowercase", action="store_true", help="score lower-cased text")
     add("--remove-bpe", choices=CHOICES, default=AUTO, help="remaining pieces")
     add("--json", type=Path, metavar="FILE", help="also write all scores to this file")
 
 
-def check(args: Namespace) -> None:
-    """Raises UsageError for flags that are missing or contradict each other, before anything is read."""
+def sorted_out(args: Namespace) -> tuple[list[Path], list[Path]]:
+    """The files of translations and of references: of two after --reference, the second may be the translation.
+
+    Raises:
+        UsageError: either is missing.
+    """
     if not args.reference:
         raise UsageError(
             "--reference FILE is missing: the true translations, untouched, one a line, such as reference/test.de, "
             "which fairseq-luna prepare leaves beside bin"
         )
+    *others, last = args.reference
+    if not args.hypotheses and len(last) == 2:
+        return last[1:], [*chain(*others), last[0]]
+    if not args.hypotheses:
+        raise UsageError(
+            "the translations are missing: give HYPOTHESES first, before the flags that take several files"
+        )
+    return args.hypotheses, [*chain(*args.reference)]
+
+
+def check(args: Namespace) -> None:
+    """Raises UsageError for flags that contradict each other, before anything is read."""
+    if args.language is not None and args.tokenize:
+        raise UsageError(f"--language {args.language} --tokenize {args.tokenize}: both name the tokenizer; give one")
+    if len(set(map(Path.resolve, args.reference))) < len(args.reference):
+        raise UsageError(f"--reference {' '.join(map(str, args.reference))}: a file is given twice; give it once")
     if (args.samples or args.seed) and not (args.confidence or args.paired):
         raise UsageError("--samples and --seed: give --confidence, or --paired with a system to compare with")
     if args.samples == 1:
@@ -73,74 +103,111 @@ def check(args: Namespace) -> None:
     if args.sources and not args.documents:
         raise UsageError("--sources: needs --documents, which names the source of each line")
     if args.json:
-        inputs = [*args.hypotheses, *(args.paired or []), *filter(None, (args.reference, args.documents))]
+        inputs = [*args.hypotheses, *chain(*args.paired or []), *args.reference, *filter(None, [args.documents])]
         check_output(args.json, inputs, force=True, flag="--json")
 
 
 def run(args: Namespace) -> None:
+    args.hypotheses, args.reference = sorted_out(args)
     check(args)
-    from .scoring.paired import paired_bootstrap
-    from .scoring.report import lines_of_comparison, write_json
-
-    references = list(read_lines(args.reference))
-    systems = read_systems(args)
-    for name, system in systems.items():
-        check_against(name, system, references, args.reference)
-    common: dict[str, Any] = {"target": sacrebleu_language(args), "lowercase": args.lowercase}
-    texts, references, by_source = scored_texts(args, systems, references, **common)
+    try:
+        from .scoring.measures import Options
+        from .scoring.report import write_json
+        from .scoring.systems import read_systems
+        from .scoring.tokenizer import check_language, choose
+    except ModuleNotFoundError as error:  # this package was updated, what it needs was not
+        raise UsageError(f"{error.name} is not installed: pip install {error.name}") from error
+    if args.language is not None:
+        check_language(args.language)
+    references = {file: list(read_lines(file)) for file in args.reference}
+    check_lengths(references)
+    paired = read_systems(args.paired or [], [*references.values()], args.remove_bpe)
+    systems = read_systems([args.hypotheses], [*references.values()], args.remove_bpe, paired)
+    for name, system in (paired | systems).items():
+        check_against(name, system, references)
+    chosen = choose(references, language=args.language, tokenizer=args.tokenize)
+    options = Options(chosen.name, args.lowercase, args.ter, chosen.asian)
+    texts, references, by_source = scored_texts(args, paired | systems, references, options)
+    sentences = len(references[args.reference[0]])
     unit = "documents" if args.documents else "sentences"
     unit += f" of {', '.join(args.sources)}" if args.sources else ""
-    if (args.paired or args.confidence) and len(references) < 2:
-        raise UsageError(f"the bootstrap draws from at least 2 {unit}, but there is {len(references)}")
-    bootstrap: dict[str, Any] = {"samples": args.samples or SAMPLES, "seed": args.seed or SEED}
-    scores = scores_of(args, texts, references, unit, by_source, common | (bootstrap if args.confidence else {}))
-    compared = []
-    if args.paired:
-        with working(f"drawing {bootstrap['samples']:,} tests for the comparison"):
-            compared = paired_bootstrap(texts, references, **common, **bootstrap)
-        print("\n".join(lines_of_comparison(compared)))
+    if (args.paired or args.confidence) and sentences < 2:
+        raise UsageError(f"the bootstrap draws from at least 2 {unit}, but there is {sentences}")
+    print(f"tokenizer {chosen.name}: {chosen.reason}")
+    warn(chosen.doubt)
+    warn(chosen.ter_doubt if args.ter else None)
+    scores = scores_of(args, texts, references, unit, by_source, options)
+    compared = comparisons(args, texts, [*paired], references, options)
     if args.json:
-        write_json(args.json, args.reference, scores, by_source, compared)
-    if not (args.confidence or args.paired or len(references) < 2):
+        write_json(args.json, args.reference, chosen.name, scores, by_source, compared)
+    if not (args.confidence or args.paired or sentences < 2):
         show_next("how sure these scores are", shell("fairseq-luna", "score", *same_scores(args), "--confidence"))
+
+
+def draws(args: Namespace) -> dict[str, int]:
+    return {"samples": args.samples or SAMPLES, "seed": args.seed or SEED}
+
+
+def comparisons(
+    args: Namespace,
+    texts: Mapping[str, Sequence[str]],
+    baselines: Sequence[str],
+    references: References,
+    options: "Options",
+) -> list["Compared"]:
+    """Compare the other ``texts`` with each of the ``baselines``, and print it."""
+    from .scoring.paired import paired_bootstrap
+    from .scoring.report import lines_of_comparison
+
+    compared: list[Compared] = []
+    others = {name: text for name, text in texts.items() if name not in baselines}
+    for baseline in baselines:
+        systems = {baseline: texts[baseline], **others}
+        with working(f"drawing {draws(args)['samples']:,} tests for the comparison with {baseline}"):
+            found = paired_bootstrap(systems, [*references.values()], options, **draws(args))
+        print("\n".join(lines_of_comparison(found)))
+        compared += found
+    return compared
 
 
 def same_scores(args: Namespace) -> list[object]:
     """The arguments that say what is scored, and how."""
-    words = [*args.hypotheses, "--reference", args.reference, *(["--lowercase"] if args.lowercase else [])]
-    for name in ("documents", "language", "remove_bpe"):
+    words: list[object] = [*args.hypotheses, "--reference", *args.reference]
+    words += [flag(name) for name in ("lowercase", "ter") if getattr(args, name)]
+    for name in ("documents", "language", "tokenize", "remove_bpe"):
         if (value := getattr(args, name)) not in (None, AUTO):
             words += [flag(name), value]
     return words + (["--sources", *args.sources] if args.sources else [])
 
 
 def scored_texts(
-    args: Namespace, systems: Mapping[str, "Generated"], references: list[str], **common: Any
-) -> tuple[dict[str, list[str]], list[str], dict[str, Sequence["BySource"]]]:
-    """The texts to score, of each system and of the reference, sentences or documents; and scores by source."""
+    args: Namespace, systems: Mapping[str, "Generated"], references: References, options: "Options"
+) -> tuple[dict[str, list[str]], References, dict[str, Sequence["BySource"]]]:
+    """The texts to score, of each system and of the references, sentences or documents; and scores by source."""
     texts = {name: system.text for name, system in systems.items()}
     if not args.documents:
         return texts, references, {}
     from .scoring import documents
+    from .scoring.documents import at, whole
 
-    labels = documents.read_labels(args.documents, len(references))
+    labels = documents.read_labels(args.documents, len(references[args.reference[0]]))
     places = documents.lines_of(args.sources, labels) if args.sources else range(len(labels))
-    labels, references = at(places, labels), at(places, references)
+    labels, references = at(places, labels), {file: at(places, lines) for file, lines in references.items()}
     texts = {name: at(places, text) for name, text in texts.items()}
     rows: dict[str, Sequence[BySource]] = {
-        name: documents.by_source(text, references, labels, **common) for name, text in texts.items()
+        name: documents.by_source(text, [*references.values()], labels, options) for name, text in texts.items()
     }
-    whole = {name: documents.whole(text, labels) for name, text in texts.items()}
-    return whole, documents.whole(references, labels), rows
+    documents_of = {name: whole(text, labels) for name, text in texts.items()}
+    return documents_of, {file: whole(lines, labels) for file, lines in references.items()}, rows
 
 
 def scores_of(
     args: Namespace,
     texts: Mapping[str, Sequence[str]],
-    references: Sequence[str],
+    references: References,
     unit: str,
     by_source: Mapping[str, Sequence["BySource"]],
-    options: Mapping[str, Any],
+    options: "Options",
 ) -> dict[str, "Scores"]:
     """Score each of ``texts``, and print its scores."""
     from .scoring import doubts
@@ -149,9 +216,9 @@ def scores_of(
 
     scores = {}
     for name, text in texts.items():
-        drawing = working(f"drawing {options['samples']:,} tests for {name}") if args.confidence else nullcontext()
+        drawing = working(f"drawing {draws(args)['samples']:,} tests for {name}") if args.confidence else nullcontext()
         with drawing:
-            scores[name] = score(text, references, **options)
+            scores[name] = score(text, [*references.values()], options, **(draws(args) if args.confidence else {}))
         warn(doubts.tokenised(name, text))
         warn(doubts.another_reference(name, args.reference, scores[name].bleu.matched or 0))
         lines = lines_of_scores(name, scores[name], unit)
@@ -159,38 +226,32 @@ def scores_of(
     return scores
 
 
-def sacrebleu_language(args: Namespace) -> str | None:
-    """The language of --language or of the reference's ending, if sacreBLEU has a tokenizer for it."""
-    return next((name for name in (args.language, ending(args.reference)) if name in ("zh", "ja", "ko")), None)
-
-
-def at(places: Sequence[int], lines: Sequence[str]) -> list[str]:
-    return [lines[place] for place in places]
-
-
-def read_systems(args: Namespace) -> dict[str, "Generated"]:
-    """All systems by their first files, that of --paired first; UsageError if one is given twice."""
-    from .scoring.generated import read_translations
-
-    if args.paired and args.paired[0] == args.hypotheses[0]:
-        raise UsageError(f"{args.paired[0]} is given as two systems")
-    both = filter(None, (args.paired, args.hypotheses))
-    return {str(shards[0]): read_translations(shards, args.remove_bpe) for shards in both}
-
-
 def warn(doubt: str | None) -> None:
     if doubt:
         print(f"fairseq-luna score: warning: {doubt}", file=sys.stderr)
 
 
-def check_against(name: str, system: "Generated", references: Sequence[str], file: Path) -> None:
+def check_lengths(references: References) -> None:
+    """Raises UsageError, naming both files, unless all references have as many lines."""
+    (first, lines), *others = references.items()
+    for file, other in others:
+        if len(other) != len(lines):
+            raise UsageError(
+                f"--reference: {first} has {len(lines):,} lines, but {file} has {len(other):,}; "
+                "give references of the same sentences"
+            )
+
+
+def check_against(name: str, system: "Generated", references: References) -> None:
     """Raises UsageError, naming both files, unless every reference has a translation and is of the same test."""
     from .scoring.doubts import another_test
     from .scoring.measures import check_counts
 
+    file, lines = next(iter(references.items()))
     try:
-        check_counts(len(system.text), len(references))
+        check_counts(len(system.text), len(lines))
     except UsageError as problem:
         hint = "; it has no H- or D- lines of fairseq-generate, so each line is a translation" if system.plain else ""
         raise UsageError(f"{name} against {file}: {problem}{hint}") from problem
-    warn(another_test(name, system.targets, file, references))
+    warn(another_test(name, system.targets, references))
+    warn(f"{name}: {system.doubt}" if system.doubt else None)

@@ -13,13 +13,19 @@ from ..usage_error import UsageError
 # Between the segments of a document that stand in one line.
 SEPARATOR = "<sep>"
 T = TypeVar("T")
+_MARKS = {
+    codecs.BOM_UTF32_LE: "UTF-32",
+    codecs.BOM_UTF32_BE: "UTF-32",
+    codecs.BOM_UTF16_LE: "UTF-16",
+    codecs.BOM_UTF16_BE: "UTF-16",
+}
 
 
 def read_lines(path: Path) -> Iterator[str]:
     """The lines of a file, as :func:`decoded`.
 
     Raises:
-        UsageError: a line that is not UTF-8, or a corrupt gzip file.
+        UsageError: a line that is not UTF-8 or has a NUL byte, or a corrupt gzip file.
     """
     try:
         with _open(path) as file:
@@ -32,16 +38,21 @@ def decoded(lines: Iterable[bytes], where: str = "") -> Iterator[str]:
     """Lines as text, without their ends. Only a newline ends a line: sentences contain U+2028 and similar characters.
 
     Raises:
-        UsageError: a line that is not UTF-8; its number stands after ``where``.
+        UsageError: a line that is not UTF-8, or that has a NUL byte; its number stands after ``where``.
     """
     for number, line in enumerate(lines, 1):
         if number == 1:
+            if encoding := _wide_encoding(line):
+                raise UsageError(f"{where}line 1: is {encoding}, not UTF-8; convert it: iconv -f {encoding} -t UTF-8")
             line = line.removeprefix(codecs.BOM_UTF8)
+        if (place := line.find(b"\0")) >= 0:
+            raise UsageError(
+                f"{where}line {number}: has a NUL byte at byte {place + 1}; the file is damaged, or is no text in UTF-8"
+            )
         try:
             text = line.removesuffix(b"\n").removesuffix(b"\r").decode()
         except UnicodeDecodeError as error:
-            place = f"{where}line {number}"
-            raise UsageError(f"{place}: not UTF-8 ({error.reason} at byte {error.start + 1})") from error
+            raise UsageError(f"{where}line {number}: not UTF-8 ({error.reason} at byte {error.start + 1})") from error
         yield text
 
 
@@ -83,6 +94,20 @@ def in_chunks(items: Iterable[T], size: int) -> Iterator[list[T]]:
     iterator = iter(items)
     while chunk := list(islice(iterator, size)):
         yield chunk
+
+
+def _wide_encoding(start: bytes) -> str | None:
+    """The encoding by iconv's name, if ``start`` begins a text in UTF-16 or UTF-32, with byte order mark or without."""
+    for mark, encoding in _MARKS.items():  # UTF-32's first, which begins with UTF-16's
+        if start.startswith(mark):
+            return encoding
+    if 3 * start.count(0) > len(start):
+        for width, name in ((4, "UTF-32"), (2, "UTF-16")):
+            # The first character of most texts is ASCII, whose other bytes are NUL.
+            first = start[:width]
+            if first.count(0) == width - 1 and (first[0] or first[-1]):
+                return f"{name}{'LE' if first[0] else 'BE'}"
+    return None
 
 
 def _open(path: Path) -> BinaryIO:

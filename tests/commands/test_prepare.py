@@ -11,7 +11,7 @@ from fairseq_luna.__main__ import main
 from fairseq_luna.commands.prepare import VOCABULARIES, check_names, of_size
 from fairseq_luna.commands.training import on_text
 from fairseq_luna.usage_error import UsageError
-from own_command import refused
+from own_command import refused, with_defaults
 from pasted import paste
 from reader_data import read_texts
 
@@ -104,6 +104,7 @@ def test_pieces_of_two_training_texts_with_a_test_held_out(files, tmp_path, monk
         ("--train {a} {b} --hold-out 2 --out a:b", "--out a:b: fairseq takes : for the end of a folder's name"),
         ("--train {a} {b} --hold-out 2 --vocabulary-size 5", "SentencePiece cannot learn --vocabulary-size 5: "),
         ("--train {a} {b} --hold-out 2 --ratio 1 --longest 1", "no training pair is left; dropped are longer than 1"),
+        ("--train {a} {wide} --hold-out 2", "wide, line 1: is UTF-16LE, not UTF-8; convert it: iconv -f UTF-16LE"),
         ("--train {a} {none} --hold-out 2", "none: has no text"),
         ("--train {none} {blank} --hold-out 2", "none: has no text"),
         ("--train {a} {b} --valid {none} {blank} --hold-out 2", "none: has no text"),
@@ -115,9 +116,16 @@ def test_what_cannot_be_prepared_is_refused_in_one_line_and_leaves_nothing(files
     a, b = files["old"]
     (tmp_path / "none").write_text("\n" * (40 if "{a} {none}" in flags else 0))
     (tmp_path / "blank").touch()
-    names = {"a": a, "b": b, "short": files["valid"][1], "none": tmp_path / "none", "blank": tmp_path / "blank"}
+    (tmp_path / "wide").write_bytes(("ano\n" * 40).encode("utf-16-le"))
+    names = {
+        "a": a,
+        "b": b,
+        "short": files["valid"][1],
+        **{name: tmp_path / name for name in ("none", "blank", "wide")},
+    }
     given = [part.format(**names) for part in flags.split()]
-    assert said in refused(capsys, "prepare", "--workers", 1, *LANGUAGES, "--out", tmp_path / "out", *given)
+    defaults = {"--workers": 1, "-s": "xx", "-t": "cs", "--out": tmp_path / "out"}
+    assert said in refused(capsys, "prepare", *with_defaults(given, defaults))
     assert not (tmp_path / "out").exists()
 
 

@@ -15,6 +15,7 @@ from commands import APOLLO, FAMILIES, generate, train
 from fairseq_luna.__main__ import main
 from fairseq_luna.commands.scoring import measures, pieces
 from fairseq_luna.commands.scoring.generated import read_translations
+from fairseq_luna.commands.scoring.paired import paired_bootstrap
 from fairseq_luna.commands.text_files import shortened
 from fairseq_luna.usage_error import UsageError
 from own_command import refused, shown
@@ -77,40 +78,39 @@ def refusal(capsys, *arguments):
 
 @pytest.mark.parametrize("lowercase", [False, True], ids=["cased", "lowercase"])
 @pytest.mark.parametrize("samples", [1, 50], ids=["alone", "confidence"])
-def test_scores_are_those_of_the_sacrebleu_command(lowercase, samples, tmp_path):
+@pytest.mark.parametrize("count", [1, 2], ids=["one reference", "two references"])
+def test_scores_are_those_of_the_sacrebleu_command(lowercase, samples, count, tmp_path):
     # Some words in capitals, so that lower-casing changes the scores.
     hypotheses = [line.upper() if index % 5 == 0 else line for index, line in enumerate(HYPOTHESES)]
-    result = measures.score(hypotheses, REFERENCES, lowercase=lowercase, samples=samples)
+    other = worsened(REFERENCES, 9)
+    references = [REFERENCES, other][:count]
+    result = measures.score(hypotheses, references, measures.Options(lowercase=lowercase, ter=True), samples=samples)
     flags = ["-lc", "--chrf-lowercase"] if lowercase else []
     flags += ["--confidence", "--confidence-n", str(samples)] if samples > 1 else []
-    files = [write_lines(tmp_path / name, lines) for name, lines in (("ref", REFERENCES), ("hyp", hypotheses))]
-    command = [sys.executable, "-m", "sacrebleu", files[0], "-i", files[1], "-w", "12", "-m", "bleu", "chrf", *flags]
+    files = [write_lines(tmp_path / str(number), lines) for number, lines in enumerate((*references, hypotheses))]
+    command = [sys.executable, "-m", "sacrebleu", *files[:-1], "-i", files[-1], "-w", "12", *flags]
+    command += ["-m", "bleu", "chrf", "ter"]
     expected = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
     found = [(round(measure.score, 12), measure.signature) for measure in result.measures]
     assert found == [(each["score"], each["signature"]) for each in expected]
-    assert [measure.name for measure in result.measures] == ["sacreBLEU", "chrF2"]
+    assert [measure.name for measure in result.measures] == ["sacreBLEU", "chrF2", "TER"]
+    assert all(f"nrefs:{count}|" in measure.signature for measure in result.measures)
     assert (result.sentences, result.bleu) == (40, result.measures[0])
-
-
-def test_chinese_is_scored_by_characters(tmp_path, capsys):
-    lines, changed = ["我们今天去看电影。"] * 2, ["我们今天去看比赛。"] * 2
-    generated, reference = write_generated(tmp_path / "out", changed), write_lines(tmp_path / "test.zh", lines)
-    assert "tok:zh" in run(capsys, generated, "--reference", reference)
-    assert measures.score(changed, lines, target="zh").bleu.score > 50
 
 
 def test_a_file_is_scored(generated, reference, tmp_path, capsys):
     output = tmp_path / "scores.json"
     text = run(capsys, generated, "--reference", reference, "--json", output)
-    expected = measures.score(HYPOTHESES, REFERENCES)
-    assert text.startswith(f"{generated}: 40 sentences\n")
+    expected = measures.score(HYPOTHESES, [REFERENCES])
+    assert text.startswith("tokenizer 13a: the usual one, for words with spaces between them; ")
+    assert f"\n{generated}: 40 sentences\n" in text
     for measure in expected.measures:
         assert f"{measure.score:6.2f}  {measure.name}  {measure.signature}\n" in text
     lengths = f"hypotheses {expected.bleu.hypothesis_length:,} tokens, references {expected.bleu.reference_length:,}"
     assert lengths in text
     kept = json.loads(output.read_text(encoding="utf-8"))
     assert kept["systems"][str(generated)]["scores"]["sacreBLEU"]["score"] == expected.bleu.score
-    assert kept["paired_bootstrap"] == []
+    assert (kept["paired_bootstrap"], kept["references"], kept["tokenizer"]) == ([], [str(reference)], "13a")
     assert run(capsys, generated, "--reference", reference, "--lowercase").count("case:lc") == 2
 
 
@@ -120,7 +120,7 @@ def test_confidence_is_what_the_next_command_shows(generated, reference, capsys)
     assert (program.rpartition("/")[2], command) == ("fairseq-luna", "score")
     assert main([command, *given]) == 0
     output = capsys.readouterr()
-    expected = measures.score(HYPOTHESES, REFERENCES, samples=1000)
+    expected = measures.score(HYPOTHESES, [REFERENCES], samples=1000)
     for measure in expected.measures:
         line = f"{measure.mean:.2f} ± {measure.interval:.2f} in 95 % of resampled tests"
         assert measure.interval > 0.1 and line in output.out
@@ -130,8 +130,9 @@ def test_confidence_is_what_the_next_command_shows(generated, reference, capsys)
 
 def test_the_next_command_scores_the_same(tmp_path, reference, capsys):
     generated = write_generated(tmp_path / "generated", worsened(["Das@@ Haus " + line for line in REFERENCES], 2))
-    labels = write_lines(tmp_path / "labels", [f"{'ab'[line % 2]}\t{line // 4}" for line in range(40)])
-    flags = ("--reference", reference, "--lowercase", "--language", "zh", "--remove-bpe", "none")
+    labels = write_lines(tmp_path / "labels", [f"{'ab'[line // 20]}\t{line // 4}" for line in range(40)])
+    other = write_lines(tmp_path / "other.de", worsened(REFERENCES, 9))
+    flags = ("--reference", reference, other, "--lowercase", "--language", "zh", "--remove-bpe", "none", "--ter")
     flags += ("--documents", labels, "--sources", "b", "a")
     printed = run(capsys, generated, *flags)
     _, *given, last = shlex.split(printed.splitlines()[-1])
@@ -154,6 +155,36 @@ def test_shards_are_one_system_in_the_order_of_the_sentences(tmp_path):
         read_generated(shards[0], by_d, tmp_path / "1")
 
 
+@pytest.mark.parametrize("mark", ["@@", "\u2581"], ids=["subword-nmt", "sentencepiece"])
+@pytest.mark.parametrize("every", [1, 3])
+def test_a_mark_that_the_reference_has_too_is_text(mark, every, tmp_path, capsys):
+    """Identical files have the best score, however many lines have the mark."""
+    lines = [
+        f"{mark}Zeile {line[:-1]}{mark}" if number % every == 0 else line for number, line in enumerate(REFERENCES)
+    ]
+    files = [write_lines(tmp_path / name, lines) for name in ("hyp", "ref.de")]
+    assert main(["score", str(files[0]), "--reference", str(files[1])]) == 0
+    output = capsys.readouterr()
+    assert " 100.00  sacreBLEU" in output.out
+    if mark == "@@" or every == 1:
+        share = "100.0%" if every == 1 else "35.0%"
+        kind = pieces.SUBWORD_NMT if mark == "@@" else pieces.SENTENCEPIECE
+        said = f"'{mark}' in {share} of the lines, and in {share} of the references', is taken for text"
+        assert f"warning: {files[0]}: {said}; if it is of pieces, give --remove-bpe {kind}\n" in output.err
+    else:
+        assert output.err == ""
+
+
+def test_a_mark_in_few_lines_is_text(tmp_path, reference, capsys):
+    lines = ["Zeile mit Zei@@ chen.", *HYPOTHESES[1:]]
+    generated = write_lines(tmp_path / "generated", lines)
+    for flags, expected in (((), lines), (("--remove-bpe", "subword-nmt"), ["Zeile mit Zeichen.", *lines[1:]])):
+        assert main(["score", str(generated), "--reference", str(reference), *flags]) == 0
+        output = capsys.readouterr()
+        assert f"{measures.score(expected, [REFERENCES]).bleu.score:6.2f}  sacreBLEU" in output.out
+        assert ("'@@' in 2.5% of the lines is taken for text; if it is of pieces" in output.err) == (not flags)
+
+
 SUBWORDS = ["Hal@@ lo Wel@@ t", "ja", "nein@@"]
 SENTENCEPIECES = ["\u2581Hal lo \u2581Welt", "\u2581 ja", "\u2581nein"]
 JOINED = ["Hallo Welt", "ja", "nein"]
@@ -173,7 +204,7 @@ def test_pieces_that_fairseq_has_joined_are_unchanged(tmp_path):
     file = write_generated(tmp_path / "generated", JOINED, SENTENCEPIECES)
     for kind in (pieces.AUTO, pieces.SENTENCEPIECE):
         assert read_translations([file], kind)[:2] == (JOINED, False)
-    assert pieces.join(["a \u2581 b", "c d", "e f"]) == ["a \u2581 b", "c d", "e f"]
+    assert pieces.join(["a \u2581 b", "c d", "e f"]) == (["a \u2581 b", "c d", "e f"], None)
 
 
 def test_the_paired_bootstrap_equals_the_sacrebleu_command(reference, tmp_path, capsys):
@@ -181,27 +212,125 @@ def test_the_paired_bootstrap_equals_the_sacrebleu_command(reference, tmp_path, 
     for name, lines in (("worse", worsened(REFERENCES, 3, 0.6)), ("like", HYPOTHESES)):
         files = [write_generated(tmp_path / kind, text) for kind, text in (("other", baseline), (name, lines))]
         output = tmp_path / "scores.json"
-        flags = ("--samples", 200, "--seed", 7, "--json", output)
+        flags = ("--samples", 200, "--seed", 7, "--json", output, "--ter")
         text = run(capsys, files[1], "--paired", files[0], "--reference", reference, *flags)
         assert f"paired bootstrap against {files[0]}" in text
         plain = [write_lines(tmp_path / f"{kind}.txt", text) for kind, text in (("other", baseline), (name, lines))]
-        command = [sys.executable, "-m", "sacrebleu", str(reference), "-i", *map(str, plain), "-m", "bleu", "chrf"]
+        command = [
+            sys.executable,
+            "-m",
+            "sacrebleu",
+            str(reference),
+            "-i",
+            *map(str, plain),
+            "-m",
+            "bleu",
+            "chrf",
+            "ter",
+        ]
         command += ["--paired-bs", "--paired-bs-n", "200", "-w", "4", "-f", "text"]
         environment = {**os.environ, "SACREBLEU_SEED": "7", "PYTHONIOENCODING": "utf-8"}
         table = subprocess.run(command, capture_output=True, encoding="utf-8", check=True, env=environment).stdout
         rows = json.loads(output.read_text(encoding="utf-8"))["paired_bootstrap"]
         assert [(Path(row["system"]).name, row["measure"]) for row in rows] == [
-            (kind, measure) for measure in ("BLEU", "chrF2") for kind in ("other", name)
+            (kind, measure) for measure in ("BLEU", "chrF2", "TER") for kind in ("other", name)
         ]
         # sacreBLEU's table has a row for each system and a column for each measure.
         assert re.findall(r"[\d.]+ \([\d.]+ ± [\d.]+\)", table) == [
             f"{rows[place]['score']:.4f} ({rows[place]['mean']:.4f} ± {rows[place]['interval']:.4f})"
-            for place in (0, 2, 1, 3)
+            for place in (0, 2, 4, 1, 3, 5)
         ]
-        assert re.findall(r"\(p = ([\d.]+)\)", table) == [f"{rows[place]['p']:.4f}" for place in (1, 3)]
+        assert re.findall(r"\(p = ([\d.]+)\)", table) == [f"{rows[place]['p']:.4f}" for place in (1, 3, 5)]
         assert {row["signature"] for row in rows} == set(re.findall(r"nrefs:\S+", table))
         significant.append(rows[1]["p"] < 0.05)
     assert significant == [True, False]
+
+
+def test_several_systems_and_references(reference, tmp_path, capsys):
+    """Each system is scored, and compared with each of --paired, however the flags are written."""
+    texts = {
+        "one": HYPOTHESES,
+        "two": worsened(REFERENCES, 3),
+        "old": worsened(REFERENCES, 4),
+        "bad": worsened(REFERENCES, 5),
+    }
+    one, two, old, bad = (write_lines(tmp_path / name, lines) for name, lines in texts.items())
+    other = write_lines(tmp_path / "other.de", worsened(REFERENCES, 9))
+    draws, printed = ("--samples", 20), []
+    for flags in (
+        ("--paired", old, bad, "--reference", reference, other),
+        ("--paired", old, "--reference", reference, "--paired", bad, "--reference", other),
+    ):
+        printed.append(run(capsys, one, two, *flags, *draws, "--json", tmp_path / "scores.json"))
+    assert printed[0] == printed[1]
+    kept = json.loads((tmp_path / "scores.json").read_text(encoding="utf-8"))
+    assert kept["references"] == [str(reference), str(other)]
+    both = [REFERENCES, worsened(REFERENCES, 9)]
+    assert {name: found["scores"]["sacreBLEU"]["score"] for name, found in kept["systems"].items()} == {
+        str(tmp_path / name): measures.score(lines, both).bleu.score for name, lines in texts.items()
+    }
+    rows = [(Path(row["baseline"]).name, Path(row["system"]).name) for row in kept["paired_bootstrap"]]
+    assert rows == [
+        (baseline, name) for baseline in ("old", "bad") for _ in range(2) for name in (baseline, "one", "two")
+    ]
+    found = paired_bootstrap({str(bad): texts["bad"], str(two): texts["two"]}, both, samples=20)
+    [row] = [row for row in found if (row.system, row.measure) == (str(two), "BLEU")]
+    assert row._asdict() in kept["paired_bootstrap"]
+
+
+def test_the_translation_may_follow_the_reference(generated, reference, tmp_path, capsys):
+    expected = run(capsys, generated, "--reference", reference)
+    assert run(capsys, "--reference", reference, generated) == expected
+    other = write_lines(tmp_path / "other.de", worsened(REFERENCES, 9))
+    both = run(capsys, generated, "--reference", other, "--reference", reference)
+    assert "nrefs:2" in both and run(capsys, "--reference", other, "--reference", reference, generated) == both
+    assert run(capsys, "--reference", reference, "--ter", generated).count("  TER  ") == 1
+    for flags in (
+        ("--reference", other, reference, generated),
+        ("--reference", reference, "--paired", other, generated),
+    ):
+        assert refusal(capsys, *flags).startswith("the translations are missing: give HYPOTHESES first, before the ")
+
+
+def test_files_are_systems_if_each_has_all_sentences_else_parts_of_one(reference, tmp_path, capsys):
+    parts = [write_lines(tmp_path / "a", HYPOTHESES[:9]), write_lines(tmp_path / "b", HYPOTHESES[9:])]
+    both = [
+        write_generated(tmp_path / name, lines) for name, lines in (("c", HYPOTHESES), ("d", worsened(REFERENCES, 3)))
+    ]
+    score, other = (
+        f"{measures.score(lines, [REFERENCES]).bleu.score:6.2f}" for lines in (HYPOTHESES, worsened(REFERENCES, 3))
+    )
+    assert re.findall(r"^ +[\d.]+(?=  sacreBLEU)", run(capsys, *parts, "--reference", reference), re.M) == [
+        f"  {score}"
+    ]
+    printed = run(capsys, *both, "--reference", reference)
+    assert re.findall(r"^ +[\d.]+(?=  sacreBLEU)", printed, re.M) == [f"  {score}", f"  {other}"]
+    printed = run(capsys, both[0], "--paired", *parts, "--reference", reference, "--samples", 2)
+    assert printed.count("  sacreBLEU  ") == 2
+    whole = write_lines(tmp_path / "whole", HYPOTHESES)
+    assert refusal(capsys, whole, parts[0], "--reference", reference) == (
+        f"{whole} has 40 translations, {parts[0]} has 9 translations, and the reference has 40 lines: "
+        "give systems with all of them, or the parts of one"
+    )
+    assert "18 hypotheses but 40 references" in refusal(capsys, parts[0], parts[0], "--reference", reference)
+
+
+def test_references_must_have_as_many_lines(generated, reference, tmp_path, capsys):
+    short = write_lines(tmp_path / "short.de", REFERENCES[:-1])
+    said = refusal(capsys, generated, "--reference", reference, short)
+    assert said == f"--reference: {reference} has 40 lines, but {short} has 39; give references of the same sentences"
+    said = refusal(capsys, generated, "--reference", reference, "--reference", reference)
+    assert said == f"--reference {reference} {reference}: a file is given twice; give it once"
+
+
+def test_a_reference_of_several_may_be_that_of_fairseq_generate(tmp_path, reference, capsys):
+    targets = [f"T-{number}\t{line}" for number, line in enumerate(REFERENCES)]
+    hypotheses = [f"H-{number}\t-0.1\t{line}" for number, line in enumerate(HYPOTHESES)]
+    generated = write_lines(tmp_path / "generated", [*targets, *hypotheses])
+    other = write_lines(tmp_path / "other.de", REFERENCES[::-1])
+    run(capsys, generated, "--reference", other, reference)
+    said = refusal(capsys, generated, "--reference", other)
+    assert said.startswith(f"{other} differs from the reference of the test that {generated} is of in 40 of 40 lines")
 
 
 def test_counts_must_agree(tmp_path, capsys):
@@ -213,9 +342,9 @@ def test_counts_must_agree(tmp_path, capsys):
     line = refusal(capsys, generated, "--reference", other)
     assert line == f"{generated} against {other}: 3,003 hypotheses but 3,000 references"
     with pytest.raises(UsageError, match="1 hypotheses but 2 references"):
-        measures.score(["a"], ["a", "b"])
+        measures.score(["a"], [["a", "b"]])
     with pytest.raises(UsageError, match="no sentences"):
-        measures.score([], [])
+        measures.score([], [[]])
 
 
 def test_plain_translations_are_scored(generated, reference, tmp_path, capsys):
@@ -275,6 +404,13 @@ def test_an_unreadable_file_is_named(generated, reference, tmp_path, capsys):
     missing, empty, latin = (tmp_path / name for name in ("missing", "empty", "latin.de"))
     empty.touch()
     latin.write_bytes("Übung\n".encode("latin-1"))
+    wide = tmp_path / "wide.de"
+    wide.write_bytes("".join(f"{line}\n" for line in REFERENCES).encode("utf-16-le"))
+    said = f"{wide}, line 1: is UTF-16LE, not UTF-8; convert it: iconv -f UTF-16LE -t UTF-8"
+    assert refusal(capsys, generated, "--reference", wide) == said
+    assert refusal(capsys, wide, "--reference", reference) == said
+    assert refusal(capsys, generated, "--reference", reference, "--paired", wide) == said
+    assert refusal(capsys, generated, "--reference", reference, "--documents", wide) == said
     assert refusal(capsys, missing, "--reference", reference) == f"{missing}: No such file or directory"
     assert refusal(capsys, empty, "--reference", reference) == f"{empty}: has no text"
     assert "0 references" in refusal(capsys, generated, "--reference", empty)
@@ -289,6 +425,8 @@ def test_contradicting_flags_are_refused(generated, reference, tmp_path, capsys)
     common = (generated, "--reference", reference)
     assert refusal(capsys, *common, "--samples", 10).startswith("--samples and --seed: give --confidence, or --paired")
     assert refusal(capsys, *common, "--confidence", "--samples", 1) == "--samples 1: must be 2 or more"
+    said = refusal(capsys, *common, "--language", "de", "--tokenize", "char")
+    assert said == "--language de --tokenize char: both name the tokenizer; give one"
     assert refusal(capsys, *common, "--sources", "news").startswith("--sources: needs --documents")
     assert refusal(capsys, *common, "--paired", generated) == f"{generated} is given as two systems"
     before = generated.read_bytes()

@@ -86,6 +86,21 @@ def test_chosen_sources_are_compared_by_document(files, tmp_path, capsys):
     assert "the bootstrap draws from at least 2 documents of news, but there is 1" in said
 
 
+def test_documents_have_several_references(files, tmp_path, capsys):
+    """A line is aligned if it has as many separators as every reference."""
+    other = [[worse(segment) for segment in line] for line in REFERENCE]
+    other[0] = [" ".join(other[0][:2]), other[0][2]]
+    (tmp_path / "other.de").write_text("".join(" <sep> ".join(line) + "\n" for line in other))
+    shown(capsys, *given(files, "--reference", tmp_path / "other.de", "--json", tmp_path / "scores.json"))
+    kept = json.loads((tmp_path / "scores.json").read_text())
+    row = kept["documents"][str(files["generated"])][-1]
+    ours, *theirs = ([text(side[0:2]), text(side[2:3]), text(side[3:4])] for side in (TRANSLATION, REFERENCE, other))
+    assert row["document_bleu"] == BLEU(force=True).corpus_score(ours, theirs).score
+    aligned = [[segment for line in (side[1], side[3]) for segment in line] for side in (TRANSLATION, REFERENCE, other)]
+    assert (row["aligned"], row["segments"]) == (3, 9)
+    assert row["segment_bleu"] == BLEU(force=True).corpus_score(aligned[0], aligned[1:]).score
+
+
 def test_each_line_of_a_single_document_is_one(tmp_path):
     """Else d-BLEU would not see which line was translated."""
     file = tmp_path / "test.documents"
@@ -104,6 +119,12 @@ def test_no_line_has_as_many_separators(files, capsys):
     [
         (LABELS[1:], (), "3 lines, but the reference has 4"),
         (["talks 1", *LABELS[1:]], (), "line 1: must be a source, a tab and a document's number"),
+        (["talks\t", *LABELS[1:]], (), "line 1: must be a source, a tab and a document's number"),
+        (
+            ["talks\t1", "talks\t2", "news\t1", "talks\t1 "],
+            (),
+            "lines 1 and 4: both are of document 1 of talks, but others are between them; give each document a number",
+        ),
         (LABELS, ("--sources", "talks", "ted"), "--sources ted: the sources are talks, news"),
     ],
 )

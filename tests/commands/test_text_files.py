@@ -1,6 +1,7 @@
 """Only newlines end lines, files are read in pairs, and errors name the line."""
 
 import gzip
+import subprocess
 from itertools import count, islice
 from pathlib import Path
 
@@ -21,6 +22,46 @@ def test_a_line_that_is_not_utf8_is_named(tmp_path):
     path = tmp_path / "train.de"
     path.write_bytes("gut\nschön\n".encode() + "böse\n".encode("latin-1"))
     with pytest.raises(UsageError, match=r"train\.de, line 3: not UTF-8 .* at byte 2"):
+        list(read_lines(path))
+
+
+@pytest.mark.parametrize("line_end", ["\n", "\r\n"], ids=["unix", "windows"])
+@pytest.mark.parametrize(
+    ("encoding", "said"),
+    [
+        ("utf-16", "UTF-16"),
+        ("utf-16-le", "UTF-16LE"),
+        ("utf-16-be", "UTF-16BE"),
+        ("utf-32", "UTF-32"),
+        ("utf-32-le", "UTF-32LE"),
+        ("utf-32-be", "UTF-32BE"),
+    ],
+)
+def test_a_wide_encoding_is_named(tmp_path, encoding, said, line_end):
+    path = tmp_path / "train.de"
+    path.write_bytes(line_end.join(["Two dogs.", "Übung", ""]).encode(encoding))
+    with pytest.raises(UsageError) as refused:
+        list(read_lines(path))
+    assert str(refused.value) == f"{path}, line 1: is {said}, not UTF-8; convert it: iconv -f {said} -t UTF-8"
+    path.write_text(
+        subprocess.run(["iconv", "-f", said, "-t", "UTF-8", path], capture_output=True, check=True, text=True).stdout
+    )
+    assert list(read_lines(path)) == ["Two dogs.", "Übung"]
+
+
+@pytest.mark.parametrize(
+    ("content", "place"),
+    [
+        (b"a\n\0\n", "line 2: has a NUL byte at byte 1"),
+        (b"abc\0", "line 1: has a NUL byte at byte 4"),
+        (b"a\0bcdef\n", "line 1: has a NUL byte at byte 2"),
+        ("今天\n".encode("utf-16-be"), "line 1: has a NUL byte at byte 5"),
+    ],
+)
+def test_nul_is_no_text(tmp_path, content, place):
+    path = tmp_path / "train.de"
+    path.write_bytes(content)
+    with pytest.raises(UsageError, match=rf"train\.de, {place}; the file is damaged, or is no text in UTF-8"):
         list(read_lines(path))
 
 

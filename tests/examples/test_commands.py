@@ -96,8 +96,9 @@ def test_a_reader_starts_from_a_language_model_and_is_scored(tmp_path):
         ((), "give DATA and SAVE_DIR"),
         (("/nowhere", "run"), "there is no test in /nowhere/bin"),
         (("{prepared}", "run"), "there is no {prepared}/reference/test.de"),
+        (("{prepared}", "run", "--beam", "4", "--lenpen=1", "--beam=8"), "--beam is given twice"),
     ],
-    ids=["nothing", "data", "reference"],
+    ids=["nothing", "data", "reference", "repeated"],
 )
 def test_score_refuses_in_one_line(prepared, tmp_path, arguments, said):
     (prepared / "reference" / "test.de").unlink()

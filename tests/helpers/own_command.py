@@ -1,5 +1,6 @@
 """``fairseq-luna`` in this process."""
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -17,6 +18,11 @@ def shown(capsys: pytest.CaptureFixture[str], *arguments: Any) -> str:
     output = capsys.readouterr()
     assert not status and "warning" not in output.err, output.err
     return output.out
+
+
+def with_defaults(given: Sequence[Any], defaults: Mapping[str, Any]) -> list[Any]:
+    """The arguments ``given``, and the flags of ``defaults`` that are not among them: none may be given twice."""
+    return [*given, *(word for pair in defaults.items() if pair[0] not in given for word in pair)]
 
 
 def refused(capsys: pytest.CaptureFixture[str], *arguments: Any) -> str:

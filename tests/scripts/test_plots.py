@@ -14,6 +14,7 @@ import plot_attention
 import plot_curves
 from commands import APOLLO, FAMILIES, train
 from fairseq_luna.usage_error import UsageError
+from own_command import with_defaults
 from plots import drawing
 from plots.maps import SIDES, Axis, Pair, attention_maps
 from plots.recorders import convolved
@@ -235,8 +236,8 @@ def test_a_trained_checkpoint_is_drawn(target, trained, tmp_path, capsys):
     ],
 )
 def test_what_does_not_fit_the_model_is_refused(flag, value, complaint, trained, tmp_path, capsys):
-    given = ["--source", "w1 w2", "--target", "w2", "--output", str(tmp_path / "maps.png")]
-    assert plot_attention.main([str(trained), *given, flag, value]) == 2
+    defaults = {"--source": "w1 w2", "--target": "w2", "--output": str(tmp_path / "maps.png")}
+    assert plot_attention.main([str(trained), *with_defaults([flag, value], defaults)]) == 2
     assert complaint in capsys.readouterr().err.splitlines()[-1]
     assert list(tmp_path.iterdir()) == []
 

@@ -112,6 +112,7 @@ BAD, GOOD = "0\tbad\n", "1\tfine\n"
     [
         ("train.tsv.gz", None, (), "lacks train.tsv or train.tsv.gz or train/pos"),
         ("test.tsv", "1\tgood\nno tab\n", (), "test.tsv, line 2: is not LABEL<TAB>TEXT"),
+        ("test.tsv", "1\tgo\0od\n", (), "test.tsv, line 1: has a NUL byte at byte 5"),
         ("test.tsv", "1\t \n", (), "test.tsv, line 1: is not LABEL<TAB>TEXT"),
         ("test.tsv", "2\tfine\n", (), "the training text does not have the label 2"),
         ("test.tsv", GOOD, ("--hold-out", "60"), "--hold-out 60: "),
@@ -127,7 +128,8 @@ def test_unusable_reviews_are_refused_and_nothing_is_written(folder, tmp_path, c
         path.unlink()
     else:
         path.write_bytes(gzip.compress(text.encode()) if path.suffix == ".gz" else text.encode())
-    assert said in refusal(capsys, "reviews", tmp_path / "out", "--from-dir", folder, "--hold-out", "10", *flags)
+    hold_out = () if "--hold-out" in flags else ("--hold-out", "10")
+    assert said in refusal(capsys, "reviews", tmp_path / "out", "--from-dir", folder, *hold_out, *flags)
     assert not (tmp_path / "out").exists()
 
 

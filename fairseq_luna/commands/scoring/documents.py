@@ -14,7 +14,7 @@ from sacrebleu.metrics import BLEU
 
 from ...usage_error import UsageError
 from ..text_files import SEPARATOR, read_lines
-from .measures import sacrebleu
+from .measures import DEFAULTS, Options, bleu_of
 
 
 class BySource(NamedTuple):
@@ -23,8 +23,8 @@ class BySource(NamedTuple):
     source: str | None  # None for all text
     documents: int
     document_bleu: float  # sacreBLEU's, a whole document in place of a sentence
-    segments: int  # in the references
-    aligned: int  # those in lines whose translation has as many separators as its reference
+    segments: int  # in the first reference
+    aligned: int  # those in lines whose translation has as many separators as every reference
     segment_bleu: float | None  # of the aligned ones; None if there are none
 
 
@@ -35,16 +35,30 @@ def read_labels(file: Path, lines: int) -> list[str]:
     which caption was translated.
 
     Raises:
-        UsageError: not such a file, or of another reference.
+        UsageError: not such a file, of another reference, or a document whose lines are apart.
     """
-    labels = list(read_lines(file))
+    labels = ["\t".join(map(str.strip, label.split("\t"))) for label in read_lines(file)]
     if len(labels) != lines:
         raise UsageError(f"--documents {file}: {len(labels):,} lines, but the reference has {lines:,}")
     for number, label in enumerate(labels, 1):
-        if label.count("\t") != 1:
+        if label.count("\t") != 1 or "" in label.split("\t"):
             raise UsageError(f"--documents {file}, line {number}: must be a source, a tab and a document's number")
+    _check_order(labels, f"--documents {file}")
     documents = Counter(map(_source, set(labels)))
     return [f"{label}.{line}" if documents[_source(label)] == 1 else label for line, label in enumerate(labels, 1)]
+
+
+def _check_order(labels: Sequence[str], named: str) -> None:
+    """Raises UsageError if a label stands again after others: its lines would be scored as two documents."""
+    last: dict[str, int] = {}
+    for number, label in enumerate(labels, 1):
+        if label in last and last[label] != number - 1:
+            source, document = label.split("\t")
+            raise UsageError(
+                f"{named}, lines {last[label]} and {number}: both are of document {document} of {source}, but others "
+                "are between them; give each document a number of its own, or put its lines together"
+            )
+        last[label] = number
 
 
 def lines_of(sources: Sequence[str], labels: Sequence[str]) -> list[int]:
@@ -66,39 +80,43 @@ def whole(lines: Sequence[str], labels: Sequence[str]) -> list[str]:
 
 def by_source(
     hypotheses: Sequence[str],
-    references: Sequence[str],
+    references: Sequence[Sequence[str]],
     labels: Sequence[str],
-    *,
-    target: str | None = None,
-    lowercase: bool = False,
+    options: Options = DEFAULTS,
 ) -> list[BySource]:
-    """Scores of the documents of each source, if there are several, and of all."""
+    """Scores of the documents of each source, if there are several, and of all, against one reference or several."""
     of_source: dict[str, list[int]] = {}
     for line, label in enumerate(labels):
         of_source.setdefault(_source(label), []).append(line)
     groups: dict[str | None, Sequence[int]] = dict(of_source.items() if len(of_source) > 1 else ())
     groups[None] = range(len(labels))
-    bleu = sacrebleu(target, lowercase=lowercase)
+    bleu = bleu_of(options)
     return [
-        _scores(bleu, source, *([side[line] for line in lines] for side in (hypotheses, references, labels)))
+        _scores(bleu, source, at(lines, hypotheses), [at(lines, each) for each in references], at(lines, labels))
         for source, lines in groups.items()
     ]
 
 
+def at(places: Sequence[int], lines: Sequence[str]) -> list[str]:
+    return [lines[place] for place in places]
+
+
 def _scores(
-    bleu: BLEU, source: str | None, hypotheses: list[str], references: list[str], labels: list[str]
+    bleu: BLEU, source: str | None, hypotheses: list[str], references: list[list[str]], labels: list[str]
 ) -> BySource:
-    documents = whole(references, labels)
-    pairs = [(_segments(ours), _segments(theirs)) for ours, theirs in zip(hypotheses, references, strict=True)]
-    aligned = [each for ours, theirs in pairs if len(ours) == len(theirs) for each in zip(ours, theirs, strict=True)]
-    ours, theirs = ([pair[side] for pair in aligned] for side in (0, 1))
+    documents = [whole(reference, labels) for reference in references]
+    # Of each line, the segments of the hypothesis and of every reference.
+    lines = [[_segments(side) for side in line] for line in zip(hypotheses, *references, strict=True)]
+    even = [line for line in lines if len(set(map(len, line))) == 1]
+    aligned = [segments for line in even for segments in zip(*line, strict=True)]
+    ours, *theirs = zip(*aligned, strict=True) if aligned else ((), ())
     return BySource(
         source,
-        documents=len(documents),
-        document_bleu=bleu.corpus_score(whole(hypotheses, labels), [documents]).score,
-        segments=sum(len(theirs) for _, theirs in pairs),
+        documents=len(documents[0]),
+        document_bleu=bleu.corpus_score(whole(hypotheses, labels), documents).score,
+        segments=sum(len(line[1]) for line in lines),
         aligned=len(aligned),
-        segment_bleu=bleu.corpus_score(ours, [theirs]).score if aligned else None,
+        segment_bleu=bleu.corpus_score(ours, theirs).score if aligned else None,
     )
 
 

@@ -21,7 +21,7 @@ def tokenised(name: object, text: Sequence[str]) -> str | None:
     return f"{name} looks tokenised, as the reference should not be: detokenise it first"
 
 
-def another_reference(name: object, reference: Path, matched: float) -> str | None:
+def another_reference(name: object, references: Sequence[Path], matched: float) -> str | None:
     """A warning if few words are in their reference.
 
     Args:
@@ -29,14 +29,18 @@ def another_reference(name: object, reference: Path, matched: float) -> str | No
     """
     if matched >= _MATCHED:
         return None
+    named, is_it = (
+        " or ".join(map(str, references)),
+        "is it the reference" if len(references) == 1 else "are they references",
+    )
     return (
-        f"only {matched:.0f}% of the words of {name} are in the same line of {reference}: is it the reference of this "
-        "test, in this language and order?"
+        f"only {matched:.0f}% of the words of {name} are in the same line of {named}: {is_it} of this test, in this "
+        "language and order?"
     )
 
 
-def another_test(name: object, targets: Mapping[int, str], reference: Path, references: Sequence[str]) -> str | None:
-    """A warning if some of the ``references`` are not the text that fairseq-generate had as the reference.
+def another_test(name: object, targets: Mapping[int, str], references: Mapping[Path, Sequence[str]]) -> str | None:
+    """A warning if some lines of none of the ``references`` are the text that fairseq-generate had as the reference.
 
     Args:
         targets: of :class:`~.generated.Generated`. Those with unknown words are left out.
@@ -44,14 +48,18 @@ def another_test(name: object, targets: Mapping[int, str], reference: Path, refe
     Raises:
         UsageError: most of them are not.
     """
-    known = {number: text for number, text in targets.items() if _UNKNOWN not in text and number < len(references)}
-    others = [number for number, text in known.items() if _letters(text) != _letters(references[number])]
+    sides = list(references.values())
+    known = {number: text for number, text in targets.items() if _UNKNOWN not in text and number < len(sides[0])}
+    others = [
+        number for number, text in known.items() if _letters(text) not in {_letters(side[number]) for side in sides}
+    ]
     if not others:
         return None
     first = min(others)
-    ours, theirs = shortened(references[first], 50), shortened(known[first], 50)
+    ours, theirs = shortened(sides[0][first], 50), shortened(known[first], 50)
+    named = " or ".join(map(str, references))
     said = (
-        f"{reference} differs from the reference of the test that {name} is of in {len(others):,} of {len(known):,} "
+        f"{named} differs from the reference of the test that {name} is of in {len(others):,} of {len(known):,} "
         f"lines: line {first + 1} is '{ours}', not '{theirs}' (T-{first})"
     )
     if 2 * len(others) > len(known):

@@ -25,14 +25,21 @@ class Generated(NamedTuple):
     text: list[str]  # from the D- lines, or from the H- lines if there are no others
     plain: bool = False  # there are no such lines: each line is a translation
     targets: Mapping[int, str] = MappingProxyType({})  # from the T- lines, by their sentences' numbers
+    doubt: str | None = None  # a warning, if it is not certain that the text is words
 
 
-def read_translations(shards: Sequence[Path], remove_bpe: str = pieces.AUTO) -> Generated:
+Content = tuple[Path, Sequence[str]]  # a file and its lines
+
+
+def read_translations(
+    shards: Sequence[Path], remove_bpe: str = pieces.AUTO, references: Sequence[str] = ()
+) -> Generated:
     """Read one system's output, in one file or several, in any order and among lines of a log.
 
     Args:
         shards: files that together have every sentence once.
         remove_bpe: one of ``pieces.CHOICES``.
+        references: untouched lines; what they have too is no mark of pieces.
 
     Files without any such line have a translation in each line, as ``fairseq-luna translate`` writes them.
 
@@ -40,26 +47,42 @@ def read_translations(shards: Sequence[Path], remove_bpe: str = pieces.AUTO) -> 
         UsageError: no text, a sentence that is missing or repeated, an incomplete line.
         OSError: a file cannot be read.
     """
-    # Once, because a shard may be a pipe.
-    contents = [(shard, list(read_lines(shard))) for shard in shards]
+    return translations(read(shards), remove_bpe, references)
+
+
+def read(files: Sequence[Path]) -> list[Content]:
+    """The lines of each file, which is read once, because it may be a pipe."""
+    return [(file, list(read_lines(file))) for file in files]
+
+
+def translations(
+    contents: Sequence[Content], remove_bpe: str = pieces.AUTO, references: Sequence[str] = ()
+) -> Generated:
+    """The translations in ``contents``; see :func:`read_translations`."""
     hypotheses, detokenised, targets = by_number(contents)
-    named = ", ".join(map(str, shards))
+    named = ", ".join(str(shard) for shard, _ in contents)
     if not hypotheses and not detokenised:
-        lines = pieces.join([line for _, content in contents for line in content], remove_bpe)
+        lines, doubt = pieces.join([line for _, content in contents for line in content], remove_bpe, references)
         if not any(lines):
             raise UsageError(f"{named}: has no text")
-        return Generated(lines, plain=True)
+        return Generated(lines, plain=True, doubt=doubt)
     if hypotheses and detokenised and hypotheses.keys() != detokenised.keys():
         number = min(hypotheses.keys() ^ detokenised.keys())
         raise UsageError(
             f"{named}: sentence {number} has no {'D' if number in hypotheses else 'H'}- line; is it cut off?"
         )
-    text = pieces.join(_in_order(detokenised or hypotheses, named), remove_bpe)
-    joined = pieces.join(list(targets.values()), remove_bpe)
-    return Generated(text, targets=dict(zip(targets, joined, strict=True)))
+    text, doubt = pieces.join(_in_order(detokenised or hypotheses, named), remove_bpe, references)
+    joined = pieces.join(list(targets.values()), remove_bpe, references).lines
+    return Generated(text, targets=dict(zip(targets, joined, strict=True)), doubt=doubt)
 
 
-def by_number(contents: Iterable[tuple[Path, Iterable[str]]]) -> list[dict[int, str]]:
+def sentences_in(content: Content) -> int:
+    """The number of translations in a file."""
+    hypotheses, detokenised, _ = by_number([content])
+    return len(hypotheses.keys() | detokenised.keys()) or len(content[1])
+
+
+def by_number(contents: Iterable[Content]) -> list[dict[int, str]]:
     """The unchanged H-, D- and T- lines, by their sentences' numbers."""
     kinds: dict[str, dict[int, str]] = {"H": {}, "D": {}, "T": {}}
     for shard, lines in contents:

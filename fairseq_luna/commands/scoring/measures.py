@@ -1,16 +1,16 @@
-"""sacreBLEU and chrF of one system, both computed by sacreBLEU."""
+"""BLEU, chrF and TER of one system, all computed by sacreBLEU."""
 
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 from unittest.mock import patch
 
-from sacrebleu.metrics import BLEU, CHRF
+from sacrebleu.metrics import BLEU, CHRF, TER
 from sacrebleu.metrics.base import Metric
 
 from ...usage_error import UsageError
-from . import SEED
+from . import SEED, USUAL
 
 # Sentences of newstest2014 English-German in full, and as the WMT14 organisers filtered it.
 _NEWSTEST2014 = {3003, 2737}
@@ -18,7 +18,7 @@ _NEWSTEST2014 = {3003, 2737}
 
 @dataclass(frozen=True)
 class Measure:
-    """One score in percent, with its definition. What is None was not asked for, or chrF does not have it."""
+    """One score in percent, with its definition. What is None was not asked for, or is BLEU's alone."""
 
     name: str  # as it is printed
     score: float
@@ -43,52 +43,71 @@ class Scores:
         return self.measures[0]
 
 
-def sacrebleu(language: str | None, *, lowercase: bool = False) -> BLEU:
-    """BLEU with sacreBLEU's tokenizer for ``language``: 13a, but others for Chinese, Japanese and Korean.
+class Options(NamedTuple):
+    """How text is scored."""
+
+    tokenizer: str = USUAL  # of BLEU, by sacreBLEU's name
+    lowercase: bool = False  # BLEU and chrF; TER is always, as sacreBLEU has it
+    ter: bool = False  # whether TER is measured too
+    asian: bool = False  # whether TER takes Chinese and Japanese characters for words
+
+
+DEFAULTS = Options()
+
+
+def bleu_of(options: Options) -> BLEU:
+    """BLEU with sacreBLEU's other defaults.
 
     Raises:
-        UsageError: the tokenizer needs a library that is not installed.
+        UsageError: the tokenizer needs a library or a model that is not there.
     """
     try:
-        return BLEU(lowercase=lowercase, force=True, trg_lang=language or "")
-    except (ImportError, RuntimeError) as error:
-        raise UsageError(" ".join(str(error).split())) from error
+        return BLEU(lowercase=options.lowercase, force=True, tokenize=options.tokenizer)
+    except (ImportError, RuntimeError, AssertionError) as error:
+        raise UsageError(f"tokenizer {options.tokenizer}: {' '.join(str(error).split())}") from error
+    except OSError as error:
+        raise UsageError(f"tokenizer {options.tokenizer}: sacreBLEU cannot download its model: {error}") from error
+
+
+def metrics_of(options: Options) -> dict[str, Metric]:
+    """The metrics by the names that are printed, BLEU first."""
+    metrics = {"sacreBLEU": bleu_of(options), "chrF2": CHRF(lowercase=options.lowercase)}
+    return metrics | ({"TER": TER(normalized=options.asian, asian_support=options.asian)} if options.ter else {})
 
 
 def score(
     hypotheses: Sequence[str],
-    references: Sequence[str],
+    references: Sequence[Sequence[str]],
+    options: Options = DEFAULTS,
     *,
-    target: str | None = None,
-    lowercase: bool = False,
     samples: int = 1,
     seed: int = SEED,
 ) -> Scores:
     """Score detokenised text.
 
     Args:
-        hypotheses: one for each reference, in its order.
-        references: untouched.
-        target: the language, for :func:`sacrebleu`.
-        lowercase: score lower-cased text.
+        hypotheses: one for each line of a reference, in its order.
+        references: one or several, untouched; each has a line for every hypothesis.
         samples: resampled tests, for confidence intervals; 1: none.
         seed: of the samples, above 0; sacreBLEU reads 0 as no seed.
 
     Raises:
         UsageError: there are no references, or the numbers of hypotheses and references differ.
     """
-    check_counts(len(hypotheses), len(references))
-    metrics = {"sacreBLEU": sacrebleu(target, lowercase=lowercase), "chrF2": CHRF(lowercase=lowercase)}
+    for reference in references:
+        check_counts(len(hypotheses), len(reference))
     with seeded(seed):
-        measures = [measure(name, metric, hypotheses, references, samples) for name, metric in metrics.items()]
-    return Scores(len(references), tuple(measures))
+        measures = [
+            measure(name, metric, hypotheses, references, samples) for name, metric in metrics_of(options).items()
+        ]
+    return Scores(len(hypotheses), tuple(measures))
 
 
 def measure(
-    name: str, metric: Metric, hypotheses: Sequence[str], references: Sequence[str], samples: int = 1
+    name: str, metric: Metric, hypotheses: Sequence[str], references: Sequence[Sequence[str]], samples: int = 1
 ) -> Measure:
-    """The score of ``metric``, a BLEU or CHRF of sacreBLEU."""
-    found = metric.corpus_score(hypotheses, [references], n_bootstrap=samples)
+    """The score of ``metric``, one of sacreBLEU's."""
+    found = metric.corpus_score(hypotheses, references, n_bootstrap=samples)
     of_bleu: dict[str, Any] = {}
     if isinstance(metric, BLEU):
         lengths = {"hypothesis_length": found.sys_len, "reference_length": found.ref_len}

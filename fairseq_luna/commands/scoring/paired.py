@@ -3,16 +3,16 @@
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from sacrebleu.metrics import CHRF
 from sacrebleu.significance import PairedTest
 
 from . import SAMPLES, SEED
-from .measures import sacrebleu, seeded
+from .measures import DEFAULTS, Options, metrics_of, seeded
 
 
 class Compared(NamedTuple):
     """One system by one measure, by sacreBLEU's names."""
 
+    baseline: str  # what it is compared with; itself, for the baseline
     system: str
     measure: str
     score: float  # of all sentences
@@ -24,29 +24,27 @@ class Compared(NamedTuple):
 
 def paired_bootstrap(
     systems: Mapping[str, Sequence[str]],
-    references: Sequence[str],
+    references: Sequence[Sequence[str]],
+    options: Options = DEFAULTS,
     *,
     samples: int = SAMPLES,
     seed: int = SEED,
-    target: str | None = None,
-    lowercase: bool = False,
 ) -> list[Compared]:
-    """Compare every system with the first by BLEU and chrF2.
+    """Compare every system with the first by each metric.
 
     Args:
         systems: detokenised hypotheses by name, the baseline first.
-        references: untouched, one for each hypothesis.
+        references: one or several, untouched; each has a line for every hypothesis.
         samples: number of resampled tests.
         seed: above 0; sacreBLEU reads 0 as no seed.
-        target: the language, for :func:`.measures.sacrebleu`.
-        lowercase: score lower-cased text.
     """
     with seeded(seed):
-        metrics = {"BLEU": sacrebleu(target, lowercase=lowercase), "chrF": CHRF(lowercase=lowercase)}
-        test = PairedTest(list(systems.items()), metrics, [references], test_type="bs", n_samples=samples)
+        metrics = dict(zip(("BLEU", "chrF", "TER"), metrics_of(options).values(), strict=False))
+        test = PairedTest(list(systems.items()), metrics, references, test_type="bs", n_samples=samples)
         signatures, results = test()
     return [
         Compared(
+            next(iter(systems)),
             system,
             measure,
             float(found.score),

@@ -39,7 +39,7 @@ def lines_of_documents(rows: Sequence[BySource]) -> list[str]:
 
 
 def lines_of_comparison(compared: Sequence[Compared]) -> list[str]:
-    """A table for each measure, the baseline first."""
+    """A table for each measure, the baseline first; all of ``compared`` have the same one."""
     lines = [f"paired bootstrap against {compared[0].system}: score, mean and 95 % interval of the resampled tests"]
     for measure, signature in {row.measure: row.signature for row in compared}.items():
         lines.append(f"  {measure}  {signature}")
@@ -51,14 +51,16 @@ def lines_of_comparison(compared: Sequence[Compared]) -> list[str]:
 
 def write_json(
     file: Path,
-    reference: Path,
+    references: Sequence[Path],
+    tokenizer: str,
     scores: Mapping[str, Scores],
     documents: Mapping[str, Sequence[BySource]],
     compared: Sequence[Compared],
 ) -> None:
     """All scores, with the dataclasses' field names."""
     content = {
-        "reference": str(reference),
+        "references": [*map(str, references)],
+        "tokenizer": tokenizer,
         "systems": {
             name: {"sentences": found.sentences, "scores": {each.name: asdict(each) for each in found.measures}}
             for name, found in scores.items()

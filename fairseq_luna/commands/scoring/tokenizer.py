@@ -1,0 +1,136 @@
+"""Which of sacreBLEU's tokenizers cuts text into the words that BLEU counts: by its language, or by its letters.
+
+13a, the usual one, cuts at spaces and punctuation. Of text without spaces it makes a word of each clause, so that a
+good translation has hardly a word in common with its reference.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import langcodes
+import regex
+
+from ...usage_error import UsageError
+from ..text_files import ending
+from . import USUAL
+
+CHINESE, JAPANESE, KOREAN, UNSPACED = "Chinese", "Japanese", "Korean", "a script without spaces between words"
+# Of sacreBLEU; it has no others for single languages.
+OF_WRITING = {CHINESE: "zh", JAPANESE: "ja-mecab", KOREAN: "ko-mecab"}
+LANGUAGES = {CHINESE: "zh", JAPANESE: "ja", KOREAN: "ko"}
+# By ISO 15924. Also Cantonese, for example, is written in Chinese characters.
+SCRIPTS = {
+    CHINESE: ("Hans", "Hant", "Hani", "Hanb", "Bopo"),
+    JAPANESE: ("Jpan", "Hrkt", "Hira", "Kana"),
+    KOREAN: ("Kore", "Hang", "Jamo"),
+}
+# lb is Unicode's Line_Break. SA is the writing of South-East Asia, where only a dictionary tells the end of a word; AK
+# and AS that of Java, Bali and others, where a line may end after each syllable. Tibetan marks syllables, not words.
+LETTERS = {
+    None: r"\p{L}",
+    CHINESE: r"[\p{Han}\p{Bopomofo}]",
+    JAPANESE: r"[\p{Hiragana}\p{Katakana}]",
+    KOREAN: r"\p{Hangul}",
+    UNSPACED: r"[\p{L}&&[\p{lb=SA}\p{lb=AK}\p{lb=AS}\p{lb=ID}\p{Tibetan}]]",
+}
+_PATTERNS = {writing: regex.compile(letters, regex.V1) for writing, letters in LETTERS.items()}
+# What these cut into words or less. A Japanese line may have no kana.
+_CUT = {"zh": {CHINESE}, "ja-mecab": {CHINESE, JAPANESE}, "ko-mecab": {KOREAN}}
+_CUT |= {name: {CHINESE, JAPANESE, KOREAN, UNSPACED} for name in ("char", "flores101", "flores200")}
+_OF_LINE = 0.25  # share of a line's letters: a word has one or two letters in Chinese, and six in Latin
+_OF_TEXT = 0.05  # share of the lines
+
+
+class Chosen(NamedTuple):
+    """A tokenizer by sacreBLEU's name, why it was chosen, and a warning if it does not fit the text."""
+
+    name: str
+    reason: str
+    doubt: str | None = None
+    asian: bool = False  # whether the text is Chinese or Japanese, for TER, which has a tokenizer of its own
+    ter_doubt: str | None = None  # a warning if TER does not fit the text
+
+
+def choose(
+    references: Mapping[Path, Sequence[str]], *, language: str | None = None, tokenizer: str | None = None
+) -> Chosen:
+    """The tokenizer for ``references``, the lines of each file.
+
+    It is ``tokenizer`` if that is given, else that of the ``language``, of the language that is the ending of a file's
+    name, or of the writing of most lines.
+
+    Args:
+        language: a code as in ISO 639, with or without script and region after ``-`` or ``_``.
+        tokenizer: one of ``TOKENIZERS``.
+
+    Raises:
+        UsageError: ``language`` is no language.
+    """
+    lines = Counter(filter(None, (writing_of(line) for text in references.values() for line in text)))
+    total = sum(map(len, references.values()))
+    name, reason = _chosen(references, lines, language, tokenizer)
+    cut = _CUT.get(name, set()) | ({KOREAN} if tokenizer else set())  # which has spaces: another tokenizer is a choice
+    uncut = {writing: count for writing, count in lines.items() if writing not in cut}
+    asian = name in (OF_WRITING[CHINESE], OF_WRITING[JAPANESE]) or 2 * (lines[CHINESE] + lines[JAPANESE]) > total
+    doubt = ter_doubt = None
+    files = ", ".join(map(str, references))
+    if (share := sum(uncut.values()) / max(1, total)) >= _OF_TEXT:
+        writing = max(uncut, key=uncut.__getitem__)
+        advice = f"--language {LANGUAGES[writing]}" if writing in LANGUAGES else "--tokenize char or flores200"
+        doubt = (
+            f"{share:.0%} of the lines of {files} are in {writing}, which the tokenizer {name} does not cut into "
+            f"words: trust chrF2, not BLEU, or give {advice}"
+        )
+    spaceless = lines[UNSPACED] + (0 if asian else lines[CHINESE] + lines[JAPANESE])
+    if (share := spaceless / max(1, total)) >= _OF_TEXT:
+        ter_doubt = f"TER counts words between spaces, which {share:.0%} of the lines of {files} do not have"
+    return Chosen(name, reason, doubt, asian, ter_doubt)
+
+
+def _chosen(
+    references: Mapping[Path, Sequence[str]], lines: Counter[str], language: str | None, tokenizer: str | None
+) -> tuple[str, str]:
+    if tokenizer:
+        return tokenizer, f"--tokenize {tokenizer}"
+    if language is not None:
+        check_language(language)
+        return OF_WRITING.get(writing_of_language(language) or "", USUAL), f"--language {language}"
+    for file in references:
+        if writing := writing_of_language(ending(file)):
+            return OF_WRITING[writing], f"{file} is {writing} by its ending; --language says another"
+    if lines:
+        [(writing, count)] = lines.most_common(1)
+        if writing in OF_WRITING and 2 * count > sum(map(len, references.values())):
+            return OF_WRITING[writing], f"most lines are {writing} by their letters; --language says another"
+    return USUAL, "the usual one, for words with spaces between them; --language or --tokenize says another"
+
+
+def check_language(code: str) -> None:
+    """Raises UsageError unless ``code`` is a language."""
+    if langcodes.tag_is_valid(code):
+        return
+    advice = "give a code such as de, zh_CN, jpn or zho_Hans"
+    if len(code) == 2 and langcodes.tag_is_valid(f"und-{code}"):
+        advice += f"; {code} is a country, did you mean {langcodes.get(f'und-{code}').maximize().language}?"
+    raise UsageError(f"--language {code}: is no language of ISO 639; {advice}")
+
+
+def writing_of_language(code: str) -> str | None:
+    """The key of ``SCRIPTS`` that the language ``code`` is written in; None for others, and for what is no language."""
+    if not langcodes.tag_is_valid(code):
+        return None
+    script = langcodes.get(code).maximize().script
+    return next((writing for writing, scripts in SCRIPTS.items() if script in scripts), None)
+
+
+def writing_of(line: str) -> str | None:
+    """The key of ``LETTERS`` that the letters of ``line`` are of; None for words with spaces between them."""
+    if line.isascii():
+        return None
+    count = {writing: len(pattern.findall(line)) for writing, pattern in _PATTERNS.items()}
+    least = max(1, _OF_LINE * count[None])
+    if count[CHINESE] + count[JAPANESE] >= least:
+        return JAPANESE if 10 * count[JAPANESE] > count[CHINESE] else CHINESE
+    return next((writing for writing in (KOREAN, UNSPACED) if count[writing] >= least), None)
