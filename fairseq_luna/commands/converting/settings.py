@@ -11,9 +11,9 @@ from fairseq.models.transformer import TransformerModelBase
 
 from ...models.shared.config import FOLLOWS, OptionalInt, flat_config
 from ...models.shared.model import FlatConfigModel
+from ...model_settings import TRAINING_ONLY
 from ...older_names import renamed
 from ...usage_error import UsageError, flag
-from ..checkpoints import TRAINING_ONLY
 
 Settings = dict[str, Any]
 
