@@ -25,8 +25,9 @@ def is_needed() -> bool:
 
 def _is_lost(kind: type[nn.Module]) -> bool:
     model = BaseFairseqModel()
-    stack = model.stack = kind.__new__(kind)  # without layers, which would draw random numbers
+    stack: Any = kind.__new__(kind)  # without layers, which would draw random numbers
     nn.Module.__init__(stack)
+    model.stack = stack
     stack.layers, stack.num_layers, stack.share_input_output_embed = nn.ModuleList(), 0, True
     stack.layer_norm = nn.LayerNorm(1)
     stack.register_buffer("version", torch.Tensor([3]))
