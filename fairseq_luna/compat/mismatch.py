@@ -70,7 +70,7 @@ def apply() -> None:
         try:
             with _read() as read:
                 extra_state = original(self, filename, *args, **kwargs)
-        except (KeyError, ValueError) as error:
+        except (LookupError, ValueError) as error:
             advice = _flag_that_resets(error, self)
             if advice is None:
                 raise
@@ -123,6 +123,8 @@ def _flag_that_resets(error: Exception, trainer: Trainer) -> str | None:
             f"holds no state of --lr-scheduler {schedule} ({error.args[0]!r} is missing): give --reset-lr-scheduler, or"
             " --reset-optimizer if another program than this saved it"
         )
+    if isinstance(error, IndexError) and not trainer._optim_history:
+        return "holds an optimizer's state without the history of its training: give --reset-optimizer"
     if isinstance(error, ValueError) and "optimizer's group" in str(error):
         return "holds an optimizer's state of other parameters than the model's: give --reset-optimizer"
     return None
