@@ -1,6 +1,7 @@
 """Pre-norm models keep the final norms that a state dict without "version" has; a state of 2018 has none."""
 
 from argparse import Namespace
+from functools import partial
 
 import pytest
 import torch
@@ -25,15 +26,21 @@ def translating(model):
     return model(sentences(9, 4), None, as_prefix(sentences(5, 7, seed=2)))
 
 
+def reading(model):
+    return model(sentences(9, 4))
+
+
 # How a model is built with a seed, and what it computes.
 MODELS = {
-    "transformer": (lambda seed=0: build_model("transformer", seed=seed, **PRENORM), translating),
-    "mixed": (lambda seed=0: build_model("mixed", seed=seed, **PRENORM), translating),
-    "language-model": (language_model, lambda model: model(sentences(9, 4))),
-    "roberta": (
-        lambda seed=0: build_reader(model="roberta", seed=seed, encoder_normalize_before=True),
-        lambda model: model(sentences(9, 4)),
-    ),
+    **{
+        family: (partial(build_model, family, **PRENORM), translating)
+        for family in ("transformer", "luna", "fastformer", "block", "mixed")
+    },
+    **{
+        name: (partial(build_reader, model=name, encoder_normalize_before=True), reading)
+        for name in ("roberta", "luna_roberta", "mixed_roberta")
+    },
+    "language-model": (language_model, reading),
 }
 EVERY = pytest.mark.parametrize(("build", "call"), MODELS.values(), ids=MODELS)
 
