@@ -1,6 +1,5 @@
 """Reading a checkpoint as fairseq does, with torch's weights_only, so that no code in the file is run."""
 
-import argparse
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,17 +10,11 @@ from omegaconf import OmegaConf
 from torch import Tensor
 
 from .. import models  # noqa: F401 (lets torch load what fairseq's checkpoints hold)
-from ..older_names import renamed
+from ..model_settings import deciding
 from ..usage_error import UsageError
 
-# Settings that change the training but not the function of a trained model.
-TRAINING_ONLY = re.compile(
-    r"drop|quant_noise|checkpoint_activations|offload|min_params_to_wrap|max_.*_positions|_path$"
-)
 # Versions and a buffer of fairseq, and the untrained copies of weights in the encoder layers of fairseq 0.12.2.
 NO_PARAMETER = re.compile(r"\.(version|_float_tensor)$|encoder\.layers\.\d+\.(in_proj|out_proj|fc1|fc2)_(weight|bias)$")
-# A model registered without a dataclass is saved with the whole command line; these of its flags are the model's.
-_MODEL_FLAGS = re.compile(r"(encoder|decoder|share|activation)_|(arch|layernorm_embedding|cross_self_attention)$")
 
 
 def load(path: Path) -> dict[str, Any]:
@@ -49,10 +42,7 @@ def load(path: Path) -> dict[str, Any]:
 
 def architecture(state: Mapping[str, Any]) -> dict[str, Any]:
     """The settings that determine what a model computes, as far as the checkpoint has them."""
-    settings = (state.get("cfg") or {}).get("model") or {}
-    if isinstance(settings, argparse.Namespace):
-        settings = {name: value for name, value in vars(settings).items() if _MODEL_FLAGS.match(name)}
-    return {name: value for name, value in renamed(settings).items() if not TRAINING_ONLY.search(name)}
+    return deciding((state.get("cfg") or {}).get("model"))
 
 
 def check_finite(path: Path, weights: Mapping[str, Tensor]) -> None:

@@ -8,7 +8,8 @@ The checkpoint is of fairseq's transformer, or of a model of this package that g
 untied projections, another number of slots, a convolution. Sizes are the checkpoint's; give only what is new. With
 --arch the help has all flags of that model. Embeddings, norms, feed-forward networks and each projection that has a
 counterpart are taken over; a convolution starts at zero, which changes nothing. The table says where each parameter
-comes from. The last line is the command that trains the result; a model with other flags refuses it.
+comes from. The last line is the command that trains the result, with the data, the task, the loss and the batches of
+the old training; a model with other flags refuses the result.
 """
 
 from argparse import ArgumentParser, Namespace
@@ -51,7 +52,8 @@ def run(args: Namespace) -> None:
 
     given = {name: value for name, value in vars(args).items() if name not in OWN}
     made = converted(args.checkpoint, args.arch, given, seed=args.seed)
+    training = shell(*finetune(args.output, made.state["cfg"], made.flags))
     save(made.state, args.output)
     print("\n".join(made.table))
     print(f"{args.output}: {args.arch}")
-    show_next("train it", shell(*finetune(args.output, made.state["cfg"], made.flags)))
+    show_next("train it", training)

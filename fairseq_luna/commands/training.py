@@ -47,18 +47,27 @@ def finetune(start: Path, cfg: Mapping[str, Any], flags: list[str]) -> list[obje
     """The words of the command that trains the converted checkpoint ``start``.
 
     Args:
-        cfg: of the checkpoint that it was made of, whose data and criterion are taken.
+        cfg: of the checkpoint that it was made of, whose data, task, criterion and batches are taken.
         flags: of its model.
     """
-    task, criterion = cfg.get("task") or {}, (cfg.get("criterion") or {}).get("_name") or LOSS
+    from . import training_flags  # with fairseq, whose import takes seconds
+
+    task, criterion = training_flags.plain(cfg.get("task")), training_flags.plain(cfg.get("criterion"))
     wide = cfg["model"]["encoder_embed_dim"] > SMALL
     languages = [(flag, task.get(name)) for flag, name in (("-s", "source_lang"), ("-t", "target_lang"))]
     words: list[object] = [word for flag, name in languages if name for word in (flag, name)]
     if task.get("_name", "translation") != "translation":
         words += ["--task", task["_name"]]
-    words += ["--criterion", criterion, *(("--label-smoothing", "0.1") if criterion == LOSS else ())]
+    its = training_flags.of_task(task, leave_out=("source_lang", "target_lang"))
+    of_model = {word.partition("=")[0] for word in flags}
+    words += [word for word in its if word.partition("=")[0] not in of_model]
+    words += ["--criterion", criterion.get("_name") or LOSS]
+    words += training_flags.of_criterion(criterion) if criterion.get("_name") else ["--label-smoothing=0.1"]
     words += [*ADAM, "--lr", "0.0005" if wide else "0.002", "--lr-scheduler", "polynomial_decay"]
-    words += ["--warmup-updates", "100", "--total-num-update", "2000", "--max-update", "2000", "--max-tokens", "4096"]
+    words += ["--warmup-updates", "100", "--total-num-update", "2000", "--max-update", "2000"]
+    batches = training_flags.of_groups(cfg)
+    if not any(str(word).startswith(("--max-tokens=", "--batch-size=")) for word in batches):
+        words += ["--max-tokens", "4096"]
     # In the old training's folder fairseq would go on from its last checkpoint instead.
-    words += ["--save-dir", start.with_suffix(""), "--finetune-from-model", start]
+    words += [*batches, "--save-dir", start.with_suffix(""), "--finetune-from-model", start]
     return train(task.get("data") or "data/bin", *flags, *words)

@@ -4,12 +4,15 @@
 ``load_model_ensemble_and_task`` leaves out the file's name (fairseq 0.12.2 and fairseq-fixed 0.12.3.1). With this patch
 a CheckpointMismatch, which names tensors, reaches the user with the file's name and the flags that differ there. A
 start made by ``fairseq-luna convert`` is refused by a model with other flags, and the state of another schedule, or of
-an optimizer of other parameters, by the flag that leaves it out. Other errors are unchanged.
+an optimizer of other parameters, by the flag that leaves it out. A checkpoint that fits a model of other flags, such as
+another number of heads, is loaded with a warning that names them. Other errors are unchanged.
 """
 
+import logging
 import os
 from argparse import Namespace
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any, NoReturn
 from unittest.mock import patch
@@ -17,11 +20,14 @@ from unittest.mock import patch
 from fairseq import checkpoint_utils, trainer
 from fairseq.trainer import Trainer
 
+from fairseq_luna.model_settings import differences
 from fairseq_luna.older_names import renamed
 from fairseq_luna.replacing import replaces
 from fairseq_luna.usage_error import CheckpointMismatch, UsageError, flag
 
 SUMMARY = "fairseq hides why a checkpoint does not fit the model; tensors, the flags that differ and the file are named"
+
+logger = logging.getLogger(__name__)
 
 # In the extra_state of a converted checkpoint: the settings of its model.
 MADE_FOR = "made_for"
@@ -62,8 +68,9 @@ def apply() -> None:
     @replaces(Trainer, "load_checkpoint")
     def load_checkpoint(original: Any, self: Trainer, filename: str, *args: Any, **kwargs: Any) -> Any:
         try:
-            extra_state = original(self, filename, *args, **kwargs)
-        except (KeyError, ValueError) as error:
+            with _read() as read:
+                extra_state = original(self, filename, *args, **kwargs)
+        except (LookupError, ValueError) as error:
             advice = _flag_that_resets(error, self)
             if advice is None:
                 raise
@@ -74,6 +81,8 @@ def apply() -> None:
             different = both_values(model_config(filename), self.cfg.model)
             raise CheckpointMismatch(f"{filename} {error.__context__}{different}") from error
         check_made_for((extra_state or {}).get(MADE_FOR) or {}, self.cfg.model, filename)
+        for model, heads in read:
+            warn_of_another(model, self.cfg.model, filename, heads=heads)
         return extra_state
 
     @replaces(checkpoint_utils, "load_model_ensemble_and_task")
@@ -87,6 +96,25 @@ def apply() -> None:
             raise CheckpointMismatch(f"{':'.join(filenames)} {error}{different}") from error
 
 
+@contextmanager
+def _read() -> Iterator[list[tuple[Any, bool]]]:
+    """Of each checkpoint that is read here: its model's config, and whether it has classification heads.
+
+    With several processes it may be another one that reads it.
+    """
+    read = []
+    original = checkpoint_utils.load_checkpoint_to_cpu
+
+    def load_checkpoint_to_cpu(*args: Any, **kwargs: Any) -> Any:
+        state = original(*args, **kwargs)
+        heads = any(name.startswith("classification_heads.") for name in state.get("model") or ())
+        read.append((getattr(state.get("cfg"), "model", None), heads))
+        return state
+
+    with patch.object(checkpoint_utils, "load_checkpoint_to_cpu", load_checkpoint_to_cpu):
+        yield read
+
+
 def _flag_that_resets(error: Exception, trainer: Trainer) -> str | None:
     """What to do about the state of a schedule or of an optimizer that cannot be loaded; None for another error."""
     if isinstance(error, KeyError) and error.args[0] in trainer.lr_scheduler.state_dict():
@@ -95,6 +123,8 @@ def _flag_that_resets(error: Exception, trainer: Trainer) -> str | None:
             f"holds no state of --lr-scheduler {schedule} ({error.args[0]!r} is missing): give --reset-lr-scheduler, or"
             " --reset-optimizer if another program than this saved it"
         )
+    if isinstance(error, IndexError) and not trainer._optim_history:
+        return "holds an optimizer's state without the history of its training: give --reset-optimizer"
     if isinstance(error, ValueError) and "optimizer's group" in str(error):
         return "holds an optimizer's state of other parameters than the model's: give --reset-optimizer"
     return None
@@ -118,6 +148,19 @@ def both_values(theirs: Any, ours: Any) -> str:
         for name, value in ours.items()
         if name in theirs and str(theirs[name]) != str(value) and "drop" not in name
     )
+
+
+def warn_of_another(theirs: Any, ours: Any, filename: str, *, heads: bool) -> None:
+    """Warn if a model has the tensors of the checkpoint ``filename`` and computes something else from them.
+
+    Args:
+        theirs, ours: models' configs, flat; None: not known.
+        heads: whether the checkpoint has classification heads.
+    """
+    different = differences(theirs, ours, heads=heads) if theirs and ours else {}
+    if different:
+        said = "".join(f"; {flag(name)} is {their} there and {our} here" for name, (their, our) in different.items())
+        logger.warning(f"{filename} fits the model, but was trained as another{said}")
 
 
 def check_made_for(made_for: Mapping[str, Any], ours: Any, filename: str) -> None:

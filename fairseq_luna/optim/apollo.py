@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .apollo_options import check_options, plain
+from .apollo_options import check_options, check_whole, plain
 from .apollo_update import BOUND, STATE, has_multi_tensor_kernels, update
 
 HALF = (torch.float16, torch.bfloat16)
@@ -54,7 +54,8 @@ class Apollo(torch.optim.Optimizer):
             decoupled for belief.
 
     Raises:
-        ValueError: if an option is out of its range.
+        ValueError: if an option is out of its range, or a parameter is a part of a tensor or several in one, as FSDP
+            makes them.
     """
 
     _diverged = False
@@ -81,10 +82,15 @@ class Apollo(torch.optim.Optimizer):
             )
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
-        """Add a group, with the same checks of its options as in the constructor."""
+        """Add a group, with the same checks of its options and parameters as in the constructor."""
         check_options({**self.defaults, **param_group})
         param_group.update(plain(param_group))
         super().add_param_group(param_group)
+        try:
+            check_whole(self.param_groups[-1]["params"])
+        except ValueError:
+            del self.param_groups[-1]
+            raise
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Load a state dict; the state of half-precision parameters stays in fp32.

@@ -1,8 +1,12 @@
-"""The options of Apollo: their ranges, and their values as a state can hold them."""
+"""The options of Apollo: their ranges, their values as a state can hold them, and its parameters."""
 
 import math
+import sys
+from collections.abc import Iterable
 from numbers import Real
 from typing import Any
+
+from torch import Tensor
 
 from .apollo_update import DEFAULT_DECAY
 
@@ -32,3 +36,17 @@ def plain(options: dict[str, Any]) -> dict[str, Any]:
         name: float(value) if isinstance(value, Real) and type(value) is not int else value
         for name, value in options.items()
     }
+
+
+def check_whole(params: Iterable[Tensor]) -> None:
+    """Raise ValueError if a parameter is a part of a tensor, or several in one, whose norms would be others."""
+    # Without an import, which takes time, there is no such tensor.
+    sharded = getattr(sys.modules.get("torch.distributed.tensor"), "DTensor", ())
+    for p in params:
+        # torch's marks of FSDP's first version, and fairscale's class.
+        flat = hasattr(p, "_is_flat_param") or hasattr(p, "_fsdp_flattened") or type(p).__name__ == "FlatParameter"
+        if flat or isinstance(p, sharded):
+            raise ValueError(
+                "Apollo: the parameters are FSDP's (fully_shard, FullyShardedDataParallel), and Apollo's norms need"
+                " whole tensors: use DistributedDataParallel, and ZeroRedundancyOptimizer to save memory"
+            )

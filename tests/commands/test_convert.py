@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 import torch
+from fairseq import checkpoint_utils
 
 from commands import APOLLO, TRANSFORMER, run, train
+from fairseq_luna.commands import training_flags
 from fairseq_luna.commands.converting.parameters import NO_PARAMETER, convert
 from fairseq_luna.commands.converting.settings import deciding
 from fairseq_luna.models.mixed.attentions import ATTENTIONS
@@ -174,6 +176,70 @@ def test_the_result_is_trained_with_the_flags_that_the_command_prints(tiny_data,
         marker = name.endswith((".version", "._float_tensor"))  # fairseq does not set the second
         if name in made["model"] and not marker:
             assert made["model"][name].equal(value), name
+
+
+def raw_data(folder):
+    """Words in text files, among them a sentence that is longer than the model reads."""
+    folder.mkdir()
+    words = [f"w{number}" for number in range(20)]
+    for language in ("a", "b"):
+        (folder / f"dict.{language}.txt").write_text("".join(f"{word} 9\n" for word in words), encoding="utf-8")
+        for split in ("train", "valid"):
+            lines = [" ".join(words[start:]) for start in range(18)] + [" ".join(words * 2)] * (language == "a")
+            lines += ["w1"] * (language == "b")
+            (folder / f"{split}.a-b.{language}").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return str(folder)
+
+
+LANGUAGES = ("--langs=a,b", "--lang-pairs=a-b", "--encoder-langtok=tgt", "--decoder-langtok")
+# The flags of a training without which its data cannot be read, or its loss is another.
+NEEDED = {
+    "raw": (
+        *("--dataset-impl=raw", "--truncate-source", "--max-source-positions=30", "--ddp-backend=legacy_ddp"),
+        *("--criterion=label_smoothed_cross_entropy", "--label-smoothing=0.2", "--report-accuracy"),
+    ),
+    "languages": ("--task=translation_multi_simple_epoch", "--sampling-method=temperature", *LANGUAGES),
+    "bleu": ("--eval-bleu", '--eval-bleu-args={"beam": 2}', "--best-checkpoint-metric=bleu", "--left-pad-source"),
+    "long": ("--max-tokens=60", "--skip-invalid-size-inputs-valid-test", "--max-target-positions=9"),
+}
+SAME = {
+    "task": ("truncate_source", "lang_pairs", "langs", "encoder_langtok", "sampling_method", "eval_bleu_args"),
+    "criterion": ("label_smoothing", "report_accuracy"),
+    "dataset": ("dataset_impl", "max_tokens", "batch_size", "skip_invalid_size_inputs_valid_test"),
+    "distributed_training": ("ddp_backend",),
+    "checkpoint": ("best_checkpoint_metric",),
+}
+
+
+@pytest.mark.parametrize(("kind", "flags"), NEEDED.items(), ids=NEEDED)
+def test_the_printed_command_has_what_the_data_needs(kind, flags, tiny_data, tmp_path, capsys):
+    data = raw_data(tmp_path / "raw") if kind == "raw" else tiny_data
+    old = train(data, tmp_path / "old", *TRANSFORMER, "--max-update=1", "--share-all-embeddings", *flags)
+    start = tmp_path / "start.pt"
+    line = shown(capsys, "convert", old, "--arch=mixed_tiny", f"--output={start}").splitlines()[-1]
+    run("train", *shlex.split(line)[1:], "--max-update=1")
+    before, after = (read(path)["cfg"] for path in (old, tmp_path / "start" / "checkpoint_last.pt"))
+    for group, names in SAME.items():
+        for name in names:
+            found = [training_flags.plain(cfg[group]).get(name) for cfg in (before, after)]
+            assert found[0] == found[1], (group, name)
+
+
+def test_final_norms_of_a_state_without_versions_are_kept(tiny_data, tmp_path, capsys):
+    prenorm = ("--encoder-normalize-before", "--decoder-normalize-before")
+    old = one_update(tiny_data, tmp_path / "old", *TRANSFORMER, *prenorm, "--store-ema")
+    state = read(old)
+    state["model"] = {name: value for name, value in state["model"].items() if not name.endswith(".version")}
+    torch.save(state, tmp_path / "without.pt")
+    checkpoint_utils.save_ema_as_checkpoint(str(old), str(tmp_path / "mean.pt"))
+    for name in ("without.pt", "mean.pt"):
+        start = tmp_path / f"start-{name}"
+        lines = shown(capsys, "convert", tmp_path / name, "--arch=mixed_tiny", f"--output={start}").splitlines()
+        origins = {line.split()[0]: line.split("  ")[-1] for line in lines if line}
+        assert origins["encoder.layer_norm"] == origins["decoder.layer_norm"] == "the same"
+        theirs, ours = read(tmp_path / name)["model"], read(start)["model"]
+        for norm in ("encoder.layer_norm.weight", "decoder.layer_norm.bias"):
+            assert ours[norm].equal(theirs[norm])
 
 
 def test_odd_settings_come_back_from_the_printed_command(tiny_data, tmp_path, capsys):

@@ -5,7 +5,9 @@ import warnings
 import numpy
 import pytest
 import torch
+import torch.distributed.fsdp
 from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
 
 from fairseq_luna.optim.apollo import Apollo
 from optim.apollo_runs import assert_same, random_problem, run, trajectory
@@ -216,3 +218,35 @@ def test_a_state_of_another_order_of_names_is_refused_at_loading():
     Apollo(renamed, lr=0.1).load_state_dict(trained(named))
     with pytest.raises(ValueError, match="parameter group that doesn't match the size"):
         optimizer.load_state_dict(trained(named[:1]))
+
+
+def fsdp2(model):
+    torch.distributed.fsdp.fully_shard(model, mesh=init_device_mesh("cpu", (1,)))
+
+
+def fsdp1(model):
+    torch.distributed.fsdp.FullyShardedDataParallel(model, device_id=torch.device("cpu"))
+
+
+def fsdp1_with_parts(model):
+    torch.distributed.fsdp.FullyShardedDataParallel(model, device_id=torch.device("cpu"), use_orig_params=True)
+
+
+@pytest.mark.filterwarnings("ignore")  # torch's, of FSDP on a CPU
+@pytest.mark.parametrize("shard", [fsdp2, fsdp1, fsdp1_with_parts])
+def test_parts_of_tensors_are_refused_in_one_line(shard):
+    torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
+    try:
+        model, whole = nn.Linear(3, 4, device="cpu"), nn.Parameter(torch.zeros(2))
+        shard(model)
+        with pytest.raises(
+            ValueError, match=r"FSDP's .* norms need whole tensors: use DistributedDataParallel"
+        ) as said:
+            Apollo(model.parameters(), lr=0.1)
+        assert "\n" not in str(said.value)
+        optimizer = Apollo([whole], lr=0.1)
+        with pytest.raises(ValueError, match="FSDP's"):
+            optimizer.add_param_group({"params": model.parameters()})
+        assert [group["params"] for group in optimizer.param_groups] == [[whole]]
+    finally:
+        torch.distributed.destroy_process_group()

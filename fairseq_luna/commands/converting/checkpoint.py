@@ -45,7 +45,7 @@ def converted(path: Path, arch: str, given: Mapping[str, Any], *, seed: int) -> 
         "cfg": {**state["cfg"], "model": settings},
         "model": new.state_dict(),
         "criterion": state.get("criterion"),
-        "optimizer_history": [{**state["optimizer_history"][-1], "num_updates": 0}],
+        "optimizer_history": [{**last, "num_updates": 0} for last in state["optimizer_history"][-1:]],
         "extra_state": {"train_iterator": {"epoch": 1, "iterations_in_epoch": 0}, MADE_FOR: deciding(settings)},
     }
     return Converted(made, table, [f"--arch={arch}", *flags_of(arch, settings)])

@@ -9,11 +9,11 @@ from typing import Any
 from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY, MODEL_REGISTRY
 from fairseq.models.transformer import TransformerModelBase
 
+from ...model_settings import TRAINING_ONLY
 from ...models.shared.config import FOLLOWS, OptionalInt, flat_config
 from ...models.shared.model import FlatConfigModel
 from ...older_names import renamed
 from ...usage_error import UsageError, flag
-from ..checkpoints import TRAINING_ONLY
 
 Settings = dict[str, Any]
 
