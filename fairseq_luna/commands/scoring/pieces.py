@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 
-from ...subwords import SPACE
+from ...subwords import SPACE, joined
 
 AUTO, NONE, SUBWORD_NMT, SENTENCEPIECE = "auto", "none", "subword-nmt", "sentencepiece"
 CHOICES = (AUTO, NONE, SUBWORD_NMT, SENTENCEPIECE)
@@ -24,7 +24,7 @@ def join(lines: Sequence[str], kind: str = AUTO) -> list[str]:
     if kind == AUTO:
         kind = _detect(lines)
     if kind == SENTENCEPIECE and any(SPACE in line for line in lines):
-        return [line.replace(" ", "").replace(SPACE, " ").strip() for line in lines]
+        return [joined(line) for line in lines]
     if kind == SUBWORD_NMT:
         return [_GOES_ON.sub("", line).rstrip() for line in lines]
     return list(lines)
