@@ -117,6 +117,11 @@ class Translator:
             )
         return [*(self.numbers.get(piece, UNK) for piece in pieces), EOS]
 
+    def unknown_tokens(self, text: str) -> tuple[int, int]:
+        """How many tokens of ``text`` the dictionary lacks, and how many there are, without the end mark."""
+        tokens = self.encoded(text)[:-1]
+        return tokens.count(UNK), len(tokens)
+
     def decoded(self, words: Sequence[int]) -> str:
         pieces = [self.words[number] for number in words if number not in (BOS, EOS)]
         return " ".join(pieces) if self.pieces is None else joined(" ".join(pieces))
