@@ -144,7 +144,7 @@ def translated(translator: Any, lines: Iterable[str], size: int, **options: Any)
     while unreadable is None:
         some: list[str] = []
         try:
-            some.extend(line.strip() for line in islice(lines, size))
+            some.extend(line.strip(" ") for line in islice(lines, size))  # other white space may be text
         except UsageError as error:
             unreadable = error
         if not some:

@@ -114,7 +114,7 @@ def cut_held_out_and_binarise(
     once("data", out / "bin", partial(data, words=words))
     texts = {"train": clean, **dict.fromkeys(overlap.HELD_OUT, held_out)}
     count = partial(_count_unknown, texts, out / "bin", languages=languages, workers=workers)
-    once("unknown tokens", work / UNKNOWN, count)
+    once("share of unknown tokens", work / UNKNOWN, count)
 
 
 def _count_unknown(

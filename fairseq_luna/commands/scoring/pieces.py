@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 
-from ...subwords import SPACE, joined
+from ...subwords import SPACE, joined, restored
 
 AUTO, NONE, SUBWORD_NMT, SENTENCEPIECE = "auto", "none", "subword-nmt", "sentencepiece"
 CHOICES = (AUTO, NONE, SUBWORD_NMT, SENTENCEPIECE)
@@ -27,7 +27,7 @@ def join(lines: Sequence[str], kind: str = AUTO) -> list[str]:
         return [joined(line) for line in lines]
     if kind == SUBWORD_NMT:
         return [_GOES_ON.sub("", line).rstrip() for line in lines]
-    return list(lines)
+    return [restored(line) for line in lines]
 
 
 def _detect(lines: Sequence[str]) -> str:
