@@ -132,8 +132,9 @@ def test_distillation_in_two_commands(old, tmp_path, monkeypatch, capsys):
     paste(f"{shell('fairseq-luna', 'translate', 'data/checkpoints', *flags)} < {source} > distilled.de")
     held_out = (f"--{split} data/reference/{split}.en data/reference/{split}.de" for split in ("valid", "test"))
     said = paste(
-        f"{shell('fairseq-luna', 'prepare')} --train {source} distilled.de {' '.join(held_out)} -s en -t de --workers 1 --ratio 99"
-        " --pieces data/joint.model --dictionary data/bin/dict.en.txt data/bin/dict.de.txt --out distilled"
+        f"{shell('fairseq-luna', 'prepare')} --train {source} distilled.de {' '.join(held_out)}"
+        " -s en -t de --workers 1 --ratio 99 --pieces data/joint.model"
+        " --dictionary data/bin/dict.en.txt data/bin/dict.de.txt --out distilled"
     )
     assert "unknown tokens in" not in said
     assert binarised(Path("distilled"), "test", "de") == binarised(Path(data), "test", "de")

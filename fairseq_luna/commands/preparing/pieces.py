@@ -76,12 +76,13 @@ class Cut:
     model: Path
 
     def __call__(self, lines: list[str]) -> list[str]:
-        processor, names = _load(self.model)
+        processor, names = _load(self.model.resolve(), self.model.stat().st_mtime_ns)
         return [" ".join(names[index] for index in line) for line in processor.encode(lines, num_threads=1)]
 
 
 @lru_cache
-def _load(model: Path) -> tuple[sentencepiece.SentencePieceProcessor, list[str]]:
+def _load(model: Path, changed: int) -> tuple[sentencepiece.SentencePieceProcessor, list[str]]:
+    """The model and its pieces by number; a file that has ``changed`` is read again."""
     processor = sentencepiece.SentencePieceProcessor(model_file=str(model))
     pieces = ((index, processor.id_to_piece(index)) for index in range(len(processor)))
     # Marks such as </s>, which some models read in text, would end a sentence for fairseq.
