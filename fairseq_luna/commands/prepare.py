@@ -44,6 +44,9 @@ from .training import on_text
 
 # Pieces of the joint vocabulary by the number of training pairs, each up to so many.
 VOCABULARIES = ((20_000, 2_000), (200_000, 8_000), (1_000_000, 16_000), (math.inf, 32_000))
+LEAVE_OUT = (
+    f"--leave-out {overlap.PAIRS} (or {overlap.SOURCES}) keeps them out of the training text, in another folder --out"
+)
 TWO_LETTERS = re.compile("[a-z]{2}")  # a language by ISO 639-1
 
 
@@ -117,7 +120,7 @@ def run(args: Namespace) -> None:
                 settings.forget(args.out)
             raise
     show_pair(texts["train"], languages)
-    pairs, said = summary(args.out, languages[0], args.leave_out) or (train, None)
+    pairs, said = summary(args.out, languages[0], None if args.leave_out else LEAVE_OUT) or (train, None)
     if said:
         print(f"{said}\n{args.out / 'work'} can be deleted")
     show_commands(args.out, languages, pairs, joined=same(args.out, languages))

@@ -60,14 +60,11 @@ def of_kind(pair: Pair, kind: str) -> Pair:
     return pair if kind == PAIRS else (pair[0], "")
 
 
-def said(counts: dict[str, dict[str, int]], leave_out: str | None) -> list[str]:
+def said(counts: dict[str, dict[str, int]]) -> list[str]:
     """In words, a line for each split of which the training text has something."""
-    lines = [
+    return [
         f"{split}: {found[PAIRS]:,} of {found['total']:,} pairs also stand in the training text, "
         f"and {found[SOURCES]:,} of the sources"
         for split, found in counts.items()
         if found[SOURCES]
     ]
-    if lines and leave_out is None:
-        lines.append(f"--leave-out {PAIRS} (or {SOURCES}) keeps them out of the training text, in another --out")
-    return lines

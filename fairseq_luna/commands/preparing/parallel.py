@@ -72,9 +72,9 @@ def transform(
 
 def count_words(source: Path, *, workers: int) -> "Counter[str]":
     """How often each word, between white space, is in a plain file."""
-    chunks = in_chunks(shown(read_lines(source), "counting", count_lines(source)), LINES_AT_ONCE)
-    total: Counter[str] = Counter()
-    for counts in in_order(_words_of, chunks, workers=workers):
+    lines, total = count_lines(source), Counter[str]()
+    chunks = in_chunks(shown(read_lines(source), "counting", lines), LINES_AT_ONCE)
+    for counts in in_order(_words_of, chunks, workers=workers if lines > LINES_AT_ONCE else 1):
         total.update(counts)
     return total
 

@@ -130,8 +130,12 @@ def _count_unknown(
     target.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
 
 
-def summary(out: Path, language: str, leave_out: str | None = None) -> tuple[int, str] | None:
-    """How many training pairs there are, and in words what is to know of the data; None if ``out/work`` was deleted."""
+def summary(out: Path, language: str, advice: str | None = None) -> tuple[int, str] | None:
+    """How many training pairs there are, and in words what is to know of the data; None if ``out/work`` was deleted.
+
+    Args:
+        advice: what to do if held-out pairs stand in the training text too.
+    """
     work = out / "work"
     clean = work / "clean"
     if not (clean / DROPPED).exists():
@@ -140,7 +144,8 @@ def summary(out: Path, language: str, leave_out: str | None = None) -> tuple[int
     listed = "".join(f"; {rule}: {count:,}" for rule, count in dropped.items())
     pairs = count_lines(clean / f"train.{language}")
     lines = [f"training pairs: {pairs:,} kept, {sum(dropped.values()):,} dropped{listed}"]
-    lines += overlap.said(_read(clean / OVERLAP), leave_out)
+    if repeated := overlap.said(_read(clean / OVERLAP)):
+        lines += [*repeated, *([advice] if advice else [])]
     for name, counts in _read(work / UNKNOWN).items():
         if (found := dictionaries.Unknown(*counts)).tokens:
             lines.append(f"unknown tokens in {name}: {found}")

@@ -15,7 +15,17 @@ FILE = "settings.json"
 _PIECES = ("work/sentencepiece", "joint.model", "codes")
 _SIZES = ("size", "--vocabulary-size")
 _MADE = (
-    *(*_PIECES, "joint.vocab", "work/raw", "work/examples", "work/pieces", "work/clean"),
+    *(
+        *_PIECES,
+        "joint.vocab",
+        "work/raw",
+        "work/examples",
+        "work/models",
+        "work/training",
+        "work/pieces",
+        "work/clean",
+    ),
+    *("work/dictionary", "work/known", "work/held_out", "work/unknown.json"),
     *("reference", "bin", "corpus", "sentencepiece", "data-bin"),
 )
 _FINGERPRINT = {"name", "bytes", "sha256"}
