@@ -14,14 +14,13 @@ from . import models as activated  # noqa: F401 (registers the models, applies t
 from . import quiet
 from .commands.checkpoints import check_finite
 from .models.shared.translator import TorchTranslator
+from .piece_models import LEAST_KNOWN, known_share, restricted
 from .subwords import mark_of
 from .usage_error import UsageError
 
 CHECKPOINTS = ("checkpoint_best.pt", "checkpoint_last.pt", "model.pt")
 CODES = ("codes", "bpecodes")
 NONE = "none"
-# Of the words of a dictionary, which joins at most three languages with subword models of their own.
-LEAST_KNOWN = 1 / 3
 # Pieces of a batch, for models trained without --max-tokens.
 BATCH = 4096
 
@@ -76,7 +75,7 @@ def load(
                 f"{path}: its dictionary has pieces of words ({mark}), and no *.model or codes are beside it or the"
                 f" data; name the subword model with pieces= (--pieces), or {NONE} for text that is in pieces"
             )
-    _check_pieces(translator)
+    _use_known_pieces(translator)
     return translator
 
 
@@ -141,17 +140,22 @@ def _pieces(folders: Iterable[Path]) -> Path | None:
     return None
 
 
-def _check_pieces(translator: TorchTranslator) -> None:
-    """Raises UsageError if the SentencePiece model is of another text: its pieces would be unknown words."""
+def _use_known_pieces(translator: TorchTranslator) -> None:
+    """Let the SentencePiece model cut text into pieces of the dictionary alone, where it can.
+
+    Raises:
+        UsageError: it is of another text, and its pieces would be unknown words.
+    """
     if not isinstance(translator.bpe, SentencepieceBPE):
         return
-    processor, words = translator.bpe.sp, translator.src_dict.symbols[translator.src_dict.nspecial :]
-    known = sum(not processor.is_unknown(processor.piece_to_id(word)) for word in words)
-    if known < LEAST_KNOWN * len(words):
+    words = translator.src_dict.symbols[translator.src_dict.nspecial :]
+    if (share := known_share(translator.bpe.sp, words)) < LEAST_KNOWN:
         raise UsageError(
-            f"the SentencePiece model has {known} of the {len(words)} pieces of the dictionary, so that it is another"
-            f" model's; name the right one with pieces= (--pieces), or {NONE} for text that is in pieces"
+            f"the SentencePiece model has {round(share * len(words))} of the {len(words)} pieces of the dictionary, so"
+            f" that it is another model's; name the right one with pieces= (--pieces), or {NONE} for text that is in"
+            " pieces"
         )
+    translator.bpe.sp = restricted(translator.bpe.sp, translator.src_dict.indices)
 
 
 def _subwords(pieces: Path) -> Any:

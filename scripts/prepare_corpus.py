@@ -30,7 +30,7 @@ from fairseq_luna.commands.command_line import CommandError, Parser, command, po
 from fairseq_luna.commands.preparing import pipeline, settings
 from fairseq_luna.commands.preparing.cleaning import Rules
 from fairseq_luna.commands.preparing.gathering import check, gather
-from fairseq_luna.commands.preparing.parallel import available_cores, transform
+from fairseq_luna.commands.preparing.parallel import available_cores, count_words, transform
 from fairseq_luna.commands.steps import once, remove
 from shared.recipes import recipe
 
@@ -88,7 +88,18 @@ def prepare(args: Namespace, corpus: dict[str, Any]) -> None:
     once("tokens", tokens, tokenised)
     training = [tokens / f"train.{language}" for language in LANGUAGES]
     once("merges", codes, partial(learn_merges, training, args.size))
-    pipeline.cut_and_binarise(args.out, tokens, partial(merge, codes), rules, args.workers, LANGUAGES)
+    cut = partial(merge, codes, None)
+    pipeline.cut_and_clean(args.out, tokens, dict.fromkeys(LANGUAGES, cut), rules, args.workers, LANGUAGES)
+    clean, known = work / "clean", work / "known"
+    once("pieces of the training text", known, lambda target: write_words(clean, target, args.workers))
+    cut = partial(merge, codes, known)
+    pipeline.cut_held_out_and_binarise(args.out, tokens, dict.fromkeys(LANGUAGES, cut), args.workers, LANGUAGES)
+
+
+def write_words(training: Path, target: Path, workers: int) -> None:
+    """The pieces of the training text, a line each: valid and test are cut into no others."""
+    words = set().union(*(count_words(training / f"train.{language}", workers=workers) for language in LANGUAGES))
+    target.write_text("".join(f"{word}\n" for word in sorted(words)), encoding="utf-8")
 
 
 def gather_corpus(corpus: dict[str, Any], downloads: Path, target: Path) -> None:

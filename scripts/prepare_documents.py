@@ -24,8 +24,14 @@ from fairseq_luna.commands.command_line import CommandError, Parser, command, po
 from fairseq_luna.commands.prepare import check_languages
 from fairseq_luna.commands.preparing import settings, sides
 from fairseq_luna.commands.preparing.parallel import available_cores
-from fairseq_luna.commands.preparing.pieces import Cut, write_dictionary
-from fairseq_luna.commands.preparing.pipeline import binarise, cut_splits, sentencepiece_model
+from fairseq_luna.commands.preparing.pieces import Cut
+from fairseq_luna.commands.preparing.pipeline import (
+    MODEL,
+    binarise,
+    cut_splits,
+    dictionary_of_pieces,
+    learned_model,
+)
 from fairseq_luna.commands.preparing.settings import fingerprint
 from fairseq_luna.commands.steps import once
 from fairseq_luna.commands.text_files import SEPARATOR, count_lines, read_pairs
@@ -96,18 +102,31 @@ def check(sources: Sequence[Source]) -> None:
 def prepare(args: Namespace, sources: Sequence[Source], languages: tuple[str, str], limits: Sequence[Limit]) -> None:
     """Make what all limits share, and then the folder of each."""
     work: Path = args.out / "work"
-    raw, pieces, dictionary = work / "raw", work / PIECES, work / "dict.txt"
+    raw, pieces = work / "raw", work / PIECES
     once("plain text", raw, lambda target: gather(sources, languages, target))
-    training = [raw / f"train.{language}" for language in languages]
-    model = sentencepiece_model(args.out, training, args.vocabulary_size, symbols=[SEPARATOR])
-    once("dictionary", dictionary, lambda target: write_dictionary(model, target))
-    once("pieces", pieces, lambda target: cut_splits(raw, target, Cut(model), args.workers, languages))
+    if made := sorted(args.out.glob("*/bin/dict.*.txt")):
+        dictionary = made[0]
+    else:
+        training = [raw / f"train.{language}" for language in languages]
+        model = learned_model(args.out, training, args.vocabulary_size, symbols=[SEPARATOR])
+        cut, cutters = work / "training", dict.fromkeys(languages, Cut(model))
+        once(
+            "pieces of the training text", cut, lambda target: cut_splits(raw, target, cutters, args.workers, ["train"])
+        )
+        training = [cut / path.name for path in training]
+        dictionary = dictionary_of_pieces(args.out, model, training, args.workers, symbols=[SEPARATOR])
+    once(
+        "pieces",
+        pieces,
+        lambda target: cut_splits(raw, target, dict.fromkeys(languages, Cut(args.out / MODEL)), args.workers),
+    )
+    words = dict.fromkeys(languages, dictionary)
     for limit in limits:
         folder, joined = args.out / str(limit), work / str(limit)
         once(f"{limit}", joined, partial(join, raw, pieces, languages, limit))
         kept = partial(shutil.copytree, joined / TEXT, ignore=shutil.ignore_patterns("train.*"))
         once(f"{limit}, references", folder / "reference", kept)
-        data = partial(binarise, joined / PIECES, joined / PIECES, languages=languages, dictionary=dictionary)
+        data = partial(binarise, joined / PIECES, joined / PIECES, languages=languages, words=words)
         once(f"{limit}, data", folder / "bin", partial(data, workers=args.workers, log=work / f"{limit}.output"))
         print(f"{limit}: {count_lines(joined / TEXT / f'train.{LABELS}'):,} training examples", flush=True)
     print(f"{work} can be deleted")

@@ -36,8 +36,8 @@ from corpora.labelled import NUMBERS, Splits
 from fairseq_luna.commands.command_line import CommandError, Parser, command, positive
 from fairseq_luna.commands.preparing import settings
 from fairseq_luna.commands.preparing.parallel import available_cores
-from fairseq_luna.commands.preparing.pieces import Cut, write_dictionary
-from fairseq_luna.commands.preparing.pipeline import SPLITS, cut_splits, sentencepiece_model
+from fairseq_luna.commands.preparing.pieces import Cut
+from fairseq_luna.commands.preparing.pipeline import MODEL, SPLITS, cut_splits, dictionary_of_pieces, learned_model
 from fairseq_luna.commands.progress import shown
 from fairseq_luna.commands.steps import once, run_fairseq
 from shared.recipes import recipe
@@ -114,9 +114,7 @@ def prepare(args: Namespace, data: Data) -> None:
     once("examples", examples, partial(write, data))
     if data.symbols is None:
         texts = work / "pieces"
-        model = sentencepiece_model(args.out, [examples / f"train.{INPUTS[0]}"], args.size)
-        once("pieces", texts, lambda target: cut_splits(examples, target, Cut(model), args.workers, data.inputs))
-        once("dictionary", symbols, partial(write_dictionary, model))
+        symbols = cut_reviews(args.out, examples, texts, args.size, args.workers)
     else:
         once("symbols", symbols, partial(write_symbols, data.symbols))
     once("labels", labels, partial(write_symbols, data.labels))
@@ -125,6 +123,20 @@ def prepare(args: Namespace, data: Data) -> None:
     once("data", args.out / "bin", partial(sort_by_length, work / "bin", None))
     for first in getattr(args, "training", ()):
         once(f"data of {first} texts", args.out / f"bin_{first}", partial(sort_by_length, work / "bin", first))
+
+
+def cut_reviews(out: Path, examples: Path, pieces: Path, size: int, workers: int) -> Path:
+    """Write the texts of ``examples`` to ``pieces``, cut; returns the dictionary of the pieces."""
+    [name], training = INPUTS[:1], out / "work" / "training"
+    model = learned_model(out, [examples / f"train.{name}"], size)
+    once(
+        "pieces of the training text",
+        training,
+        lambda to: cut_splits(examples, to, {name: Cut(model)}, workers, ["train"]),
+    )
+    dictionary = dictionary_of_pieces(out, model, [training / f"train.{name}"], workers)
+    once("pieces", pieces, lambda target: cut_splits(examples, target, {name: Cut(out / MODEL)}, workers))
+    return dictionary
 
 
 def write(data: Data, target: Path) -> None:

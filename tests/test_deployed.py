@@ -224,6 +224,21 @@ def speaking(export, tmp_path_factory):
     return copied, copied / "exported"
 
 
+def test_pieces_that_the_dictionary_of_an_older_export_lacks_are_cut_into_those_that_it_has(speaking, tmp_path):
+    made = shutil.copytree(speaking[1], tmp_path / "exported")
+    now = deployed.Translator(made)
+    lacking = next(piece for piece in now.pieces.encode("talks walk", out_type=str) if len(piece) > 2)
+    words = (made / "source.txt").read_text(encoding="utf-8")
+    (made / "source.txt").write_text(words.replace(f"{lacking} ", "zoo "), encoding="utf-8")
+    settings = json.loads((made / "settings.json").read_text())
+    settings["files"]["source.txt"] = marks_of(made / "source.txt")
+    (made / "settings.json").write_text(json.dumps(settings))
+    old = deployed.Translator(made)
+    assert lacking not in old.pieces.encode("talks walk", out_type=str)
+    assert old.unknown_tokens("talks walk") == (0, len(old.encoded("talks walk")) - 1)
+    assert old.unknown_tokens("talk \u03a9")[0] == 1 and old.unknown_tokens("") == (0, 0)
+
+
 def pieces_of(rule, vocab_size):
     """A SentencePiece model with white space among its pieces, where the normalisation leaves it."""
     draw, model = random.Random(0), io.BytesIO()

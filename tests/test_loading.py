@@ -59,7 +59,7 @@ def of_words(folder, copy, counts):
 
 
 def learn_pieces(file, words):
-    """Write a SentencePiece model."""
+    """Write a SentencePiece model with SentencePiece's own rules, as earlier versions of fairseq-luna prepare did."""
     draw = random.Random(0)
     lines = (" ".join(draw.choices(words, k=5)) for _ in range(50))
     options = {"vocab_size": 19, "hard_vocab_limit": False, "minloglevel": 2}
@@ -81,6 +81,23 @@ def speaking(folder, tmp_path_factory):
 @pytest.fixture(scope="module")
 def speaks(speaking):
     return load(speaking)
+
+
+def test_pieces_that_an_old_dictionary_lacks_are_cut_into_those_that_it_has(speaks, speaking, tmp_path):
+    """fairseq-preprocess left out pieces that stand in the training text only as parts of longer ones."""
+    text = "walks talked"
+    lacking = next(piece for piece in speaks.apply_bpe(text).split() if len(piece) > 1)
+    copied = Path(shutil.copytree(speaking, tmp_path / "model"))
+    for language in "ab":
+        words = (copied / f"dict.{language}.txt").read_text(encoding="utf-8")
+        (copied / f"dict.{language}.txt").write_text(words.replace(f"{lacking} 1", "zoo 1"), encoding="utf-8")
+    old = load(copied)
+    assert lacking not in old.apply_bpe(text).split()
+    assert old.remove_bpe(old.apply_bpe(text)) == text
+    assert old.unknown_tokens(text) == (0, len(old.apply_bpe(text).split()))
+    assert not old.encode(text).eq(old.src_dict.unk()).any()
+    assert old.unknown_tokens("Ω walked")[0] == 1
+    assert speaks.encode(text).tolist() == load(speaking).encode(text).tolist()
 
 
 @pytest.mark.parametrize("named", [True, False], ids=["named", "found"])

@@ -2,6 +2,8 @@
 
     fairseq-luna prepare --train text.en text.de --hold-out 500 -s en -t de --out data
     fairseq-luna prepare --train a.en a.de --valid b.en b.de --test c.en c.de -s en -t de --out data
+    fairseq-luna prepare --train new.en new.de --hold-out 500 -s en -t de --out new \\
+        --pieces data/joint.model --dictionary data/bin/dict.en.txt data/bin/dict.de.txt
 
 Files are UTF-8, plain or .gz, a sentence a line, at the same lines in both languages; --train may be given several
 times. valid chooses the best checkpoint, test is for the score. Without one of them, --hold-out N takes N pairs for it
@@ -10,6 +12,9 @@ from the end of the training text. The folder --out then has
     bin/           what fairseq-train reads
     reference/     the untouched text of valid and test, to translate and to score
     joint.model    SentencePiece's pieces of words, of both languages together
+
+--pieces takes the SentencePiece model of another folder, and --dictionary its dictionaries, so that a model that was
+trained there can read this data.
 
 Training pairs with an empty side, too many pieces, or sides of too different lengths are dropped and counted. A stopped
 run goes on where it was; with other files or settings the folder is refused. The last lines are the commands that
@@ -29,7 +34,7 @@ from typing import Any
 from .. import environment
 from ..usage_error import UsageError
 from .command_line import positive
-from .preparing import gathering, settings
+from .preparing import gathering, overlap, settings
 from .preparing.cleaning import Rules
 from .preparing.gathering import SPLITS, Text
 from .preparing.parallel import available_cores
@@ -39,6 +44,9 @@ from .training import on_text
 
 # Pieces of the joint vocabulary by the number of training pairs, each up to so many.
 VOCABULARIES = ((20_000, 2_000), (200_000, 8_000), (1_000_000, 16_000), (math.inf, 32_000))
+LEAVE_OUT = (
+    f"--leave-out {overlap.PAIRS} (or {overlap.SOURCES}) keeps them out of the training text, in another folder --out"
+)
 TWO_LETTERS = re.compile("[a-z]{2}")  # a language by ISO 639-1
 
 
@@ -53,7 +61,12 @@ def add_flags(parser: ArgumentParser) -> None:
     add("--hold-out", metavar="N", type=positive, help="pairs of training text for each missing one of valid and test")
     sizes = ", ".join(f"{size:,}" for _, size in VOCABULARIES)
     add("--vocabulary-size", metavar="N", type=positive, help=f"pieces (default: {sizes}, by the training text's size)")
-    add("--coverage", type=float, default=1.0, metavar="X", help="share of characters with a piece (Chinese: 0.9995)")
+    add("--coverage", type=float, metavar="X", help="share of characters with a piece (default: 1; Chinese: 0.9995)")
+    add("--pieces", type=Path, metavar="FILE", help="a SentencePiece model, instead of one that is learned")
+    files = {"nargs": "+", "type": Path, "metavar": "FILE", "default": []}
+    add("--dictionary", **files, help="fairseq's dictionaries for --pieces: of source and target, or one of both")
+    what = "leave out training pairs that stand in valid or test too, by both sides or by the source"
+    add("--leave-out", choices=overlap.KINDS, help=what)
     add("--longest", type=positive, default=250, metavar="N", help="most pieces of a training sentence (default: 250)")
     add("--ratio", type=float, default=3.0, metavar="X", help="most between the pieces of a pair (default: 3)")
     add("--workers", type=positive, default=available_cores(), metavar="N", help="processes (default: %(default)s)")
@@ -65,14 +78,18 @@ def run(args: Namespace) -> None:
     check(args, languages, texts)
     hold_out = args.hold_out or 0
     train = gathering.check(texts, hold_out=hold_out)
-    vocabulary = args.vocabulary_size or of_size(train, VOCABULARIES)
+    vocabulary = None if args.pieces else args.vocabulary_size or of_size(train, VOCABULARIES)
+    coverage = None if args.pieces else args.coverage or 1.0
     rules = Rules(args.longest, args.ratio)
     chosen = {
         "--vocabulary-size": vocabulary,
         "rules": rules._asdict(),
         "languages": languages,
         "--hold-out": args.hold_out,
-        "--coverage": args.coverage,
+        "--coverage": coverage,
+        "--leave-out": args.leave_out,
+        "--pieces": settings.fingerprint(args.pieces) if args.pieces else None,
+        "--dictionary": [*map(settings.fingerprint, args.dictionary)] or None,
         "files": {split: [[*map(settings.fingerprint, pair)] for pair in pairs] for split, pairs in texts.items()},
     }
     # Before the text is gathered, a bad file may still be replaced.
@@ -82,25 +99,31 @@ def run(args: Namespace) -> None:
     elif args.out.is_dir() and any(args.out.iterdir()):
         print(f"{args.out}: has other files, which stay as they are")
     environment.require_fairseq()
+    from .preparing.existing import check_existing
     from .preparing.pipeline import prepare, summary
+
+    if args.pieces:
+        check_existing(args.pieces, args.dictionary)
 
     settings.keep(args.out, chosen)
     if (args.out / "bin").exists():
         print(f"data: reusing {args.out / 'bin'}")
     else:
         gather = partial(gathering.gather, texts, train=train, hold_out=hold_out, languages=languages)
-        options: dict[str, Any] = {"rules": rules, "coverage": args.coverage, "workers": args.workers}
+        options: dict[str, Any] = {"rules": rules, "workers": args.workers, "leave_out": args.leave_out}
+        options |= {"pieces": args.pieces, "given": args.dictionary} if args.pieces else {"coverage": coverage}
+        options["vocabulary"] = vocabulary
         try:
-            prepare(args.out, gather, vocabulary=vocabulary, languages=languages, **options)
+            prepare(args.out, gather, languages=languages, **options)
         except UsageError as error:
             if not begun and getattr(error, "status", 2) == 2:  # a refusal; after a failure what is finished is kept
                 settings.forget(args.out)
             raise
     show_pair(texts["train"], languages)
-    pairs, said = summary(args.out, languages[0]) or (train, None)
+    pairs, said = summary(args.out, languages[0], None if args.leave_out else LEAVE_OUT) or (train, None)
     if said:
         print(f"{said}\n{args.out / 'work'} can be deleted")
-    show_commands(args.out, languages, pairs)
+    show_commands(args.out, languages, pairs, joined=same(args.out, languages))
 
 
 def show_pair(texts: Sequence[Text], languages: Sequence[str]) -> None:
@@ -111,11 +134,17 @@ def show_pair(texts: Sequence[Text], languages: Sequence[str]) -> None:
         print(f"{side} {language}, from {file}: {shortened(line)}")
 
 
-def show_commands(out: Path, languages: Sequence[str], pairs: int) -> None:
+def same(out: Path, languages: Sequence[str]) -> bool:
+    """Whether both languages have the same dictionary."""
+    source, target = ((out / "bin" / f"dict.{language}.txt").read_bytes() for language in languages)
+    return source == target
+
+
+def show_commands(out: Path, languages: Sequence[str], pairs: int, *, joined: bool) -> None:
     """Say how to train on the data in ``out``, translate its test and score the translation."""
     source, target = (out / "reference" / f"test.{language}" for language in languages)
     made = out / f"translations.{languages[1]}"
-    train = shell(*on_text(out, languages, pairs))
+    train = shell(*on_text(out, languages, pairs, joined=joined))
     translate = f"{shell('fairseq-luna', 'translate', out / 'checkpoints')} < {shown_path(source)} > {shown_path(made)}"
     score = shell("fairseq-luna", "score", made, "--reference", target)
     show_next(f"train, with settings for {pairs:,} pairs", train)
@@ -132,9 +161,11 @@ def check(args: Namespace, languages: tuple[str, str], texts: dict[str, list[Tex
     check_languages(languages)
     if not 1 <= args.ratio < math.inf:
         raise UsageError(f"--ratio {args.ratio}: must be 1 or more, and finite")
-    if not 0 < args.coverage <= 1:
+    if args.coverage is not None and not 0 < args.coverage <= 1:
         raise UsageError(f"--coverage {args.coverage}: must be above 0 and at most 1")
-    for path in chain.from_iterable(chain.from_iterable(texts.values())):
+    check_existing_flags(args)
+    existing = [*([args.pieces] if args.pieces else []), *args.dictionary]
+    for path in (*chain.from_iterable(chain.from_iterable(texts.values())), *existing):
         if not path.is_file():
             raise UsageError(f"{path}: there is no such file")
     for text in chain.from_iterable(texts.values()):
@@ -148,6 +179,19 @@ def check(args: Namespace, languages: tuple[str, str], texts: dict[str, list[Tex
         raise UsageError(f"give {' and '.join(lacking)}, or --hold-out N to take it from the training text")
     if args.hold_out and not lacking:
         raise UsageError(f"--hold-out {args.hold_out}: valid and test are given; leave the flag out")
+
+
+def check_existing_flags(args: Namespace) -> None:
+    """Refuse flags that do not go with those of an existing SentencePiece model."""
+    if args.dictionary and not args.pieces:
+        raise UsageError(f"--dictionary {args.dictionary[0]}: give its SentencePiece model, too, with --pieces")
+    if len(args.dictionary) > 2:
+        raise UsageError(
+            f"--dictionary {' '.join(map(str, args.dictionary))}: give one file, or those of two languages"
+        )
+    for flag, value in (("--vocabulary-size", args.vocabulary_size), ("--coverage", args.coverage)):
+        if args.pieces and value is not None:
+            raise UsageError(f"{flag} {value}: is for new pieces; leave it or --pieces out")
 
 
 def check_names(text: Text, languages: tuple[str, str]) -> None:

@@ -30,14 +30,19 @@ def train(data: object, *flags: object) -> list[object]:
     return ["fairseq-train", data, "--user-dir", USER_DIR, *flags]
 
 
-def on_text(out: Path, languages: Sequence[str], pairs: int) -> list[object]:
-    """The words of the command that trains on the text in ``out``, which has so many training ``pairs``."""
+def on_text(out: Path, languages: Sequence[str], pairs: int, *, joined: bool = True) -> list[object]:
+    """The words of the command that trains on the text in ``out``, which has so many training ``pairs``.
+
+    Args:
+        joined: both languages have the same dictionary, so that the model can have the same embeddings for both.
+    """
     arch, rate, warmup, updates, tokens = next(settings for most, settings in SIZES if pairs <= most)
     schedule: tuple[object, ...] = ("--lr-scheduler", "inverse_sqrt")
     if arch.endswith("_tiny"):
         schedule = ("--lr-scheduler", "polynomial_decay", "--total-num-update", updates)
     words: list[object] = ["--save-dir", out / "checkpoints", "-s", languages[0], "-t", languages[1]]
-    words += ["--arch", arch, "--share-all-embeddings", *BEST, "--dropout", "0.1"]
+    shared = "--share-all-embeddings" if joined else "--share-decoder-input-output-embed"
+    words += ["--arch", arch, shared, *BEST, "--dropout", "0.1"]
     words += ["--criterion", LOSS, "--label-smoothing", "0.1", *ADAM, "--clip-norm", "1.0", "--lr", rate, *schedule]
     words += ["--warmup-updates", warmup, "--max-tokens", tokens, "--max-update", updates, "--keep-last-epochs", "5"]
     return train(out / "bin", *words)

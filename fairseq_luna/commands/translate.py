@@ -11,6 +11,7 @@ import signal
 import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from functools import partial
 from itertools import islice
 from typing import Any
@@ -102,11 +103,34 @@ def write(
         open(sys.stdin.fileno(), "rb", closefd=False) as source,
         open(sys.stdout.fileno(), "w", encoding="utf-8", closefd=False) as target,
     ):
-        lines: Iterable[str] = translated(translator, decoded(source), size, **options)
+        unknown = UnknownTokens(translator)
+        lines: Iterable[str] = translated(translator, unknown.counted(decoded(source)), size, **options)
         if progress is not None:
             lines = progress(lines, disable=target.isatty() or None)
         for line in lines:
             print(line, file=target, flush=True)
+    if unknown.tokens:
+        print(unknown, file=sys.stderr)
+
+
+class UnknownTokens:
+    """Counts the tokens of text, and those that the model's dictionary lacks: it translates these by chance."""
+
+    def __init__(self, translator: Any) -> None:
+        self.translator = translator
+        self.tokens = self.total = 0
+
+    def counted(self, lines: Iterable[str]) -> Iterator[str]:
+        """``lines``, which are counted as they are read."""
+        for line in lines:
+            with suppress(UnreadableText):  # whoever translates the line reports it
+                unknown, total = self.translator.unknown_tokens(line)
+                self.tokens, self.total = self.tokens + unknown, self.total + total
+            yield line
+
+    def __str__(self) -> str:
+        share = 100 * self.tokens / self.total
+        return f"the model does not know {share:.2g} % of the text's tokens ({self.tokens:,} of {self.total:,})"
 
 
 def translated(translator: Any, lines: Iterable[str], size: int, **options: Any) -> Iterator[str]:
@@ -120,7 +144,7 @@ def translated(translator: Any, lines: Iterable[str], size: int, **options: Any)
     while unreadable is None:
         some: list[str] = []
         try:
-            some.extend(line.strip() for line in islice(lines, size))
+            some.extend(line.strip(" ") for line in islice(lines, size))  # other white space may be text
         except UsageError as error:
             unreadable = error
         if not some:

@@ -8,8 +8,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from sentencepiece import SentencePieceProcessor
 
+from ..piece_models import restricted
 from ..search_options import check_numbers
-from ..subwords import SPACE, says_nothing
+from ..subwords import SPACE, joined, says_nothing
 from ..usage_error import UnreadableText, UsageError
 from .folder import PIECES, SOURCE_WORDS, TARGET_WORDS, settings_of, words_of
 from .graphs import BOS, EOS, PAD, UNK, Graphs
@@ -44,7 +45,9 @@ class Translator:
         self.words = words_of(folder / TARGET_WORDS)
         self.graphs = Graphs(folder, settings.starts, words=len(self.words), threads=threads)
         self.reads_pieces = settings.mark == SPACE
-        self.pieces = SentencePieceProcessor(model_file=str(folder / PIECES)) if settings.pieces else None
+        self.pieces: SentencePieceProcessor | None = None
+        if settings.pieces:  # exported models of an earlier version may have pieces that their dictionary lacks
+            self.pieces = restricted(SentencePieceProcessor(model_file=str(folder / PIECES)), self.numbers)
 
     def translate(self, text: str | Sequence[str], **options: Any) -> str | list[str]:
         """Translate a text, or several at once; options are those of :meth:`translations`."""
@@ -114,9 +117,14 @@ class Translator:
             )
         return [*(self.numbers.get(piece, UNK) for piece in pieces), EOS]
 
+    def unknown_tokens(self, text: str) -> tuple[int, int]:
+        """How many tokens of ``text`` the dictionary lacks, and how many there are, without the end mark."""
+        tokens = self.encoded(text)[:-1]
+        return tokens.count(UNK), len(tokens)
+
     def decoded(self, words: Sequence[int]) -> str:
         pieces = [self.words[number] for number in words if number not in (BOS, EOS)]
-        return " ".join(pieces) if self.pieces is None else "".join(pieces).replace(SPACE, " ").strip()
+        return " ".join(pieces) if self.pieces is None else joined(" ".join(pieces))
 
 
 def batches(sources: Sequence[Sequence[int]], max_tokens: int) -> Iterator[list[int]]:

@@ -40,13 +40,17 @@ def learn_merges(texts: Iterable[Path], merges: int, codes: Path) -> None:
         learn_bpe(words, file, merges, is_dict=True)
 
 
-def merge(codes: Path, lines: list[str]) -> list[str]:
-    """Pieces between spaces; ``@@`` ends every piece but the last of a word."""
+def merge(codes: Path, known: Path | None, lines: list[str]) -> list[str]:
+    """Pieces between spaces; ``@@`` ends every piece but the last of a word.
+
+    Args:
+        known: a file of pieces, a line each, into which alone words are cut; None: any.
+    """
     # A carriage return inside a line would end it for fairseq-preprocess.
-    return [_load(codes).segment(" ".join(line.split())) for line in lines]
+    return [_load(codes, known).segment(" ".join(line.split())) for line in lines]
 
 
 @lru_cache
-def _load(codes: Path) -> BPE:
+def _load(codes: Path, known: Path | None) -> BPE:
     with codes.open(encoding="utf-8") as file:
-        return BPE(file)
+        return BPE(file, vocab=None if known is None else set(read_lines(known)))

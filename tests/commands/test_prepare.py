@@ -12,7 +12,7 @@ from fairseq_luna.commands.prepare import VOCABULARIES, check_names, of_size
 from fairseq_luna.commands.training import on_text
 from fairseq_luna.usage_error import UsageError
 from own_command import refused, with_defaults
-from pasted import paste
+from pasted import commands, paste
 from reader_data import read_texts
 
 TRAIN, VALID = pairs(60, 1), pairs(6, 2)
@@ -33,11 +33,6 @@ def files(tmp_path):
 
 def prepare(*flags):
     return main(["prepare", "--workers", "1", *map(str, flags)])
-
-
-def commands(shown):
-    """The commands that come next."""
-    return re.findall(r"^    (.*)$", shown, flags=re.M)
 
 
 @pytest.mark.parametrize(

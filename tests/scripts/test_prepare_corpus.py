@@ -121,7 +121,7 @@ def test_captions_stopped_resumed_and_changed(server, tmp_path, monkeypatch, cap
 
     assert prepare("multi30k", out, *flags) == 0
     shown = capsys.readouterr().out
-    assert shown.count(": reusing ") == 5
+    assert shown.count(": reusing ") == 7
     assert "training pairs: 300 kept, 2 dropped; one side empty: 2" in shown
     assert "--config-name multi30k " in shown.splitlines()[-1]
     for split, of in (("train", CAPTIONS), ("valid", VALID), ("test", TEST)):

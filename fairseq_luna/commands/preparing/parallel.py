@@ -3,10 +3,11 @@
 import multiprocessing
 import os
 import signal
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from itertools import chain
 from pathlib import Path
 from threading import Thread
 from typing import TypeVar
@@ -67,6 +68,19 @@ def transform(
     with target.open("w", encoding="utf-8", newline="\n") as file:
         for lines in in_order(function, chunks, workers=workers):
             file.writelines(f"{line}\n" for line in lines)
+
+
+def count_words(source: Path, *, workers: int) -> "Counter[str]":
+    """How often each word, between white space, is in a plain file."""
+    lines, total = count_lines(source), Counter[str]()
+    chunks = in_chunks(shown(read_lines(source), "counting", lines), LINES_AT_ONCE)
+    for counts in in_order(_words_of, chunks, workers=workers if lines > LINES_AT_ONCE else 1):
+        total.update(counts)
+    return total
+
+
+def _words_of(lines: list[str]) -> "Counter[str]":
+    return Counter(chain.from_iterable(line.split() for line in lines))
 
 
 def available_cores() -> int:

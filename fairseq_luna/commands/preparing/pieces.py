@@ -1,15 +1,17 @@
 """Pieces of raw text by SentencePiece, one model for both languages."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
 import sentencepiece
 
+from ...piece_models import restricted
 from ...usage_error import UsageError
 from ..progress import working
 from ..text_files import count_lines
+from .characters import characters, write_rules
 
 # A larger corpus is sampled, so that memory is bounded.
 _SENTENCES_IN_MEMORY = 4_000_000
@@ -21,9 +23,12 @@ _UNKNOWN = "<unk>"
 
 
 def learn_pieces(
-    texts: Iterable[Path], folder: Path, *, vocabulary: int, coverage: float, symbols: Sequence[str] = ()
+    texts: Sequence[Path], folder: Path, *, vocabulary: int, coverage: float, symbols: Sequence[str] = ()
 ) -> None:
     """Write ``joint.model`` and ``joint.vocab``, a byte-pair encoding, to ``folder``.
+
+    The model replaces few characters (:mod:`.characters`), so that the pieces of a sentence can be joined to it again;
+    only several spaces become one, and those at the ends none.
 
     Args:
         vocabulary: number of pieces; fewer are made, and that is said, if the text has no more.
@@ -34,6 +39,7 @@ def learn_pieces(
     folder.mkdir(parents=True, exist_ok=True)
     try:
         with working("learning pieces"):
+            cutting, joining = write_rules(characters(texts, coverage), folder)
             sentencepiece.SentencePieceTrainer.train(
                 input=[str(text) for text in texts],
                 model_prefix=str(folder / "joint"),
@@ -46,6 +52,8 @@ def learn_pieces(
                 shuffle_input_sentence=True,
                 max_sentence_length=LONGEST_LINE,
                 minloglevel=2,
+                normalization_rule_tsv=str(cutting),
+                denormalization_rule_tsv=str(joining),
             )
     except RuntimeError as error:
         reason = " ".join(str(error).split())
@@ -55,28 +63,30 @@ def learn_pieces(
         print(f"  only {learned:,} pieces: the text has no more")
 
 
-def write_dictionary(model: Path, target: Path) -> None:
-    """The model's vocabulary as a dictionary of fairseq's, which does not depend on the text that is cut."""
-    processor = sentencepiece.SentencePieceProcessor(model_file=str(model))
-    # The first three are <unk>, <s> and </s>, which fairseq adds itself.
-    pieces = (processor.id_to_piece(index) for index in range(3, len(processor)))
-    target.write_text("".join(f"{piece} 1\n" for piece in pieces), encoding="utf-8")
+def write_restricted(model: Path, words: Container[str], target: Path) -> None:
+    """Write ``model`` so that it cuts text into pieces among ``words`` alone, where it can."""
+    processor = restricted(sentencepiece.SentencePieceProcessor(model_file=str(model)), words)
+    target.write_bytes(processor.serialized_model_proto())
 
 
 @dataclass(frozen=True)
 class Cut:
-    """Lines of raw text to lines of pieces between spaces; unknown pieces are ``<unk>``."""
+    """Lines of raw text to lines of pieces between spaces; unknown pieces and marks are ``<unk>``."""
 
     model: Path
 
     def __call__(self, lines: list[str]) -> list[str]:
-        processor, names = _load(self.model)
+        processor, names = _load(self.model.resolve(), self.model.stat().st_mtime_ns)
         return [" ".join(names[index] for index in line) for line in processor.encode(lines, num_threads=1)]
 
 
 @lru_cache
-def _load(model: Path) -> tuple[sentencepiece.SentencePieceProcessor, list[str]]:
+def _load(model: Path, changed: int) -> tuple[sentencepiece.SentencePieceProcessor, list[str]]:
+    """The model and its pieces by number; a file that has ``changed`` is read again."""
     processor = sentencepiece.SentencePieceProcessor(model_file=str(model))
-    names = [processor.id_to_piece(index) for index in range(len(processor))]
-    names[processor.unk_id()] = _UNKNOWN
+    pieces = ((index, processor.id_to_piece(index)) for index in range(len(processor)))
+    # Marks such as </s>, which some models read in text, would end a sentence for fairseq.
+    names = [
+        _UNKNOWN if processor.is_unknown(index) or processor.is_control(index) else piece for index, piece in pieces
+    ]
     return processor, names

@@ -3,21 +3,25 @@
 import json
 import shutil
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from ...usage_error import UsageError
 from ..progress import shown, working
 from ..steps import complete, once, run_fairseq
 from ..text_files import count_lines, read_pairs
+from . import dictionaries, overlap
 from .cleaning import Rules, kept
 from .gathering import SPLITS, write
 from .parallel import transform
-from .pieces import Cut, learn_pieces
+from .pieces import Cut, learn_pieces, write_restricted
 
-DROPPED = "dropped.json"
+DROPPED, OVERLAP, UNKNOWN = "dropped.json", "overlap.json", "unknown.json"
+MODEL = "joint.model"
 Cutter = Callable[[list[str]], list[str]]  # of lines, in another process too
+Cutters = Mapping[str, Cutter]  # by language
 
 
 def prepare(
@@ -29,6 +33,9 @@ def prepare(
     workers: int,
     languages: Sequence[str],
     coverage: float = 1.0,
+    pieces: Path | None = None,
+    given: Sequence[Path] = (),
+    leave_out: str | None = None,
 ) -> None:
     """Make ``out/bin``, ``out/reference`` and ``out/joint.model``; intermediate files stay in ``out/work``.
 
@@ -38,66 +45,172 @@ def prepare(
         rules: which training pairs are dropped.
         languages: source and target.
         coverage: see :func:`~.pieces.learn_pieces`.
+        pieces: a SentencePiece model in place of one that is learned.
+        given: dictionaries of ``pieces``, of both languages or of source and target, in place of new ones.
+        leave_out: which training pairs that are held out too are dropped, one of :data:`.overlap.KINDS` or None.
     """
-    raw = out / "work" / "raw"
+    work = out / "work"
+    raw = work / "raw"
     once("plain text", raw, gather)
     training = [raw / f"train.{language}" for language in languages]
-    cut = Cut(sentencepiece_model(out, training, vocabulary, coverage=coverage))
-    cut_and_binarise(out, raw, cut, rules, workers, languages)
+    model = pieces or learned_model(out, training, vocabulary, coverage=coverage)
+    words = dict(zip(languages, (given[0], given[-1]), strict=True)) if given else {}
+    cutters: Cutters = {language: Cut(model) for language in languages}
+    if words:
+        restricted = {language: work / "models" / f"{language}.model" for language in languages}
+        once("pieces of the dictionaries", work / "models", partial(restrict, model, words))
+        cutters = {language: Cut(path) for language, path in restricted.items()}
+    cut_and_clean(out, raw, cutters, rules, workers, languages, leave_out)
+    if words:
+        keep_model(restricted[languages[0]], out)
+    else:
+        dictionary = dictionary_of_pieces(out, model, [work / "clean" / f"train.{name}" for name in languages], workers)
+        words = dict.fromkeys(languages, dictionary)
+        cutters = {language: Cut(out / MODEL) for language in languages}
+    cut_held_out_and_binarise(out, raw, cutters, workers, languages, words)
 
 
-def cut_and_binarise(out: Path, text: Path, cut: Cutter, rules: Rules, workers: int, languages: Sequence[str]) -> None:
-    """The steps of :func:`prepare` after the pieces are learned; ``text`` is what ``cut`` reads."""
+def restrict(model: Path, words: Mapping[str, Path], target: Path) -> None:
+    """Write ``model`` for each language, so that it cuts text into the pieces of the language's dictionary."""
+    target.mkdir()
+    for language, file in words.items():
+        write_restricted(model, dictionaries.read(file).indices, target / f"{language}.model")
+
+
+def cut_and_clean(
+    out: Path,
+    text: Path,
+    cutters: Cutters,
+    rules: Rules,
+    workers: int,
+    languages: Sequence[str],
+    leave_out: str | None = None,
+) -> None:
+    """Make ``out/work/clean``, the training text in pieces; ``text`` is what ``cutters`` read."""
     work = out / "work"
-    pieces, clean = work / "pieces", work / "clean"
-    once("pieces", pieces, lambda target: cut_splits(text, target, cut, workers, languages))
-    once("cleaned training text", clean, lambda target: _clean(pieces, target, rules, languages))
+    once("pieces", work / "pieces", lambda target: cut_splits(text, target, cutters, workers, ("train",)))
+    clean = partial(_clean, work / "raw", work / "pieces", rules=rules, languages=languages, leave_out=leave_out)
+    once("cleaned training text", work / "clean", clean)
+
+
+def cut_held_out_and_binarise(
+    out: Path,
+    text: Path,
+    cutters: Cutters,
+    workers: int,
+    languages: Sequence[str],
+    words: Mapping[str, Path] | None = None,
+) -> None:
+    """The steps of :func:`prepare` after the training text is cut; ``words``: the dictionaries, None: new ones."""
+    work = out / "work"
+    held_out, clean = work / "held_out", work / "clean"
+    once(
+        "pieces of valid and test",
+        held_out,
+        lambda target: cut_splits(text, target, cutters, workers, overlap.HELD_OUT),
+    )
     once("references", out / "reference", lambda target: _keep_references(work / "raw", text, target, languages))
-    data = partial(binarise, clean, pieces, workers=workers, log=work / "preprocess.output", languages=languages)
-    once("data", out / "bin", data)
+    data = partial(binarise, clean, held_out, workers=workers, log=work / "preprocess.output", languages=languages)
+    once("data", out / "bin", partial(data, words=words))
+    texts = {"train": clean, **dict.fromkeys(overlap.HELD_OUT, held_out)}
+    count = partial(_count_unknown, texts, out / "bin", languages=languages, workers=workers)
+    once("share of unknown tokens", work / UNKNOWN, count)
 
 
-def summary(out: Path, language: str) -> tuple[int, str] | None:
-    """How many training pairs there are and were dropped, and both in words; None if ``out/work`` was deleted."""
-    clean = out / "work" / "clean"
+def _count_unknown(
+    texts: Mapping[str, Path], data: Path, target: Path, *, languages: Sequence[str], workers: int
+) -> None:
+    """Write the number of unknown tokens and of all, for each split and language."""
+    found = {}
+    for language in languages:
+        words = dictionaries.read(data / f"dict.{language}.txt")
+        for split, folder in texts.items():
+            name = f"{split}.{language}"
+            found[name] = dictionaries.unknown(folder / name, words, workers)
+    target.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
+
+
+def summary(out: Path, language: str, advice: str | None = None) -> tuple[int, str] | None:
+    """How many training pairs there are, and in words what is to know of the data; None if ``out/work`` was deleted.
+
+    Args:
+        advice: what to do if held-out pairs stand in the training text too.
+    """
+    work = out / "work"
+    clean = work / "clean"
     if not (clean / DROPPED).exists():
         return None
-    dropped = json.loads((clean / DROPPED).read_text(encoding="utf-8"))
+    dropped = _read(clean / DROPPED)
     listed = "".join(f"; {rule}: {count:,}" for rule, count in dropped.items())
     pairs = count_lines(clean / f"train.{language}")
-    return pairs, f"training pairs: {pairs:,} kept, {sum(dropped.values()):,} dropped{listed}"
+    lines = [f"training pairs: {pairs:,} kept, {sum(dropped.values()):,} dropped{listed}"]
+    if repeated := overlap.said(_read(clean / OVERLAP)):
+        lines += [*repeated, *([advice] if advice else [])]
+    for name, counts in _read(work / UNKNOWN).items():
+        if (found := dictionaries.Unknown(*counts)).tokens:
+            lines.append(f"unknown tokens in {name}: {found}")
+    return pairs, "\n".join(lines)
 
 
-def sentencepiece_model(
+def _read(path: Path) -> dict[str, Any]:
+    """A file of JSON; nothing if an earlier version of this package, which did not write it, made the folder."""
+    return dict(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else {}
+
+
+def learned_model(
     out: Path, training: Sequence[Path], size: int, *, coverage: float = 1.0, symbols: Sequence[str] = ()
 ) -> Path:
-    """Make ``out/joint.model`` and ``joint.vocab``; see :func:`~.pieces.learn_pieces`."""
-    learned, model = out / "work" / "sentencepiece", out / "joint.model"
-    what = f"SentencePiece model of {size} pieces"
-    if model.exists():
-        print(f"{what}: reusing {model}", flush=True)
-        return model
+    """A SentencePiece model of the training text, in ``out/work``; see :func:`~.pieces.learn_pieces`."""
+    learned, what = out / "work" / "sentencepiece", f"SentencePiece model of {size} pieces"
+    if not learned.exists() and (out / MODEL).exists():
+        print(f"{what}: reusing {out / MODEL}", flush=True)
+        return out / MODEL
     once(
         what,
         learned,
         lambda target: learn_pieces(training, target, vocabulary=size, coverage=coverage, symbols=symbols),
     )
     shutil.copyfile(learned / "joint.vocab", out / "joint.vocab")
-    with complete(model) as copied:
-        shutil.copyfile(learned / "joint.model", copied)
-    return model
+    return learned / MODEL
 
 
-def cut_splits(text: Path, target: Path, cut: Cutter, workers: int, languages: Sequence[str]) -> None:
-    """Write the pieces of every split, one line for each line of ``text``."""
-    target.mkdir()
-    for split in SPLITS:
-        for language in languages:
+def dictionary_of_pieces(
+    out: Path, model: Path, training: Sequence[Path], workers: int, symbols: Sequence[str] = ()
+) -> Path:
+    """Make ``out/joint.model``; returns a dictionary of its pieces.
+
+    Args:
+        model: cut the files ``training``.
+        symbols: strings that remain pieces, wherever they occur.
+    """
+    made = out / "work" / "dictionary"
+    once(
+        "dictionary",
+        made,
+        lambda target: dictionaries.write_with_every_piece(model, training, target, workers, symbols),
+    )
+    keep_model(made / MODEL, out)
+    return made / dictionaries.DICTIONARY
+
+
+def keep_model(model: Path, out: Path) -> None:
+    """Copy ``model`` to where translating finds it."""
+    with complete(out / MODEL) as copied:
+        shutil.copyfile(model, copied)
+
+
+def cut_splits(text: Path, target: Path, cutters: Cutters, workers: int, splits: Sequence[str] = SPLITS) -> None:
+    """Write the pieces of splits, one line for each line of ``text``."""
+    target.mkdir(exist_ok=True)
+    for split in splits:
+        for language, cut in cutters.items():
             name = f"{split}.{language}"
             transform(cut, text / name, target / name, what=f"cutting {name}", workers=workers)
 
 
-def _clean(pieces: Path, target: Path, rules: Rules, languages: Sequence[str]) -> None:
+def _clean(
+    raw: Path, pieces: Path, target: Path, *, rules: Rules, languages: Sequence[str], leave_out: str | None
+) -> None:
     """Only the training text: every sentence of valid and test is kept.
 
     Raises:
@@ -105,12 +218,23 @@ def _clean(pieces: Path, target: Path, rules: Rules, languages: Sequence[str]) -
     """
     target.mkdir()
     dropped: Counter[str] = Counter()
-    source, of = (pieces / f"train.{language}" for language in languages)
-    pairs = shown(read_pairs(source, of), "cleaning", count_lines(source))
+    texts, (source, of) = ([folder / f"train.{language}" for language in languages] for folder in (raw, pieces))
+    held_out = overlap.Overlap(raw, languages, leave_out)
+
+    def left() -> Iterator[overlap.Pair]:
+        """The pairs of pieces that are not left out because they are held out."""
+        for text, pair in zip(read_pairs(*texts), read_pairs(source, of), strict=True):
+            if held_out.leaves_out(text):
+                dropped[f"{leave_out} of valid or test"] += 1
+            else:
+                yield pair
+
+    pairs = shown(left(), "cleaning", count_lines(source))
     if not write(kept(pairs, rules, dropped), [("train", None)], target, languages):
         listed = ", ".join(f"{rule}: {count:,}" for rule, count in dropped.items())
         raise UsageError(f"no training pair is left; dropped are {listed}")
-    (target / DROPPED).write_text(json.dumps(dropped, indent=2) + "\n", encoding="utf-8")
+    for name, content in ((DROPPED, dropped), (OVERLAP, held_out.counts())):
+        (target / name).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
 
 
 def _keep_references(raw: Path, text: Path, target: Path, languages: Sequence[str]) -> None:
@@ -131,7 +255,7 @@ def binarise(
     log: Path,
     *,
     languages: Sequence[str],
-    dictionary: Path | None = None,
+    words: Mapping[str, Path] | None = None,
 ) -> None:
     """fairseq-preprocess.
 
@@ -139,11 +263,15 @@ def binarise(
         training: folder of the training text.
         pieces: folder of valid and test.
         languages: source and target.
-        dictionary: of both languages, or None for one made from the training text.
+        words: the dictionaries by language, or None for a joined one made from the training text.
     """
     source, of = languages
-    arguments = ["--source-lang", source, "--target-lang", of, "--joined-dictionary", "--workers", str(workers)]
-    arguments += ["--srcdict", str(dictionary)] if dictionary else []
+    arguments = ["--source-lang", source, "--target-lang", of, "--workers", str(workers)]
+    files = {language: str(path) for language, path in (words or {}).items()}
+    if len(set(files.values())) < len(languages):
+        arguments += ["--joined-dictionary", *(["--srcdict", files[source]] if files else [])]
+    else:
+        arguments += ["--srcdict", files[source], "--tgtdict", files[of]]
     arguments += ["--trainpref", str(training / "train"), "--validpref", str(pieces / "valid")]
     arguments += ["--testpref", str(pieces / "test"), "--destdir", str(target)]
     with working("fairseq-preprocess"):

@@ -15,7 +15,17 @@ FILE = "settings.json"
 _PIECES = ("work/sentencepiece", "joint.model", "codes")
 _SIZES = ("size", "--vocabulary-size")
 _MADE = (
-    *(*_PIECES, "joint.vocab", "work/raw", "work/examples", "work/pieces", "work/clean"),
+    *(
+        *_PIECES,
+        "joint.vocab",
+        "work/raw",
+        "work/examples",
+        "work/models",
+        "work/training",
+        "work/pieces",
+        "work/clean",
+    ),
+    *("work/dictionary", "work/known", "work/held_out", "work/unknown.json"),
     *("reference", "bin", "corpus", "sentencepiece", "data-bin"),
 )
 _FINGERPRINT = {"name", "bytes", "sha256"}
@@ -52,7 +62,8 @@ def check(folder: Path, wanted: dict[str, Any]) -> None:
         return
     has_pieces = any((folder / name).exists() for name in _PIECES)
     for name, value in json.loads(json.dumps(wanted)).items():
-        if (name not in begun or begun[name] != value) and (has_pieces or name not in _SIZES):
+        # A setting that earlier versions did not have is not recorded, as if it were None.
+        if begun.get(name) != value and (has_pieces or name not in _SIZES):
             where, was, asked = _difference(begun.get(name), value)
             shown = f"{name} ({', '.join(where)})" if where else name
             raise UsageError(
@@ -63,7 +74,7 @@ def check(folder: Path, wanted: dict[str, Any]) -> None:
 def keep(folder: Path, wanted: dict[str, Any]) -> None:
     """Record the settings of ``folder``, after :func:`check`. Raises UsageError if another program has such a file."""
     folder.mkdir(parents=True, exist_ok=True)
-    if (folder / FILE).exists() and _recorded(folder).keys() != wanted.keys():
+    if (folder / FILE).exists() and not _recorded(folder).keys() <= wanted.keys():
         raise UsageError(f"{folder / FILE}: was written by another program; use another --out")
     with complete(folder / FILE) as unfinished:
         unfinished.write_text(json.dumps(wanted, indent=2) + "\n", encoding="utf-8")

@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ...subwords import SPACE
+from ...subwords import SPACE, joined, restored
 
 AUTO, NONE, SUBWORD_NMT, SENTENCEPIECE = "auto", "none", "subword-nmt", "sentencepiece"
 CHOICES = (AUTO, NONE, SUBWORD_NMT, SENTENCEPIECE)
@@ -36,10 +36,10 @@ def join(lines: Sequence[str], kind: str = AUTO, references: Sequence[str] = ())
     if kind == AUTO:
         kind, doubt = _detect(lines, references)
     if kind == SENTENCEPIECE and any(SPACE in line for line in lines):
-        return Joined([line.replace(" ", "").replace(SPACE, " ").strip() for line in lines], doubt)
+        return Joined([joined(line) for line in lines], doubt)
     if kind == SUBWORD_NMT:
         return Joined([_GOES_ON.sub("", line).rstrip() for line in lines], doubt)
-    return Joined(list(lines), doubt)
+    return Joined([restored(line) for line in lines], doubt)
 
 
 def _detect(lines: Sequence[str], references: Sequence[str]) -> tuple[str, str | None]:

@@ -97,6 +97,13 @@ class TorchTranslator(GeneratorHubInterface):
             )
         return super().apply_bpe(sentence)
 
+    def unknown_tokens(self, sentence: str) -> tuple[int, int]:
+        """How many tokens of ``sentence`` the dictionary lacks, and how many there are, without the end mark."""
+        if says_nothing(sentence):
+            return 0, 0
+        tokens = self.encode(sentence)[:-1]
+        return int(tokens.eq(self.src_dict.unk()).sum()), len(tokens)
+
     def string(self, tokens: Tensor) -> str:
         """The words of the target, without marks."""
         return self.tgt_dict.string(tokens, extra_symbols_to_ignore=self.marks)

@@ -1,0 +1,28 @@
+"""fairseq's joining of SentencePiece's pieces, with the characters that "fairseq-luna prepare" replaced in them.
+
+SentencePiece would restore them by the rules in the model. fairseq joins pieces itself (--bpe, --remove-bpe).
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from fairseq.data import data_utils
+from fairseq.data.encoders.sentencepiece_bpe import SentencepieceBPE
+
+from ..replacing import replaces
+from ..subwords import restored
+
+
+def restore() -> None:
+    """Let fairseq restore them; call once per process."""
+    replaces(SentencepieceBPE, "decode")(_decode)
+    replaces(data_utils, "post_process")(_post_process)
+
+
+def _decode(decode: Callable[..., str], self: Any, pieces: str) -> str:
+    return restored(decode(self, pieces))
+
+
+def _post_process(post_process: Callable[..., str], sentence: str, symbol: str) -> str:
+    text = post_process(sentence, symbol)
+    return restored(text) if symbol == "sentencepiece" else text

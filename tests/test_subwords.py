@@ -1,0 +1,30 @@
+"""Characters that no piece can have, and that others stand for."""
+
+import pytest
+from fairseq.tokenizer import tokenize_line
+
+from fairseq_luna.commands.scoring import pieces
+from fairseq_luna.subwords import NO_PIECE, escaped, joined, restored, says_nothing
+
+
+@pytest.mark.parametrize("char", NO_PIECE, ids=ascii)
+def test_a_character_that_stands_for_another_is_none_that_fairseq_divides_at(char):
+    written = f"a{escaped(char)}b"
+    assert tokenize_line(written) == [written]
+    assert restored(written) == f"a{char}b"
+    assert joined(f"▁{escaped(char)} {written} ▁c") == f"{char}a{char}b c"
+
+
+def test_every_white_space_but_the_plain_one_has_such_a_character():
+    spaces = {char for char in map(chr, range(0x110000)) if char.isspace()}
+    assert spaces - {*NO_PIECE} == {" "}
+
+
+def test_text_of_nothing_but_them_says_nothing():
+    assert says_nothing(f"▁{escaped(chr(0xA0))} {escaped(chr(0x3000))}")
+    assert not says_nothing(f"▁{escaped('<')}s>")
+
+
+@pytest.mark.parametrize("line", ["▁10\U000f202f000 \U000f00a0€ ▁x", "10\U000f202f000\U000f00a0€ x"])
+def test_score_restores_them_in_pieces_and_in_text_that_fairseq_joined(line):
+    assert pieces.join([line]) == ["10\u202f000\u00a0€ x"]
