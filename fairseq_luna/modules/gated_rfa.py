@@ -16,6 +16,15 @@ KEPT_AT_FIRST = 2.2  # the bias of the gate: its sigmoid is 0.9
 LEAST_SUM = 0.1  # of the weights, by which a smaller one divides: without a gate it is 1
 
 
+class ForgetGate(nn.Linear):
+    """The linear map of the gates, which are 0.9 at first, because a head that forgets fast hardly learns to keep."""
+
+    def reset_parameters(self) -> None:
+        super().reset_parameters()
+        nn.init.normal_(self.weight, std=0.02)
+        nn.init.constant_(self.bias, KEPT_AT_FIRST)
+
+
 class GatedRfaProjections(KernelProjections):
     """The parameters of gated RFA (arXiv 2103.02143, section 3.2): features, and a gate for each head.
 
@@ -28,10 +37,7 @@ class GatedRfaProjections(KernelProjections):
 
     def __init__(self, **options: Any) -> None:
         super().__init__(feature_map=FourierFeatures, **options)
-        gate = nn.Linear(self.new.size, self.num_heads)
-        nn.init.normal_(gate.weight, std=0.02)
-        nn.init.constant_(gate.bias, KEPT_AT_FIRST)
-        self.gate_proj = self.new.noisy(gate)
+        self.gate_proj = self.new.noisy(ForgetGate(self.new.size, self.num_heads))
 
     def parts(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """The arguments of the op for ``x (T, B, C)``.

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from fairseq import checkpoint_utils
 
 from commands import APOLLO, TRANSFORMER, run, train
 from fairseq_luna.commands.converting.parameters import NO_PARAMETER, convert
@@ -174,6 +175,23 @@ def test_the_result_is_trained_with_the_flags_that_the_command_prints(tiny_data,
         marker = name.endswith((".version", "._float_tensor"))  # fairseq does not set the second
         if name in made["model"] and not marker:
             assert made["model"][name].equal(value), name
+
+
+def test_final_norms_of_a_state_without_versions_are_kept(tiny_data, tmp_path, capsys):
+    prenorm = ("--encoder-normalize-before", "--decoder-normalize-before")
+    old = one_update(tiny_data, tmp_path / "old", *TRANSFORMER, *prenorm, "--store-ema")
+    state = read(old)
+    state["model"] = {name: value for name, value in state["model"].items() if not name.endswith(".version")}
+    torch.save(state, tmp_path / "without.pt")
+    checkpoint_utils.save_ema_as_checkpoint(str(old), str(tmp_path / "mean.pt"))
+    for name in ("without.pt", "mean.pt"):
+        start = tmp_path / f"start-{name}"
+        lines = shown(capsys, "convert", tmp_path / name, "--arch=mixed_tiny", f"--output={start}").splitlines()
+        origins = {line.split()[0]: line.split("  ")[-1] for line in lines if line}
+        assert origins["encoder.layer_norm"] == origins["decoder.layer_norm"] == "the same"
+        theirs, ours = read(tmp_path / name)["model"], read(start)["model"]
+        for norm in ("encoder.layer_norm.weight", "decoder.layer_norm.bias"):
+            assert ours[norm].equal(theirs[norm])
 
 
 def test_odd_settings_come_back_from_the_printed_command(tiny_data, tmp_path, capsys):

@@ -6,11 +6,12 @@ import pytest
 import torch
 
 from fairseq_luna.usage_error import CheckpointMismatch
-from readers import HEAD, build, classify
+from readers import EVERY_READER, HEAD, build, classify
 from support import as_prefix, build_model, sentences
+from variants import PRENORM
 
 FAMILIES = ("luna", "fastformer", "block", "mixed")
-PRENORM = {"encoder_normalize_before": True, "decoder_normalize_before": True}
+ADAPTIVE = {"adaptive_softmax_cutoff": "10,20", "share_all_embeddings": False}
 
 
 def logits(model):
@@ -93,6 +94,43 @@ def test_tensors_that_the_model_shares_are_not_lost(family):
     )
     copied = {name: value.clone() for name, value in shared.state_dict().items()}
     build_model(family, seed=1).load_state_dict(copied)
+
+
+def without_versions(state):
+    return {name: value.clone() for name, value in state.items() if not name.endswith(".version")}
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("flags", [{}, PRENORM, ADAPTIVE], ids=["post-norm", "pre-norm", "adaptive"])
+def test_a_state_without_versions_is_whole(family, flags):
+    model, loaded = (build_model(family, seed=seed, **flags).eval() for seed in (0, 1))
+    for norm in (model.encoder.layer_norm, model.decoder.layer_norm):
+        if norm is not None:
+            torch.nn.init.uniform_(norm.weight, 2, 3)
+    loaded.load_state_dict(without_versions(model.state_dict()))
+    assert logits(loaded).equal(logits(model))
+    assert loaded.state_dict().keys() == model.state_dict().keys()
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("side", ["encoder", "decoder"])
+def test_a_norm_that_is_missing_is_not_removed_from_the_model(family, side):
+    model = build_model(family, **PRENORM)
+    state = without_versions(model.state_dict())
+    del state[f"{side}.layer_norm.weight"]
+    with pytest.raises(CheckpointMismatch, match=rf"{side}.layer_norm.weight \(32,\) is missing$"):
+        build_model(family, **PRENORM).load_state_dict(state)
+
+
+@pytest.mark.parametrize("variant", EVERY_READER)
+def test_a_readers_state_without_versions_is_whole(variant):
+    reader, loaded = (build(variant, seed=seed).eval() for seed in (0, 1))
+    for name, parameter in reader.named_parameters():
+        if "norm" in name:
+            torch.nn.init.uniform_(parameter, 0.5, 2)
+    loaded.load_state_dict(without_versions(reader.state_dict()))
+    texts = sentences(9, 4)
+    assert classify(loaded, texts).equal(classify(reader, texts))
 
 
 def test_a_language_model_is_loaded_into_a_classifier_with_new_heads():

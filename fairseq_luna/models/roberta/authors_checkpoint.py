@@ -64,7 +64,7 @@ def _leave_out_heads(state_dict: StateDict, *, reads_first: bool) -> None:
 
 
 def _complete(state_dict: StateDict, model: RobertaModel) -> None:
-    """Add the other names of shared tensors, and what the authors' encoders lack: a version, and the language model."""
+    """Add the other names of shared tensors, and the language model, which some encoders lack."""
     first: dict[int, str] = {}
     for name, parameter in model.named_parameters(remove_duplicate=False):
         other = first.setdefault(id(parameter), name)
@@ -76,5 +76,5 @@ def _complete(state_dict: StateDict, model: RobertaModel) -> None:
             "%s* is not in the checkpoint, which is of no language model, and is not changed", language_model
         )
     for name, value in model.state_dict().items():
-        if name.startswith(language_model) or name.endswith("sentence_encoder.version"):
+        if name.startswith(language_model):
             state_dict.setdefault(name, value)

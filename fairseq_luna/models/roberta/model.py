@@ -28,6 +28,13 @@ class FlatRobertaModel(KeepsLayers, RobertaModel):
     the last three the model has no output for words: its weights would get no gradient, which stops several processes.
     """
 
+    def __init__(self, args: Any, encoder: ReadingEncoder) -> None:
+        super().__init__(args, encoder)
+        # fairseq initialises every linear map as BERT's. One with an initialization of its own keeps that.
+        for module in encoder.modules():
+            if isinstance(module, nn.Linear) and type(module).reset_parameters is not nn.Linear.reset_parameters:
+                module.reset_parameters()
+
     @staticmethod
     @abstractmethod
     def nested_config(cfg: Any, task: Any) -> Any:

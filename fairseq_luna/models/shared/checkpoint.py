@@ -22,9 +22,14 @@ class ExplainsMismatch(BaseFairseqModel):
     ) -> Any:
         """See :meth:`fairseq.models.BaseFairseqModel.load_state_dict`.
 
+        A state without "version" is complete: there is one version of our models, and fairseq would take the state for
+        one of its own from before there were final norms.
+
         Raises:
             CheckpointMismatch: names tensors that do not fit.
         """
+        versions = {name: value for name, value in self.state_dict().items() if name.endswith(".version")}
+        state_dict = {**state_dict, **versions}
         try:
             loaded = super().load_state_dict(state_dict, strict, model_cfg, args)
         except CheckpointMismatch:
