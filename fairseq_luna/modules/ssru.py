@@ -34,8 +34,9 @@ class SSRU(CausalAttention):
     def factors_and_inputs(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """f, in fp32 for half precision, and ``(1 - f) W x`` of ``x (T, B, C)``."""
         inputs, gate = project_together(x, self.input_proj, self.forget_proj)
-        f = gate.to(accumulation_dtype(gate)).sigmoid()
-        return f, ((1 - f) * drop(inputs, self.dropout_p())).to(inputs.dtype)
+        gate = gate.to(accumulation_dtype(gate))
+        # Not 1 - f, which has no digits left where f is nearly 1.
+        return gate.sigmoid(), ((-gate).sigmoid() * drop(inputs, self.dropout_p())).to(inputs.dtype)
 
     def attend(self, x: Tensor, padding_mask: Tensor | None) -> Tensor:
         return linear_recurrence(*self.factors_and_inputs(x), padding_mask=padding_mask).relu()
