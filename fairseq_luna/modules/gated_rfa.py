@@ -9,13 +9,48 @@ from torch import Tensor, nn
 from ..ops.decay_attention import DecayState, decay_attention, decay_attention_step
 from ..ops.dtypes import accumulation_dtype
 from ..ops.kernel_attention.shared import with_ones
+from ..published import Difference, Published
 from .attention import CausalAttention, EncoderAttention
 from .feature_maps import FourierFeatures
-from .kernel_attention import KernelProjections
+from .kernel_attention import DEVIATIONS, KernelProjections
 
 KEPT_AT_FIRST = 2.2  # the bias of the gate: its sigmoid is 0.9
 # The sum of the weights by which a smaller one divides, as published with 64 features; without a gate it is 1.
 LEAST_SUM, OF_FEATURES = 0.1, 64
+
+PUBLISHED = {
+    "gated-rfa": Published(
+        "arXiv 2103.02143, section 3.2; the authors' rfa-doc-mt, which has a gate for each sentence",
+        (
+            Difference(
+                "least sum of weights",
+                "0.1 with 64 features, in proportion to their number",
+                "0.1 with any number",
+                "a sum is in proportion to the features: with 16, nearly all were below 0.1. Checkpoints from before"
+                " this was so keep 0.1",
+            ),
+            Difference(
+                "gates at the start",
+                "about 0.9",
+                "about 0.5; `--decay-gate-bias` chooses it",
+                "a head that forgets fast hardly learns to keep",
+            ),
+            DEVIATIONS,
+            Difference(
+                "random matrices",
+                "500 of each layer, made of its seed",
+                "500 that all layers share",
+                "no file of matrices is needed, and resuming is exact",
+            ),
+            Difference(
+                "in the encoder",
+                "the product of the gates between two steps, whichever is first",
+                "decoder only",
+                "an encoder's words should see both sides",
+            ),
+        ),
+    )
+}
 
 
 class ForgetGate(nn.Linear):
@@ -52,6 +87,7 @@ class GatedRfaProjections(KernelProjections):
 
     def bounded(self, *, by_features: bool) -> float:
         """The least sum of the weights."""
+        assert isinstance(self.feature_map, FourierFeatures)
         return LEAST_SUM * self.feature_map.num_features / OF_FEATURES if by_features else LEAST_SUM
 
     def _load_from_state_dict(self, state_dict: dict[str, Tensor], prefix: str, *options: Any) -> None:

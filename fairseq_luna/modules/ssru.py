@@ -7,8 +7,23 @@ from torch import Tensor
 from ..ops.dropout import drop
 from ..ops.dtypes import accumulation_dtype
 from ..ops.linear_recurrence import RecurrentState, linear_recurrence, linear_recurrence_step
+from ..published import Difference, Published
 from .attention import CausalAttention
 from .projection import project_together
+
+PUBLISHED = {
+    "ssru": Published(
+        'Kim et al. 2019, "From Research to Production and Back"; the formula of the cell in Marian',
+        (
+            Difference(
+                "dropout",
+                "a channel leaves out a step, for all later ones",
+                "a channel of the input is left out at all steps",
+                "`--attention-dropout` leaves out steps in all attentions whose sums run over time",
+            ),
+        ),
+    )
+}
 
 
 class SSRU(CausalAttention):
