@@ -8,6 +8,7 @@ import torch
 from every_op import OPS
 from fairseq_luna.ops.decay_attention import decay_attention
 from fairseq_luna.ops.decay_attention.naive import decay_attention as naive_decay_attention
+from fairseq_luna.ops.decay_attention.sums import decays_between, exp, sums_between
 from fairseq_luna.ops.gated_delta_rule import gated_delta_rule
 from fairseq_luna.ops.gated_delta_rule.naive import gated_delta_rule as naive_gated_delta_rule
 from numeric import gradients
@@ -78,6 +79,17 @@ def test_the_error_is_as_small_as_that_of_the_steps(name, kind, block_length):
     for place, (expected, found) in enumerate(zip(*results, strict=True)):
         error = (found.double() - expected).abs().max() / expected.abs().max()
         assert error < (3e-6 if place == 4 else 8e-7), place  # the gradient of the decays is a sum over all steps
+
+
+@pytest.mark.parametrize("kind", ["strong", "run", "infinite"])
+def test_decays_are_the_same_by_sums_and_on_a_cpu(kind):
+    """A GPU and compiled graphs add the decays between two steps, a CPU subtracts in fp64."""
+    g = decays_of("strong" if kind == "strong" else "run", OP.make(B=1, T=100)[3].detach())[0, ..., None].float()
+    if kind == "infinite":
+        g = g.masked_fill(g < -100, -torch.inf)
+    expected = torch.stack([g[:, j + 1 : 100].double().sum(1) for j in range(100)], dim=-1)[:, 0].clamp(min=-60).exp()
+    for found in (exp(sums_between(g)), decays_between(g)):
+        torch.testing.assert_close(found[:, -1].double(), expected, rtol=1e-5, atol=1e-9)
 
 
 @pytest.mark.parametrize("kept", [0.9, 0.99999], ids=str)
