@@ -82,6 +82,7 @@ def test_the_error_is_as_small_as_that_of_the_steps(name, kind, block_length):
 
 
 @pytest.mark.parametrize("kind", ["strong", "run", "infinite"])
+@torch.no_grad()
 def test_decays_are_the_same_by_sums_and_on_a_cpu(kind):
     """A GPU and compiled graphs add the decays between two steps, a CPU subtracts in fp64."""
     g = decays_of("strong" if kind == "strong" else "run", OP.make(B=1, T=100)[3].detach())[0, ..., None].float()

@@ -114,11 +114,11 @@ def _gradients(
 
 def decays_between(g: Tensor) -> Tensor:
     """``exp(G_t - G_j)`` of each block, ``(B H blocks, C, C)``: of no use for later j, where it is 1."""
-    if g.device.type == "cpu" and not torch.compiler.is_compiling():
-        # In fp64 a difference has all digits of fp32, and takes a CPU half the time of the sums.
-        total = g.clamp(min=-60.0).cumsum(1, dtype=torch.float64)
-        return exp((total - total.mT).to(g.dtype))
-    return exp(sums_between(g))
+    if g.device.type != "cpu" or torch.compiler.is_compiling() or torch.is_grad_enabled():
+        return exp(sums_between(g))
+    # In fp64 a difference has all digits of fp32, and takes a CPU half the time of the sums.
+    total = g.clamp(min=-60.0).cumsum(1, dtype=torch.float64)
+    return exp(torch.sub(total, total.mT, out=g.new_empty(len(g), g.shape[1], g.shape[1])))
 
 
 def sums_between(g: Tensor, *, offset: int = 1) -> Tensor:
