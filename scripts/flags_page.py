@@ -80,6 +80,7 @@ def of_roberta() -> set[str]:
 
 def names() -> Iterator[str]:
     """Where each attention can stand."""
+    yield "\n[Differences](differences.md) lists where an attention is not as published."
     yield "\n| name | encoder | decoder | attention to the source |\n| --- | --- | --- | --- |"
     for name, attention in ATTENTIONS.items():
         places = attention.factories()

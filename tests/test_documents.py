@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+import differences_page
 import fairseq_luna.models  # noqa: F401 (registers the models)
 import flags_page
 from fairseq_luna.commands.info import registered
@@ -69,6 +70,18 @@ def test_every_link_leads_to_a_file_and_a_heading(page):
 
 def test_the_page_of_flags_is_made_from_the_parser():
     assert (ROOT / "docs" / "flags.md").read_text(encoding="utf-8") == flags_page.page()
+
+
+def test_the_page_of_differences_is_made_from_the_data_beside_each_attention():
+    assert (ROOT / "docs" / "differences.md").read_text(encoding="utf-8") == differences_page.page()
+
+
+def test_every_attention_says_what_differs_from_the_published_one():
+    described = differences_page.described()
+    assert [name for name in ATTENTIONS if name not in described] == []
+    texts = [published.layer for published in described.values()]
+    texts += [text for published in described.values() for row in published.differences for text in row]
+    assert all(texts) and not any("|" in text or "\n" in text for text in texts)
 
 
 def test_the_page_of_training_has_the_command_that_prepare_prints():

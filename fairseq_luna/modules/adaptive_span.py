@@ -9,9 +9,46 @@ import torch
 from torch import Tensor, nn
 
 from ..ops.pattern_attention import Pattern, Window
+from ..published import Difference, Published
 from ..usage_error import ArgumentError
 from .multihead import mask_of
 from .pattern_attention import PatternAttention, PatternCausalAttention, PatternProjections
+
+PUBLISHED = {
+    "adaptive-span": Published(
+        "arXiv 1905.07799; the authors' adaptive-span",
+        (
+            Difference(
+                "what a step sees",
+                "itself and the steps before it",
+                "the steps before it",
+                "as every decoder of fairseq; the largest distance is `--attention-window`",
+            ),
+            Difference(
+                "positions",
+                "fairseq's embeddings, added to the words",
+                "a learned vector for each distance",
+                "they would need a second product for the scores; order is known from the embeddings",
+            ),
+            Difference(
+                "earlier text",
+                "none",
+                "a memory of the steps before the batch",
+                "sentences and documents are read whole",
+            ),
+            Difference(
+                "penalty",
+                "a gradient, added in the backward pass for each real step",
+                "a part of the loss",
+                "fairseq's criterions do not ask a model for losses",
+            ),
+            Difference("biases", "of all projections", "none", "as fairseq's attention has"),
+            Difference(
+                "in the encoder", "a span to both sides", "decoder only", "an encoder's words should see both sides"
+            ),
+        ),
+    )
+}
 
 
 class AdaptiveSpans(PatternProjections):

@@ -5,10 +5,52 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
+from ..published import Difference
 from .checks import check_mask
 from .generation_state import GenerationState, IncrementalState, ModuleState, as_state, from_state
 from .multihead import Multihead, QueriesKeysValues, beams_apart, beams_of, one_by_one
 from .short_convolution import ShortConvolution, convolved
+
+# What differs from the published layer of nearly every attention: models with different names are to differ in nothing
+# else.
+OF_ALL = (
+    Difference(
+        "layers",
+        "fairseq's: residual connections, layer norms and feed-forward networks of its transformer",
+        "often others, such as RMS norms before the attention, or a gated feed-forward network",
+        "only the attention is exchanged",
+    ),
+    Difference(
+        "projections at the start",
+        "Xavier uniform, divided by sqrt(2) for queries, keys and values; biases of most maps",
+        "often torch's default, or no biases",
+        "as fairseq's attention; `bias=False` in Python leaves the biases out",
+    ),
+    Difference(
+        "positions",
+        "fairseq's embeddings, added to the words",
+        "often the same; none where the attention knows the order",
+        "`--no-token-positional-embeddings` leaves them out",
+    ),
+    Difference(
+        "padding",
+        "neither seen nor counted, wherever it stands",
+        "often behind the words only, or not considered",
+        "a sentence has the same result in every batch",
+    ),
+    Difference(
+        "`--attention-dropout`",
+        "where no matrix of weights is made: whole steps of a head, for all that read them",
+        "often none",
+        "it is 0 by default",
+    ),
+    Difference(
+        "weight decay",
+        "of all parameters",
+        "often not of biases, norms and rates of forgetting",
+        "fairseq's trainer has one group of parameters; see below",
+    ),
+)
 
 
 class EncoderAttention(Multihead):

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from ..ops import block_attention as op
 from ..ops.block_partition import Blocks, cut_by_number, cut_by_size, from_blocks, same_blocks
+from ..published import Published
 from ..usage_error import ArgumentError
 from .attention import CausalAttention, EncoderAttention
 from .checks import check_choice
@@ -16,6 +17,9 @@ from .projection import affine_of
 from .short_convolution import convolution_of
 
 UNORDERED = ("none", "mean", "sum")
+
+OF_NO_PAPER = "no published layer: its specification is in [mathematics](mathematics.md#block-attention)"
+PUBLISHED = {"block": Published(OF_NO_PAPER), "block_pyramid_classifier": Published(OF_NO_PAPER)}
 
 
 class Halves(NamedTuple):

@@ -6,9 +6,42 @@ import torch
 from torch import Tensor, nn
 
 from ..ops import external_attention as op
+from ..published import Difference, Published
 from .attention import CausalAttention, EncoderAttention
 from .checks import check_positive
 from .multihead import Multihead
+
+PUBLISHED = {
+    "external": Published(
+        "arXiv 2105.02358; the authors' EANet, whose layers are of images",
+        (
+            Difference(
+                "channels",
+                "C, in the model's heads",
+                "4 C, in four times as many heads",
+                "as many as in the other attentions",
+            ),
+            Difference(
+                "biases",
+                "of the output",
+                "of all maps",
+                "a bias of queries or of the slots' keys would have no effect; a slot's values hold theirs",
+            ),
+            Difference(
+                "normalisation over the slots",
+                "exact",
+                "1e-9 is added to the sum",
+                "sums over long texts come near to it; one softmax has no small sums",
+            ),
+            Difference(
+                "in the decoder",
+                "sums over the steps so far",
+                "encoder only",
+                "a decoder must not see later words",
+            ),
+        ),
+    )
+}
 
 
 class ExternalProjections(Multihead):

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from ..ops import fastformer_attention as op
+from ..published import Difference, Published
 from .attention import CausalAttention, EncoderAttention
 from .checks import check_choice
 from .multihead import Multihead, merge_heads, split_heads
@@ -14,6 +15,27 @@ from .short_convolution import convolution_of
 COMBINE_CHOICES = ("product", "sum", "concat")
 RESIDUAL_CHOICES = ("query", "global-query")
 SHARE_CHOICES = ("none", "query-value", "query-key-value")
+
+PUBLISHED = {
+    "fastformer": Published(
+        "arXiv 2108.09084; the authors' notebook",
+        (
+            Difference(
+                "in the decoder",
+                "a causal form of our own: [mathematics](mathematics.md#causal)",
+                "encoder only",
+                "the global vectors of a whole sentence would show later words",
+            ),
+            Difference(
+                "layers",
+                "have parameters of their own",
+                "in the paper all layers share them, in the notebook none does",
+                "`--fastformer-share-layers` shares them",
+            ),
+            Difference("biases of the scores", "none", "yes", "they would have no effect"),
+        ),
+    )
+}
 
 
 class FastformerProjections(Multihead):

@@ -7,10 +7,43 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..ops.mixed_chunk_attention import ChunkState, mixed_chunk_attention, mixed_chunk_attention_step
+from ..published import Difference, Published
 from .attention import CausalAttention, EncoderAttention
 from .checks import check_positive
 from .multihead import Multihead
 from .projection import project_together
+
+PUBLISHED = {
+    "flash": Published(
+        "arXiv 2202.10447; FLASH-pytorch, as the authors published no code but the paper's",
+        (
+            Difference(
+                "feed-forward network",
+                "kept",
+                "none: two units in place of attention and network",
+                "layers are the same for all names, so a model has more parameters",
+            ),
+            Difference(
+                "earlier chunks, in the decoder",
+                "the mean over their steps",
+                "the sum of the means of chunks",
+                "a sum grows with the length, beyond what training has seen",
+            ),
+            Difference(
+                "biases by distance at the start",
+                "1/sqrt(chunk), so that all weights are 1/chunk",
+                "about 0",
+                "about 0, half of the weights are 0 and have no gradient",
+            ),
+            Difference(
+                "biases by distance",
+                "a number for each distance in a chunk",
+                "the same up to 512 steps, then two rotated vectors; in FLASH-pytorch T5's buckets",
+                "a chunk has 256 steps by default",
+            ),
+        ),
+    )
+}
 
 
 class GatedUnit(Multihead):

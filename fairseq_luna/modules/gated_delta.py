@@ -10,6 +10,7 @@ from ..ops.dropout import drop_steps
 from ..ops.dtypes import accumulation_dtype
 from ..ops.gated_delta_rule import DeltaState, gated_delta_rule, gated_delta_rule_step
 from ..ops.real_steps import zeros_at_padding
+from ..published import Difference, Published
 from ..usage_error import ArgumentError
 from .attention import CausalAttention, EncoderAttention
 from .multihead import QueriesKeysValues, merge_heads, split_heads
@@ -17,9 +18,63 @@ from .projection import project_together
 from .short_convolution import SiluConvolution
 from .state_space import decay_parameters
 
+RATES = 0.0, 16.0  # what A is between at the start, as published
+
+PUBLISHED = {
+    "gated-delta": Published(
+        "arXiv 2412.06464; flash-linear-attention, and Qwen3-Next in transformers",
+        (
+            Difference(
+                "channels",
+                "keys and values C",
+                "keys 0.75 C, values 1.5 C",
+                "as many as in the other attentions, and heads for which a converted transformer has parameters",
+            ),
+            Difference(
+                "channels of a head",
+                "C / heads, 64 in the base models",
+                "256",
+                "`--encoder-attention-heads` and `--decoder-attention-heads` choose them, as for every name",
+            ),
+            Difference(
+                "biases",
+                "of queries, keys, values, gate and output",
+                "none",
+                "as fairseq's attention has; `bias=False` in Python leaves them out",
+            ),
+            Difference(
+                "norm of what a head has read",
+                "epsilon of 1e-5, and queries of norm 1",
+                "epsilon of 1e-5, and queries divided by sqrt(D)",
+                "without an epsilon the division would cancel. Theirs acts as ours times D: where a head reads little,"
+                " its output is smaller. In a new layer of 512 channels outputs differ by about half. Ours stays,"
+                " because trained checkpoints rest on it",
+            ),
+            Difference(
+                "in the encoder",
+                "half of the heads go from the last step to the first; the convolution sees three steps on each side",
+                "decoder only",
+                "an encoder's words should see both sides at the same cost",
+            ),
+            Difference(
+                "position embeddings",
+                "fairseq's, added to the words",
+                "none",
+                "one setting for all names; `--no-token-positional-embeddings` leaves them out",
+            ),
+            Difference(
+                "weight decay",
+                "of all parameters",
+                "not of A_log and dt_bias",
+                "fairseq's trainer has one group of parameters; see below",
+            ),
+        ),
+    )
+}
+
 
 class GatedDelta(QueriesKeysValues):
-    """The parameters of gated DeltaNet (arXiv 2412.06464), with values of C channels, not 2 C.
+    """The parameters of gated DeltaNet (arXiv 2412.06464), with keys and values of C channels.
 
     The op reads queries, keys and values after a short convolution with silu, and of each head and step
 
@@ -41,7 +96,7 @@ class GatedDelta(QueriesKeysValues):
         self.gate_proj = new.input()
         self.a_proj, self.b_proj = (new.input(outputs=heads, bias=False) for _ in range(2))
         self.conv1d = SiluConvolution(embed_dim=3 * new.size, kernel_size=4 if self.causal else 7, bias=False)
-        self.dt_bias, self.A_log = decay_parameters(heads)
+        self.dt_bias, self.A_log = decay_parameters(heads, *RATES)
         self.norm = nn.RMSNorm(self.head_size, eps=1e-5)
 
     def projected(self, x: Tensor) -> Tensor:

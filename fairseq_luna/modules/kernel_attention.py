@@ -8,6 +8,7 @@ from torch import Tensor
 from ..ops import kernel_attention as op
 from ..ops.prefix_attention import PrefixMean
 from ..ops.real_steps import zeros_at_padding
+from ..published import Difference, Published
 from .attention import CausalAttention, EncoderAttention, SourceAttention
 from .checks import check_heads
 from .feature_maps import FeatureMapModule
@@ -16,6 +17,95 @@ from .multihead import QueriesKeysValues
 
 # The numbers that feature maps have.
 NUMBERS = ("num_features", "redraw_features")
+
+CAUSAL_FORM = Difference(
+    "in the decoder", "sums over the steps so far", "encoder only", "a decoder must not see later words"
+)
+DEVIATIONS = Difference(
+    "deviations of the random directions",
+    "learned",
+    "learned in the paper; in the code an option, `--reparam-proj`",
+    "as in the paper",
+)
+PUBLISHED = {
+    "linear": Published(
+        "arXiv 2006.16236; the authors' fast-transformers",
+        (
+            Difference(
+                "denominator",
+                "exact",
+                "1e-6 is added",
+                "sums are kept as means, which do not vanish; 0 counts as 1",
+            ),
+        ),
+    ),
+    "performer": Published(
+        "arXiv 2009.14794; performer-pytorch",
+        (
+            Difference(
+                "scale of the features",
+                "queries: the largest exponent of a step; keys: an exponent of at most 40",
+                "the largest exponent of queries of a step, and of keys of the batch; 1e-4 is added",
+                "later steps and other sentences would change the result",
+            ),
+            Difference(
+                "number of features",
+                "4 D",
+                "D log D in performer-pytorch, 256 in the paper",
+                "as in the survey; `--num-features` chooses it",
+            ),
+            Difference(
+                "random directions",
+                "drawn by a seed of the layer; signs make them uniform",
+                "QR decomposition without signs",
+                "without them products are biased; processes agree and resuming is exact",
+            ),
+        ),
+    ),
+    "rfa": Published(
+        "arXiv 2103.02143; the authors' RFA",
+        (
+            Difference(
+                "random matrices",
+                "500 of each layer, made of its seed; an update of training picks some",
+                "500 that all layers share; a call picks some",
+                "no file of matrices is needed, and resuming is exact",
+            ),
+            DEVIATIONS,
+            Difference("gate", "none", "in some of the paper's models", "it is in gated-rfa"),
+        ),
+    ),
+    "efficient": Published(
+        "arXiv 1812.01243; the authors' efficient-attention",
+        (
+            Difference(
+                "keys",
+                "between -30 and 30, without a bias",
+                "without bounds, with a bias",
+                "a causal sum of exponentials must not overflow; a bias would have no effect",
+            ),
+            Difference("residual connection", "of the layer", "in the module too", "fairseq's layer has it"),
+            CAUSAL_FORM,
+        ),
+    ),
+    "hedgehog": Published(
+        "arXiv 2402.04347; flash-linear-attention",
+        (
+            Difference(
+                "training of the features",
+                "on the task alone",
+                "first on the weights of a trained softmax attention, then on the task",
+                "no teacher is needed; `fairseq-luna convert` starts from a trained transformer",
+            ),
+            Difference(
+                "features",
+                "softmax of mapped channels and of their opposites, of maps of each head",
+                "exponentials of them in the paper; in flash-linear-attention a softmax, of maps that all heads share",
+                "a softmax does not overflow; the maps are as in the paper",
+            ),
+        ),
+    ),
+}
 
 
 class KernelProjections(QueriesKeysValues):

@@ -7,10 +7,37 @@ from torch import Tensor, nn
 
 from ..ops.linformer_attention import linformer_attention, linformer_slots, linformer_weights
 from ..ops.softmax_attention import softmax_attention
+from ..published import Difference, Published
 from .attention import EncoderAttention, SourceAttention
 from .checks import NamedArguments, check_choice, check_positive
 from .generation_state import ModuleState
 from .multihead import QueriesKeysValues, mask_of
+
+PUBLISHED = {
+    "linformer": Published(
+        "arXiv 2006.04768; the Nystromformer authors' implementation",
+        (
+            Difference(
+                "weights of the sums",
+                "one matrix for all heads; keys and values have their own",
+                "a matrix for each head, which keys, values and all layers share",
+                "the paper tries several ways; `--linformer-share` chooses what is shared",
+            ),
+            Difference(
+                "their start",
+                "normal, with a deviation of 1/sqrt(slots)",
+                "normal, with a deviation of 0.02",
+                "sums keep lengths and angles, as in the paper's proof",
+            ),
+            Difference(
+                "positions of the weights",
+                "of the real words of a sentence",
+                "of the batch, with padding",
+                "a sentence has the same result in every batch",
+            ),
+        ),
+    )
+}
 
 
 class LinformerProjections(NamedArguments, QueriesKeysValues):

@@ -8,11 +8,26 @@ from torch import Tensor, nn
 from ..ops import folded_attention
 from ..ops.real_steps import in_own_segment
 from ..ops.softmax_attention import Source, read_source, softmax_attention, source_of
+from ..published import Difference, Published
 from .checks import check_heads, check_mask
 from .generation_state import GenerationState, IncrementalState, ModuleState, as_state, from_state
 from .multihead import Multihead, beams_apart, beams_of, merge_heads, split_heads
 from .projection import affine_of
 from .short_convolution import convolution_of
+
+PUBLISHED = {
+    "Luna (`--arch luna_base`)": Published(
+        "arXiv 2106.01540; the authors' fairseq-apollo",
+        (
+            Difference(
+                "beside the paper",
+                "`--luna-source-attention softmax`, `--luna-segment-bias` and `--attention-kernel-size`",
+                "not there",
+                "they learn more on small data, and are off by default: the defaults are the paper's",
+            ),
+        ),
+    )
+}
 
 
 class LunaAttention(GenerationState, Multihead):

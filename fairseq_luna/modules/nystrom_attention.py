@@ -6,10 +6,32 @@ import torch
 from torch import Tensor, nn
 
 from ..ops.nystrom_attention import nystrom_attention
+from ..published import Difference, Published
 from ..usage_error import ArgumentError
 from .attention import EncoderAttention
 from .checks import check_positive
 from .multihead import QueriesKeysValues
+
+PUBLISHED = {
+    "nystrom": Published(
+        "arXiv 2102.03902; the authors' Nystromformer",
+        (
+            Difference(
+                "landmarks",
+                "of a sentence's own words, of any number",
+                "of the batch, whose length they must divide",
+                "a sentence has the same result in every batch",
+            ),
+            Difference(
+                "start of the pseudo-inverse",
+                "scaled for each head and sentence",
+                "scaled by the batch's largest sum, or the same as an option",
+                "a sentence has the same result in every batch",
+            ),
+            Difference("bias of the keys", "none", "yes", "it would have no effect"),
+        ),
+    )
+}
 
 
 class NystromAttention(QueriesKeysValues, EncoderAttention):

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from ..ops import pattern_attention as op
 from ..ops.softmax_attention import softmax_attention
+from ..published import Difference, Published
 from .attention import CausalAttention, EncoderAttention, SourceAttention
 from .checks import check_positive
 from .generation_state import ModuleState
@@ -23,6 +24,75 @@ local = partial(op.Window, window=16)
 longformer = partial(op.Window, window=512)
 topk = partial(op.TopK, count=8)
 bigbird = partial(op.RandomBlocks, block_size=64, random=3)
+
+PUBLISHED = {
+    "local": Published(
+        "the local attention of the Long Range Arena (arXiv 2011.04006)",
+        (
+            Difference(
+                "what a step sees",
+                "16 steps on each side of it",
+                "the steps of its block",
+                "a word at the edge of a block would not see its neighbour",
+            ),
+        ),
+    ),
+    "topk": Published("arXiv 1912.11637"),
+    "sparse": Published(
+        "arXiv 1904.10509, the fixed pattern, as in fairseq",
+        (
+            Difference(
+                "block and summary",
+                "32 steps, of which the last 8 are seen by all; of shorter blocks a quarter",
+                "128 in the paper, of which 8 to 32; 32 and 8 in fairseq, with the next block's first step in both",
+                "fairseq's defaults, because sentences are shorter than the paper's images; the paper's blocks",
+            ),
+            Difference(
+                "heads", "all see both parts", "both parts, or one each", "the merged form of the paper, as in fairseq"
+            ),
+        ),
+    ),
+    "longformer": Published(
+        "arXiv 2004.05150",
+        (
+            Difference(
+                "window",
+                "512 steps on each side",
+                "512 in all",
+                "`--attention-window` counts one side, as for local; 256 is the paper's",
+            ),
+            Difference(
+                "steps that see all",
+                "the first word of an encoder; none in a decoder",
+                "chosen for each task",
+                "no later word is known in a decoder, and fairseq's tasks choose none",
+            ),
+            Difference(
+                "their projections at the start",
+                "drawn",
+                "copies of those of the other steps",
+                "the authors start from a trained RoBERTa, here training starts from nothing",
+            ),
+            Difference(
+                "dilation",
+                "`--attention-dilation`, of all heads and layers; 1 by default",
+                "of two heads in the upper layers",
+                "one number for a model",
+            ),
+        ),
+    ),
+    "bigbird": Published(
+        "arXiv 2007.14062, with the first and the last block seen by all",
+        (
+            Difference(
+                "random blocks",
+                "of a sentence's own number of blocks, from the seed of a head",
+                "of the padded length, from the number of the layer",
+                "a sentence has the same result in every batch",
+            ),
+        ),
+    ),
+}
 
 
 def sparse(*, stride: int = 32) -> op.Strided:

@@ -6,12 +6,36 @@ import torch
 from torch import Tensor
 
 from ..ops.reformer_attention import reformer_attention
+from ..published import Difference, Published
 from .attention import EncoderAttention
 from .checks import check_positive
 from .redrawn_directions import RedrawnDirections
 
 # 64 directions give 128 buckets, enough for 8,192 steps in chunks of 64. Hashing costs a quarter of attending then.
 MOST_DIRECTIONS = 64
+
+PUBLISHED = {
+    "reformer": Published(
+        "arXiv 2001.04451; reformer-pytorch, and the port of the authors' trax in transformers",
+        (
+            Difference(
+                "random directions",
+                "stay for `--redraw-features` updates, and in evaluation",
+                "drawn at every call",
+                "a translation does not depend on chance, and resuming is exact",
+            ),
+            Difference(
+                "place", "encoder", "decoder and encoder", "with its state, a step of generation would sort all steps"
+            ),
+            Difference(
+                "layers",
+                "fairseq's",
+                "reversible, with feed-forward networks in chunks",
+                "only the attention is exchanged; `--checkpoint-activations` saves memory too",
+            ),
+        ),
+    )
+}
 
 
 class ReformerAttention(RedrawnDirections, EncoderAttention):

@@ -11,11 +11,62 @@ from ..ops.dropout import drop_steps
 from ..ops.dtypes import accumulation_dtype
 from ..ops.once_per_batch import once_per_batch
 from ..ops.real_steps import positions
+from ..published import Difference, Published
 from ..usage_error import ArgumentError
 from .attention import CausalAttention, EncoderAttention
 from .multihead import QueriesKeysValues, merge_heads
 
 EPSILON = 1e-6  # added to the mean square by which the norm of a head divides
+
+PUBLISHED = {
+    "retention": Published(
+        "arXiv 2307.08621; torchscale, and flash-linear-attention",
+        (
+            Difference(
+                "channels of values and gate",
+                "C",
+                "2 C",
+                "as wide as in the other attentions",
+            ),
+            Difference(
+                "channels of a head",
+                "C / heads, 64 in the base models",
+                "256",
+                "the model's number of heads, as for every name: each head has its rate of forgetting",
+            ),
+            Difference(
+                "biases",
+                "of queries, keys, values, gate and output",
+                "none",
+                "as fairseq's attention has; `bias=False` in Python leaves them out",
+            ),
+            Difference(
+                "projections at the start",
+                "Xavier uniform, divided by sqrt(2) but for the output",
+                "Xavier uniform, divided by 4 sqrt(2) but for the output",
+                "as the other attentions; the norm of a head cancels the scale of queries, keys and values",
+            ),
+            Difference(
+                "norm of what a head has read",
+                "1e-6 is added to its mean square",
+                "the same, after a division by the sum of its weights",
+                "the norm cancels the division, but for the epsilon",
+            ),
+            Difference(
+                "position embeddings",
+                "fairseq's, added to the words, beside the rotation",
+                "the rotation alone",
+                "one setting for all names; `--no-token-positional-embeddings` leaves them out",
+            ),
+            Difference(
+                "in the encoder",
+                "the decay of the distance, to both sides",
+                "decoder only",
+                "an encoder's words should see both sides",
+            ),
+        ),
+    )
+}
 
 
 class RetentionState(NamedTuple):

@@ -6,10 +6,13 @@ import torch
 from torch import Tensor, nn
 
 from ..ops.softmax_attention import Source, causal_softmax_attention, read_source, softmax_attention, source_of
+from ..published import Published
 from .attention import CausalAttention, EncoderAttention, SourceAttention
 from .generation_state import ModuleState, as_state, from_state
 from .multihead import QueriesKeysValues, joined_padding
 from .projection import INPUT_GAIN
+
+PUBLISHED = {"softmax": Published("arXiv 1706.03762; fairseq's MultiheadAttention, whose numbers it has")}
 
 
 class SoftmaxProjections(QueriesKeysValues):

@@ -7,8 +7,23 @@ from torch import Tensor
 from ..ops.dropout import drop
 from ..ops.dtypes import accumulation_dtype
 from ..ops.linear_recurrence import RecurrentState, linear_recurrence, linear_recurrence_step
+from ..published import Difference, Published
 from .attention import CausalAttention
 from .projection import project_together
+
+PUBLISHED = {
+    "ssru": Published(
+        'Kim et al. 2019, "From Research to Production and Back"; the formula of the cell in Marian',
+        (
+            Difference(
+                "dropout",
+                "a channel leaves out a step, for all later ones",
+                "a channel of the input is left out at all steps",
+                "`--attention-dropout` leaves out steps in all attentions whose sums run over time",
+            ),
+        ),
+    )
+}
 
 
 class SSRU(CausalAttention):
@@ -34,8 +49,9 @@ class SSRU(CausalAttention):
     def factors_and_inputs(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """f, in fp32 for half precision, and ``(1 - f) W x`` of ``x (T, B, C)``."""
         inputs, gate = project_together(x, self.input_proj, self.forget_proj)
-        f = gate.to(accumulation_dtype(gate)).sigmoid()
-        return f, ((1 - f) * drop(inputs, self.dropout_p())).to(inputs.dtype)
+        gate = gate.to(accumulation_dtype(gate))
+        # Not 1 - f, which has no digits left where f is nearly 1.
+        return gate.sigmoid(), ((-gate).sigmoid() * drop(inputs, self.dropout_p())).to(inputs.dtype)
 
     def attend(self, x: Tensor, padding_mask: Tensor | None) -> Tensor:
         return linear_recurrence(*self.factors_and_inputs(x), padding_mask=padding_mask).relu()

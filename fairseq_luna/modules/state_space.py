@@ -10,20 +10,75 @@ from torch import Tensor, nn
 from ..ops.decay_attention import DecayState, decay_attention, decay_attention_step
 from ..ops.dropout import drop_steps
 from ..ops.dtypes import accumulation_dtype
+from ..published import Difference, Published
 from .attention import CausalAttention, EncoderAttention
 from .checks import check_positive
 from .multihead import Multihead, merge_heads, split_heads
 from .short_convolution import SiluConvolution
 
-# What dt and A are between at the start, as published.
-STEP_SIZES, RATES = (0.001, 0.1), (1.0, 16.0)
+STEP_SIZES = 0.001, 0.1  # what dt is between at the start, as published
+RATES = 1.0, 16.0  # and A
+
+PUBLISHED = {
+    "ssd": Published(
+        "arXiv 2405.21060; the authors' mamba, and Mamba2Mixer in transformers",
+        (
+            Difference(
+                "rows of the state",
+                "64",
+                "128 in the code, 64 and 128 in the paper",
+                "sentences are short; `--state-size` chooses them",
+            ),
+            Difference(
+                "channels of a head",
+                "2 C / heads, 128 in the base models",
+                "64",
+                "the model's number of heads, as for every name",
+            ),
+            Difference(
+                "bias of the output projection",
+                "yes",
+                "none",
+                "as fairseq's attention has; `bias=False` in Python leaves it out",
+            ),
+            Difference(
+                "projections at the start",
+                "Xavier uniform",
+                "torch's default, and the output's divided by the root of the number of layers",
+                "as the other attentions, in layers with a feed-forward network",
+            ),
+            Difference(
+                "in the encoder",
+                "the decay between two steps, whichever is first; the convolution sees three steps on each side",
+                "decoder only",
+                "an encoder's words should see both sides, as in Hydra (arXiv 2407.09941)",
+            ),
+            Difference(
+                "position embeddings",
+                "fairseq's, added to the words",
+                "none",
+                "one setting for all names; `--no-token-positional-embeddings` leaves them out",
+            ),
+            Difference(
+                "weight decay",
+                "of all parameters",
+                "not of A_log, dt_bias and D",
+                "fairseq's trainer has one group of parameters; see below",
+            ),
+        ),
+    )
+}
 
 
-def decay_parameters(num_heads: int) -> tuple[nn.Parameter, nn.Parameter]:
-    """``dt_bias`` and ``A_log`` of the decays ``exp(-exp(A_log) softplus(... + dt_bias))`` of all heads."""
+def decay_parameters(num_heads: int, least: float, largest: float) -> tuple[nn.Parameter, nn.Parameter]:
+    """``dt_bias`` and ``A_log`` of the decays ``exp(-exp(A_log) softplus(... + dt_bias))`` of all heads.
+
+    exp(A_log) is drawn between ``least``, which may be 0, and ``largest``.
+    """
     dt = torch.empty(num_heads).uniform_(*map(math.log, STEP_SIZES)).exp()
     bias = dt + torch.log(-torch.expm1(-dt))  # of which softplus is dt
-    return nn.Parameter(bias), nn.Parameter(torch.empty(num_heads).uniform_(*RATES).log())
+    rates = torch.empty(num_heads).uniform_(least, largest).clamp(min=torch.finfo(torch.float32).tiny)
+    return nn.Parameter(bias), nn.Parameter(rates.log())
 
 
 class StateSpace(Multihead):
@@ -53,7 +108,7 @@ class StateSpace(Multihead):
         self.sizes = [self.channels, convolved, self.num_heads]
         self.in_proj = self.new.input(outputs=sum(self.sizes), bias=False)
         self.conv1d = SiluConvolution(embed_dim=convolved, kernel_size=4 if self.causal else 7)
-        self.dt_bias, self.A_log = decay_parameters(self.num_heads)
+        self.dt_bias, self.A_log = decay_parameters(self.num_heads, *RATES)
         self.D = nn.Parameter(torch.ones(self.num_heads))
         self.norm = nn.RMSNorm(self.channels, eps=1e-5)
         self.out_proj = self.new.output(inputs=2)

@@ -10,11 +10,46 @@ from torch import Tensor, nn
 from ..ops import synthesizer_attention as op
 from ..ops.dtypes import accumulation_dtype, full_precision
 from ..ops.real_steps import pack_left
+from ..published import Difference, Published
 from ..usage_error import ArgumentError
 from .attention import CausalAttention, EncoderAttention
 from .checks import NamedArguments
 from .multihead import Multihead, split_heads
 from .projection import Projections
+
+# No code of the authors was compared: the paper alone.
+PAPER = "arXiv 2005.00743"
+IN_BATCHES = Difference(
+    "positions",
+    "of the real words of a sentence, up to `--max-source-positions` and `--max-target-positions`",
+    "not said for padding",
+    "a sentence has the same result in every batch",
+)
+PUBLISHED = {
+    "synthesizer-dense": Published(
+        PAPER,
+        (
+            Difference("biases", "of the first map", "of both maps", "the second one is the keys of positions"),
+            IN_BATCHES,
+        ),
+    ),
+    "synthesizer-random": Published(
+        PAPER, (Difference("scores", "learned", "learned or fixed", "fixed ones were worse in the paper"), IN_BATCHES)
+    ),
+    "synthesizer-factorized-dense": Published(
+        PAPER,
+        (
+            Difference(
+                "tiling",
+                "one vector repeats each of its numbers, the other repeats as a whole",
+                "both are tiled, how is not said",
+                "if both repeated as a whole, positions would have the same scores after some steps",
+            ),
+            IN_BATCHES,
+        ),
+    ),
+    "synthesizer-factorized-random": Published(PAPER, (IN_BATCHES,)),
+}
 
 
 class Synthesizer(NamedArguments, Multihead):

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..published import Difference, Published
 from .apollo_options import check_options, check_whole, plain
 from .apollo_update import BOUND, STATE, has_multi_tensor_kernels, update
 
@@ -21,6 +22,32 @@ HALF = (torch.float16, torch.bfloat16)
 # calls (2.5 times faster); on an accelerator few launches are faster.
 CACHE_NUMEL = 2**20
 LAUNCH_NUMEL = 2**26
+
+PUBLISHED = {
+    "Apollo (`--optimizer apollo`)": Published(
+        "arXiv 2009.13586; the authors' fairseq-apollo",
+        (
+            Difference(
+                "warm-up",
+                "of the schedule: `--warmup-updates`",
+                "of the optimizer, or of the schedule",
+                "fairseq has schedules; a warm-up below 100 updates warns",
+            ),
+            Difference(
+                "clipping",
+                "`--apollo-clip-mode each` clips in the optimizer's step, with any precision",
+                "before it",
+                "gradients are multiplied by the scale of fp16's loss until then",
+            ),
+            Difference(
+                "flattened or split parameters",
+                "refused: `--fp16` needs `--fp16-no-flatten-grads`",
+                "accepted",
+                "the norms are of whole tensors",
+            ),
+        ),
+    )
+}
 
 
 class Apollo(torch.optim.Optimizer):

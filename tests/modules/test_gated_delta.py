@@ -3,6 +3,7 @@
 import torch
 
 from fairseq_luna.modules import GatedDeltaAttention, GatedDeltaCausalAttention
+from fairseq_luna.modules.state_space import decay_parameters
 from numeric import sequences
 from support import assert_published, golden
 
@@ -25,3 +26,18 @@ def test_in_an_encoder_the_second_half_of_the_heads_reads_from_the_end():
     seen = (module(changed) - module(x)).abs().amax(1).unflatten(1, (3, 4)).amax(2) > 0
     forwards, backwards = torch.arange(30) >= 12, torch.arange(30) <= 18
     assert seen.equal(torch.stack([forwards, forwards, backwards], dim=1))
+
+
+def test_rates_of_forgetting_start_between_0_and_16_as_published():
+    """Those of Mamba-2 are above 1."""
+    torch.manual_seed(0)
+    drawn = torch.cat([GatedDeltaCausalAttention(embed_dim=64, num_heads=64).A_log.detach() for _ in range(40)])
+    rates = drawn.exp()
+    assert drawn.isfinite().all() and rates.max() <= 16 and (rates < 1).sum() > 100
+    torch.testing.assert_close(rates.mean(), torch.tensor(8.0), rtol=0.05, atol=0)
+
+
+def test_a_rate_that_is_drawn_as_0_has_a_logarithm(monkeypatch):
+    monkeypatch.setattr(torch.Tensor, "uniform_", lambda x, least, _: x.fill_(least))
+    rates = decay_parameters(3, 0.0, 16.0)[1]
+    assert rates.isfinite().all() and rates.exp().max() < 1e-30

@@ -1,5 +1,6 @@
 """What the simpler simple recurrent unit has beside the contract of every attention."""
 
+import pytest
 import torch
 
 from fairseq_luna.modules import SSRU
@@ -29,3 +30,20 @@ def test_dropout_leaves_out_steps_and_forgets_as_before():
     dropped = b == 0
     torch.testing.assert_close((f, b), (expected_f, 2 * expected_b.masked_fill(dropped, 0)))
     assert 0.4 < dropped.double().mean() < 0.6
+
+
+@pytest.mark.parametrize("bias", [14.0, 17.0, 20.0])
+def test_gates_that_keep_nearly_all_write_what_they_should(bias):
+    """In fp32 the sigmoid of 17 is 1."""
+    torch.manual_seed(0)
+    module, [x] = SSRU(embed_dim=SIZE), sequences((100, 2, SIZE), dtype=torch.float32)
+    torch.nn.init.constant_(module.forget_proj.bias, bias)
+    found = module(x)
+    with torch.no_grad():
+        steps, state = [], {}
+        for step in x.detach():
+            steps.append(module(step[None], incremental_state=state))
+    expected = module.double()(x.double())
+    scale = expected.abs().max()
+    for out in (found, torch.cat(steps)):
+        torch.testing.assert_close(out.double() / scale, expected / scale, rtol=0, atol=1e-5)

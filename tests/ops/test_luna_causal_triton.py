@@ -85,6 +85,18 @@ def test_equals_naive(case, dtype, activation):
 
 
 @needs_triton
+@pytest.mark.parametrize("score", [-12.0, -18.0, -23.5, -40.0, -100.0])
+def test_small_weights_keep_their_digits(score):
+    """1 + 2^-24 is 1 in fp32."""
+    q, k, v, pk, pq = (heads(x) for x in problem(20, 16, 8, torch.float32, False))
+    scores = score + pack_scores(pq, pk)
+    scale = 2**-score
+    expected = chunked.luna_causal_attention_from_scores(*(x.double() for x in (q, k, v, scores)))[0] * scale
+    actual = op.fused(q, k, v, scores, activation="softplus", dropout_p=0.0, **masks(20, 8, None, False)) * scale
+    torch.testing.assert_close(actual.double(), expected, **TOLERANCE[torch.float32])
+
+
+@needs_triton
 def test_longer_chunks_are_the_same(monkeypatch):
     args = problem(70, 16, 8, torch.float32, True)
     expected = by_kernels(*args, **masks(70, 8, "end", False))

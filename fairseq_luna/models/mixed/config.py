@@ -21,14 +21,26 @@ CHOICES = {
 # Flags that several attentions read.
 SHARED = {
     "num_features": option(
-        OptionalInt, None, "random features of a head (default: performer 4 times its channels, rfa and gated-rfa 64)"
+        OptionalInt,
+        None,
+        "random features of a head (default: performer 4 times its channels, rfa and gated-rfa 64, as published); the"
+        " least sum of gated-rfa's weights is in proportion to them, where the authors have 0.1 for any number",
     ),
-    "redraw_features": option(int, 1000, "updates between two random draws of performer and of reformer; 0: never"),
+    "redraw_features": option(
+        int,
+        1000,
+        "updates between two random draws of performer and of reformer (whose authors draw at every call); 0: never",
+    ),
     "attention_window": option(
-        OptionalInt, None, "steps that local, longformer and adaptive-span see on each side (default: 16, 512, 512)"
+        OptionalInt,
+        None,
+        "steps that local, longformer and adaptive-span see on each side (default: 16, 512, 512); longformer's paper"
+        " has 512 in all",
     ),
     "span_ramp": option(int, 32, "steps behind the span of a head in which adaptive-span's weights fall to 0"),
-    "span_penalty": option(float, 2e-6, "loss for each step of adaptive-span's mean span; not with --fp16, --amp"),
+    "span_penalty": option(
+        float, 2e-6, "loss for each step of adaptive-span's mean span, added as a gradient; not with --fp16, --amp"
+    ),
     "attention_dilation": option(int, 1, "distance of the steps that longformer sees"),
     "attention_chunk": option(
         OptionalInt, None, "steps of a block of sparse (default: 32), bigbird and reformer (64), flash (256)"
@@ -38,7 +50,9 @@ SHARED = {
     "num_slots": option(
         OptionalInt, None, "slots or landmarks of an attention (default: linformer 128, external and nystrom 64)"
     ),
-    "state_size": option(int, 64, "rows of ssd's state for each channel; ssd has twice the model's channels"),
+    "state_size": option(
+        int, 64, "rows of ssd's state for each channel (published: 64 and 128); ssd has twice the model's channels"
+    ),
     "linformer_share": option(
         ChoiceEnum(["none", "kv", "layers"]),
         "none",

@@ -22,8 +22,9 @@ NUMBERS_AT_ONCE = 2**18
 class DecayedSums(torch.autograd.Function):
     """``q_t`` times the sum over ``j <= t`` of ``exp(G_t - G_j) k_j v_j^T``, and the states before each block.
 
-    G is the running sum of ``g (B H blocks, C, 1)``. Only differences of it within a block, or of the sums of blocks,
-    are exponents, and none is above 0: decays neither overflow nor lose what is near.
+    G is the running sum of ``g (B H blocks, C, 1)``. An exponent is the sum of the g of its steps, within a block, or
+    of the sums of blocks: the difference of two running sums would lose the digits that they have in common. None is
+    above 0: decays do not overflow.
     """
 
     @staticmethod
@@ -85,26 +86,25 @@ def some_heads_at_once(function: Callable[..., tuple[Tensor, ...]], blocks: int,
 
 
 def _sums(q: Tensor, k: Tensor, v: Tensor, g: Tensor, blocks: int) -> tuple[Tensor, Tensor]:
-    total = running_sum_of_decays(g)
-    out = torch.bmm(torch.bmm(q, k.mT).mul_(decays_between(total, total)).tril_(), v)
+    inside, decays = torch.bmm(q, k.mT), decays_between(g)
+    out = torch.bmm(inside.mul_(decays).tril_(), v)
     if blocks == 1:
         return out, out[..., :0]  # no states
-    earlier = _carried(torch.bmm((k * until_end(total)).mT, v), total[:, -1], blocks)
-    return out.baddbmm_(q * exp(total), earlier), earlier
+    earlier = _carried(torch.bmm((k * until_end(decays)).mT, v), g.sum(1), blocks)
+    return out.baddbmm_(q * from_start(g), earlier), earlier
 
 
 def _gradients(
     gradient: Tensor, q: Tensor, k: Tensor, v: Tensor, g: Tensor, earlier: Tensor, blocks: int
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Those of q, k and v: the same sums as with a graph, whose products and states are made once."""
-    total = running_sum_of_decays(g)
-    decays = decays_between(total, total).tril_()
+    """The gradients of q, k and v: the same sums as with a graph, whose products and states are made once."""
+    decays = decays_between(g).tril_()
     inside, of_inside = torch.bmm(q, k.mT).mul_(decays), torch.bmm(gradient, v.mT).mul_(decays)
     of_q, of_k, of_v = torch.bmm(of_inside, k), torch.bmm(of_inside.mT, q), torch.bmm(inside.mT, gradient)
     if blocks == 1:
         return of_q, of_k, of_v
-    start, end = exp(total.clone()), until_end(total)
-    later = _carried(torch.bmm((q * start).mT, gradient), total[:, -1], blocks, later=True)
+    start, end = from_start(g), until_end(decays)
+    later = _carried(torch.bmm((q * start).mT, gradient), g.sum(1), blocks, later=True)
     return (
         of_q.baddbmm_(gradient * start, earlier.mT),
         of_k.baddbmm_(v * end, later.mT),
@@ -112,19 +112,32 @@ def _gradients(
     )
 
 
-def running_sum_of_decays(g: Tensor) -> Tensor:
-    """G of each block. A step that forgets all counts as -60, as for :func:`exp`: what follows it keeps its digits."""
-    return g.clamp(min=-60.0).cumsum(1)
+def decays_between(g: Tensor) -> Tensor:
+    """``exp(G_t - G_j)`` of each block, ``(B H blocks, C, C)``: of no use for later j, where it is 1."""
+    if g.device.type != "cpu" or torch.compiler.is_compiling() or torch.is_grad_enabled():
+        return exp(sums_between(g))
+    # In fp64 a difference has all digits of fp32, and takes a CPU half the time of the sums.
+    total = g.clamp(min=-60.0).cumsum(1, dtype=torch.float64)
+    return exp(torch.sub(total, total.mT, out=g.new_empty(len(g), g.shape[1], g.shape[1])))
 
 
-def decays_between(total: Tensor, other: Tensor) -> Tensor:
-    """``exp(total_t - other_j)``; of no use for later j, where it is 1."""
-    return exp(total - other.mT)
+def sums_between(g: Tensor, *, offset: int = 1) -> Tensor:
+    """The sum of ``g (N, C, 1)`` over the steps from ``j + offset`` up to t, ``(N, C, C)``: 0 if there are none.
+
+    Its error is relative to itself. The error of a difference, G_t - G_j, would be relative to G_t, so that a strong
+    decay would blur all steps that follow it.
+    """
+    return g.expand(-1, -1, g.shape[1]).contiguous().tril_(-offset).cumsum_(1)
 
 
-def until_end(total: Tensor) -> Tensor:
-    """The decay from each step to the end of its block."""
-    return exp(total[:, -1:] - total)
+def until_end(decays: Tensor) -> Tensor:
+    """The decay from each step to the end of its block, ``(B H blocks, C, 1)``, of :func:`decays_between`."""
+    return decays[:, -1:].mT
+
+
+def from_start(g: Tensor) -> Tensor:
+    """The decay from the end of the block before to each step, ``exp(G_t)``."""
+    return exp(g.cumsum(1))
 
 
 def exp(exponents: Tensor) -> Tensor:
@@ -144,12 +157,13 @@ def _carried(states: Tensor, totals: Tensor, blocks: int, *, later: bool = False
     groups = list(zip(*(x.split(MOST_BLOCKS_SUMMED_AT_ONCE, dim=1) for x in by_block), strict=True))
     found, carried = [], None
     for own, total in reversed(groups) if later else groups:
-        until = F.pad(running_sum_of_decays(total), (0, 0, 1, 0))
-        before, after = until[:, :-1], until[:, 1:]
-        decays = decays_between(before, after).tril_(-1)
+        before = F.pad(total[:, :-1], (0, 0, 1, 0))
+        decays = exp(sums_between(before, offset=2)).tril_(-1)
         sums = (decays.mT if later else decays) @ own
         if carried is not None:
-            sums.addcmul_(until_end(after) if later else exp(before.clone()), carried)
+            passed = backwards(F.pad(total[:, 1:], (0, 0, 0, 1)), 1) if later else before
+            decay = from_start(passed)
+            sums.addcmul_(backwards(decay, 1) if later else decay, carried)
         edge = slice(0, 1) if later else slice(-1, None)
         carried = torch.addcmul(own[:, edge], total[:, edge].exp(), sums[:, edge])
         found.append(sums)

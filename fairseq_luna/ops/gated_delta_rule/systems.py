@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from ..decay_attention.sums import decays_between, exp, running_sum_of_decays, sums_to_end, until_end
+from ..decay_attention.sums import decays_between, from_start, sums_to_end, until_end
 from ..dtypes import full_precision
 from ..prefix_attention.sums import as_one_batch
 from .shared import inverse_norm
@@ -72,16 +72,16 @@ class GatedDelta(torch.autograd.Function):
 def _solved(q: Tensor, k: Tensor, v: Tensor, g: Tensor, b: Tensor, blocks: int) -> tuple[Tensor, Solved]:
     over_q, over_k = inverse_norm(q), inverse_norm(k)
     q, k = q * over_q, k * over_k
-    total, written = running_sum_of_decays(g), k * b
-    decays = _times(decays_between(total, total), total.new_ones(v.shape[1], v.shape[1]).tril())
+    written = k * b
+    decays = _times(decays_between(g), g.new_ones(v.shape[1], v.shape[1]).tril())
     read, system = (_times(torch.bmm(x, written.mT), decays) for x in (q, k))
     identity = torch.eye(v.shape[1], dtype=v.dtype, device=v.device).expand_as(system)
     inverse = torch.linalg.solve_triangular(system, identity, upper=False, unitriangular=True, left=False)
     if blocks == 1:
         u = torch.bmm(inverse, v)
         return torch.bmm(read, u), Solved(q, k, over_q, over_k, written, decays, read, inverse, u, None)
-    start = exp(total.clone())
-    u, states = _scan(v, k * -start, inverse, written * until_end(total), start[:, -1:], blocks)
+    start = from_start(g)
+    u, states = _scan(v, k * -start, inverse, written * until_end(decays), start[:, -1:], blocks)
     out = torch.bmm(read, u).baddbmm_(q * start, states)
     return out, Solved(q, k, over_q, over_k, written, decays, read, inverse, u, states)
 
@@ -95,8 +95,7 @@ def _gradients(
     if states is None:
         of_v = torch.bmm(inverse.mT, of_u)
     else:
-        total = running_sum_of_decays(g)
-        start, end = exp(total.clone()), until_end(total)
+        start, end = from_start(g), until_end(decays)
         decayed = gradient * start
         added = torch.bmm(q.mT, decayed)
         of_v, later = _scan(of_u, written * end, inverse.mT, k * -start, start[:, -1:], blocks, added)

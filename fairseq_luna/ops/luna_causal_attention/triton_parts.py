@@ -7,12 +7,19 @@ rounded up to powers of two, LP and DP. Strides of x are xb, xh, xt; that of cha
 import triton
 import triton.language as tl
 
+LOG2_E = tl.constexpr(1.4426950408889634)
+
 
 @triton.jit
 def activated(scores, ACTIVATION: tl.constexpr):
     """The positive function of the scores, and its derivative."""
     if ACTIVATION == "softplus":  # in base 2
-        value = tl.maximum(scores, 0.0) + tl.log2(1.0 + tl.exp2(-tl.abs(scores)))
+        small = tl.exp2(-tl.abs(scores))
+        # log2(1 + small), also where 1 + small has few of its digits or none: the error of the sum cancels.
+        rounded = 1.0 + small
+        share = tl.where(rounded > 1.0, small / tl.where(rounded > 1.0, rounded - 1.0, 1.0), 0.0)
+        log2_of_sum = tl.where(rounded > 1.0, tl.log2(rounded) * share, small * LOG2_E)
+        value = tl.maximum(scores, 0.0) + log2_of_sum
         slope = 1.0 / (1.0 + tl.exp2(-scores))
     else:  # elu + 1
         below = tl.exp(tl.minimum(scores, 0.0))
