@@ -59,7 +59,7 @@ def compiled(function, backend):
     counters.clear()
     with torch._dynamo.config.patch(cache_size_limit=MOST_GRAPHS), inductor_config.patch(fallback_random=True):
         yield torch.compile(function, backend=backend)
-    assert counters["stats"]["unique_graphs"] > len(BATCHES)
+    assert counters["stats"]["unique_graphs"] > 1  # of the first shape, and of any
 
 
 def assert_same_logits(name, backend):
