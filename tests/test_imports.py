@@ -74,3 +74,10 @@ def test_messages_name_no_files_that_an_installation_lacks():
             if (shown or node not in docstrings) and any(f"{folder}/" in node.value for folder in (*OUTSIDE, "docs")):
                 named.append(f"{path.name}: {node.value[:60]}")
     assert named == []
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_nothing_private_is_imported_from_torch(path):
+    """Not every torch has it: a missing one would stop every import of the package."""
+    names = [name.split(".") for name in imported(path)]
+    assert [name for name in names if name[0] == "torch" and any(part.startswith("_") for part in name)] == []

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.nn.modules.module import _has_any_global_hook
+from torch.nn.modules import module as hooks_of_all
 
 from ..ops.folded_attention import Affine
 from ..usage_error import UsageError
@@ -94,4 +94,6 @@ def affine_of(module: nn.Module) -> Affine | None:
 def has_hooks(module: nn.Module) -> bool:
     """Whether calling ``module`` calls hooks, its own or those of all modules."""
     own = module._forward_pre_hooks or module._forward_hooks or module._backward_pre_hooks or module._backward_hooks
-    return bool(own or _has_any_global_hook())
+    shared = hooks_of_all._global_forward_pre_hooks or hooks_of_all._global_forward_hooks
+    shared = shared or hooks_of_all._global_backward_pre_hooks or hooks_of_all._global_backward_hooks
+    return bool(own or shared)
