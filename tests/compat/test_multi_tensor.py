@@ -1,16 +1,13 @@
 """With multi-tensor calls every number of an update is the one that fairseq computes."""
 
-import inspect
 import itertools
 from argparse import Namespace
 
 import pytest
 import torch
 from fairseq.optim import FairseqOptimizer
-from fairseq.optim.adam import Adam
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from fairseq_luna.compat import multi_tensor
 from fairseq_luna.environment import fairseq_distribution
 from optim.fairseq_apollo_runs import WRAPPERS, build
 
@@ -30,18 +27,10 @@ FACTORS = [
 CASES = [*itertools.product(WRAPPERS, OPTIMIZERS), ("flattened_fp16", "decaying adam")]
 
 
-@pytest.fixture
-def fairseqs(monkeypatch):
-    """Call to take fairseq's own functions."""
-
-    def restore():
-        for owner, name, _ in multi_tensor.REPLACED:
-            monkeypatch.setattr(owner, name, getattr(owner, name).__wrapped__)
-        monkeypatch.setattr(Adam, "step", inspect.unwrap(Adam.step))  # torch has wrapped ours once more
-
-    # fairseq keeps the flattened gradients by the number of the GPU, which is None for tensors on a CPU.
+@pytest.fixture(autouse=True)
+def no_number_of_a_gpu(monkeypatch):
+    """fairseq keeps the flattened gradients by the number of the GPU, which is None for tensors on a CPU."""
     monkeypatch.setattr(torch.cuda, "current_device", lambda: None)
-    return restore
 
 
 def update(params, optimizer, number, *, clip_norm, scale=1.0):
