@@ -50,13 +50,15 @@ def finetune(start: Path, cfg: Mapping[str, Any], flags: list[str]) -> list[obje
         cfg: of the checkpoint that it was made of, whose data and criterion are taken.
         flags: of its model.
     """
-    task, criterion = cfg.get("task") or {}, (cfg.get("criterion") or {}).get("_name") or LOSS
+    task, loss = cfg.get("task") or {}, cfg.get("criterion") or {}
+    criterion = loss.get("_name") or LOSS
+    smoothing = loss.get("label_smoothing", 0.1 if criterion == LOSS else None)
     wide = cfg["model"]["encoder_embed_dim"] > SMALL
     languages = [(flag, task.get(name)) for flag, name in (("-s", "source_lang"), ("-t", "target_lang"))]
     words: list[object] = [word for flag, name in languages if name for word in (flag, name)]
     if task.get("_name", "translation") != "translation":
         words += ["--task", task["_name"]]
-    words += ["--criterion", criterion, *(("--label-smoothing", "0.1") if criterion == LOSS else ())]
+    words += ["--criterion", criterion, *(() if smoothing is None else ("--label-smoothing", smoothing))]
     words += [*ADAM, "--lr", "0.0005" if wide else "0.002", "--lr-scheduler", "polynomial_decay"]
     words += ["--warmup-updates", "100", "--total-num-update", "2000", "--max-update", "2000", "--max-tokens", "4096"]
     # In the old training's folder fairseq would go on from its last checkpoint instead.
