@@ -4,7 +4,7 @@ import pytest
 from fairseq.optim.adam import Adam
 
 from fairseq_luna import compat
-from fairseq_luna.compat import multi_tensor
+from fairseq_luna.compat import adam, multi_tensor
 
 compat.apply_patches()
 
@@ -19,3 +19,9 @@ def fairseqs(monkeypatch):
         monkeypatch.setattr(Adam, "step", inspect.unwrap(Adam.step))  # torch has wrapped ours once more
 
     return restore
+
+
+@pytest.fixture
+def as_on_a_gpu(monkeypatch):
+    """Adam's multi-tensor calls for tensors on a CPU, too."""
+    monkeypatch.setattr(adam, "has_multi_tensor_kernels", lambda device: True)

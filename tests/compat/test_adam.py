@@ -10,10 +10,12 @@ import torch
 from fairseq.optim import adam as fairseq_adam
 from fairseq.optim.adam import Adam
 from torch import nn
+from torch.profiler import profile
 
 from fairseq_luna.compat import adam
 from fairseq_luna.optim import tensor_lists
 
+pytestmark = pytest.mark.usefixtures("as_on_a_gpu")
 SHAPES = [(6, 4), (4,), (), (5, 3), (0,), (2, 3, 4), (1, 7)]
 TRANSPOSED, UNUSED, FROZEN = 3, {0: (1, 2, 3), 2: (3,)}, 5
 DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16, "fp64": torch.float64}
@@ -121,7 +123,11 @@ def in_two_places(params):
     params[1] = params[0]
 
 
-UNUSUAL = {"sparse": sparse, "in two places": in_two_places, "the only one": lambda params: params.__delitem__(slice(1))}
+UNUSUAL = {
+    "sparse": sparse,
+    "in two places": in_two_places,
+    "the only one": lambda params: params.__delitem__(slice(1)),
+}
 
 
 @pytest.mark.filterwarnings("ignore:optimizer contains a parameter group with duplicate parameters")
@@ -141,6 +147,16 @@ def test_what_is_unusual_is_left_to_fairseq(change):
         return numbers(params, optimizer)
 
     assert after(our_step) == after(fairseqs_step)
+
+
+def test_a_cpu_is_left_to_fairseq(monkeypatch):
+    """Where multi-tensor calls are loops, they are slower for large tensors."""
+    monkeypatch.undo()
+    params, optimizer = problem(torch.float32, GROUPS["decay"])
+    gradients(params, 0)
+    with profile() as profiled:
+        optimizer.step()
+    assert not [event.key for event in profiled.key_averages() if "foreach" in event.key]
 
 
 def test_a_closure_is_called_once_and_its_gradients_are_used():

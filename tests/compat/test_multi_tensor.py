@@ -11,6 +11,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from fairseq_luna.environment import fairseq_distribution
 from optim.fairseq_apollo_runs import WRAPPERS, build
 
+pytestmark = pytest.mark.usefixtures("as_on_a_gpu")
 LATER_FAIRSEQ = fairseq_distribution().startswith("fairseq-fixed")
 SHAPES = [(6, 4), (4,), (), (5, 3), (0,), (2, 3)]
 FROZEN, SOMETIMES_UNUSED = 3, 1
