@@ -30,13 +30,9 @@ class _OneByOne(Exception):
 
 def is_needed() -> bool:
     """Whether fairseq's Adam multiplies a single tensor; a multi-tensor call takes tensors only."""
-
-    def multiply(_: object) -> NoReturn:
-        raise _OneByOne
-
-    params = [_stand_in(multiply), _stand_in(multiply)]
+    params = [_StandIn(), _StandIn()]
     group = {"params": params, "betas": (0.9, 0.98), "lr": 0.1, "eps": 1e-8, "weight_decay": 0}
-    optimizer = SimpleNamespace(param_groups=[group], state={p: p.state for p in params})
+    optimizer = SimpleNamespace(param_groups=[group], state={p: {"step": 0, **dict.fromkeys(STATE, p)} for p in params})
     # torch has wrapped the method if there is an Adam already.
     optimizer._optimizer_step_pre_hooks = optimizer._optimizer_step_post_hooks = {}
     try:
@@ -48,19 +44,28 @@ def is_needed() -> bool:
     return False
 
 
-class _StandIn(SimpleNamespace):
-    __hash__ = object.__hash__
+class _StandIn:
+    """What Adam reads of a parameter, its gradient and state. Making a tensor would import torch's compiler."""
 
+    dtype, device, layout, is_sparse = torch.float32, torch.device("cuda"), torch.strided, False
 
-def _stand_in(multiply: Callable[[object], None]) -> Any:
-    """What Adam reads of a parameter with a gradient and state: making tensors would import torch's compiler."""
-    tensor = _StandIn(dtype=torch.float32, device=torch.device("cuda"), layout=torch.strided, is_sparse=False)
-    tensor.data = tensor.grad = tensor
-    tensor.mul_ = multiply
-    tensor.to = lambda *_, **__: tensor
-    tensor.is_contiguous, tensor.numel = lambda: True, lambda: 1
-    tensor.state = {"step": 0, **dict.fromkeys(STATE, tensor)}
-    return tensor
+    @property
+    def data(self) -> "_StandIn":
+        return self
+
+    grad = data
+
+    def to(self, *_: Any, **__: Any) -> "_StandIn":
+        return self
+
+    def is_contiguous(self) -> bool:
+        return True
+
+    def numel(self) -> int:
+        return 1
+
+    def mul_(self, _: object) -> NoReturn:
+        raise _OneByOne
 
 
 def _step(original: Callable[[Adam], None], self: Adam, closure: Callable[[], Any] | None = None) -> Any:

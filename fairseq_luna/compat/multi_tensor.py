@@ -57,7 +57,7 @@ def _places(flat: Tensor, params: Sequence[Tensor]) -> Sequence[Tensor]:
     return flat[: sum(sizes)].split(sizes)
 
 
-def _flattened(optimizer: Any, params: Sequence[Any]) -> Iterator[tuple[Tensor, list[Any]]]:
+def _flattened(optimizer: Any, params: Sequence[Any]) -> Iterator[tuple[Any, list[Any]]]:
     """fairseq's vector for each device, and the parameters on that device."""
     for device, flat in optimizer.fp32_params.items():
         own = [p for p in params if p.device.index == device]
@@ -69,12 +69,8 @@ def _sync_fp16_grads_to_fp32(original: Callable[[Any], None], self: Any) -> None
     if not self._needs_sync:
         return
     if self.has_flat_params:
-        trained = [p for p in self.fp16_params if p.requires_grad]
-        if any(p.grad is not None and p.grad.layout != torch.strided for p in trained):
-            return original(self)
-        for flat, params in _flattened(self, trained):
-            grads = [p.data.new_zeros(p.shape) if p.grad is None else p.grad.data for p in params]
-            _copy(list(zip(_places(flat.grad.data, params), [grad.view(-1) for grad in grads], strict=True)))
+        if not _copy_to_vectors(self):
+            original(self)
         self._needs_sync = False
         return
     copied, others = [], []
@@ -86,6 +82,18 @@ def _sync_fp16_grads_to_fp32(original: Callable[[Any], None], self: Any) -> None
     _copy(copied)
     with _with_only(self, [p for p, _ in others], [p32 for _, p32 in others]):
         original(self)
+
+
+def _copy_to_vectors(optimizer: Any) -> bool:
+    """Copy the gradients to fairseq's vectors, zeros where there is none; False if one is sparse."""
+    trained = [p for p in optimizer.fp16_params if p.requires_grad]
+    if any(p.grad is not None and p.grad.layout != torch.strided for p in trained):
+        return False
+    for flat, params in _flattened(optimizer, trained):
+        grads = [p.data.new_zeros(p.shape) if p.grad is None else p.grad.data for p in params]
+        parts = zip(_places(flat.grad, params), (grad.view(-1) for grad in grads), strict=True)
+        _copy(list(parts))
+    return True
 
 
 def _sync_fp32_params_to_fp16(original: Callable[[Any], None], self: Any) -> None:

@@ -83,8 +83,7 @@ def test_on_several_processes(tiny_data, tmp_path, backend):
         path = tmp_path / f"plugin_of_{folder}"
         path.mkdir()
         (path / "__init__.py").write_text(plugin)
-        for updates in (2, 4):
-            given = arguments(tiny_data, tmp_path / folder, *ADAM, "--bf16", f"--ddp-backend={backend}")
-            given += [f"--user-dir={path}", f"--max-update={updates}", "--encoder-layerdrop=0"]
-            torchrun(2, "train", *given)
+        given = arguments(tiny_data, tmp_path / folder, *ADAM, "--bf16", f"--ddp-backend={backend}")
+        given += [f"--user-dir={path}", "--max-update=3", "--encoder-layerdrop=0"]
+        torchrun(2, "train", *given)
     assert_same(tmp_path, "theirs", "ours")
