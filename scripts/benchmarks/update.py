@@ -1,8 +1,9 @@
 """The launches of an update of the parameters, by fairseq's own functions and by the patched ones.
 
 Counted are operators, as by the command launches, and the kernels that they are on a GPU. A multi-tensor call is a
-kernel for as many tensors and elements as a launch has room for, which is more in a torch for CUDA 13; it is one for
-each tensor where torch loops. The parameters are those of --model, without data: no count depends on the machine.
+kernel for as many tensors and elements as the arguments of a launch have room for, 4 KB or, in torch 2.13 for CUDA 13,
+32 KB; it is one for each tensor where torch loops. The parameters are those of --model, without data: no count depends
+on the machine.
 """
 
 import inspect
@@ -45,11 +46,11 @@ COLUMNS = {
     **{
         "kernels, fairseq's": "{fairseq_kernels:,}",
         "patched ": "{kernels:,}",
-        "patched, CUDA 13": "{cuda_13_kernels:,}",
+        "patched, 32 KB": "{kernels_32_kb:,}",
     },
 }
 # Tensors of a launch by the number of lists, and blocks, each of CHUNK elements (torch's MultiTensorApply.cuh).
-CUDA_12, CUDA_13 = ((110, 64, 48, 36, 30), 320), ((770, 448, 336, 252, 210), 2240)
+ROOM_4_KB, ROOM_32_KB = ((110, 64, 48, 36, 30), 320), ((770, 448, 336, 252, 210), 2240)
 CHUNK = 2**16
 Room = tuple[tuple[int, ...], int]
 
@@ -59,7 +60,7 @@ class Count(TorchDispatchMode):
 
     def __init__(self) -> None:
         super().__init__()
-        self.operators, self.kernels, self.larger = 0, {CUDA_12: 0, CUDA_13: 0}, False
+        self.operators, self.kernels, self.larger = 0, {ROOM_4_KB: 0, ROOM_32_KB: 0}, False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func.overloadpacket in READS_A_NUMBER:
@@ -138,9 +139,9 @@ def rows(args: Namespace) -> Iterator[Row]:
             after = counted(cfg, shapes)
             yield {
                 **{"system": system, "precision": precision, "tensors": len(shapes)},
-                **{"fairseq_operators": before.operators, "fairseq_kernels": before.kernels[CUDA_12]},
-                **{"operators": after.operators, "kernels": after.kernels[CUDA_12]},
-                "cuda_13_kernels": after.kernels[CUDA_13],
+                **{"fairseq_operators": before.operators, "fairseq_kernels": before.kernels[ROOM_4_KB]},
+                **{"operators": after.operators, "kernels": after.kernels[ROOM_4_KB]},
+                "kernels_32_kb": after.kernels[ROOM_32_KB],
             }
 
 
