@@ -126,12 +126,14 @@ def _multiply_grads(original: Callable[[Any, Any], None], self: Any, c: Any) -> 
     if not _are_alike(grads) or (torch.is_tensor(c) and c.dim() > 0):
         return original(self, c)
     device, dtype = grads[0].device, grads[0].dtype
-    if torch.is_tensor(c) and c.dtype != dtype:
-        if not has_multi_tensor_kernels(device):
-            return original(self, c)
-        # On a GPU a product with one gradient rounds the factor too. A factor of another dtype makes the call a loop.
-        c = c.to(device, dtype)
-    torch._foreach_mul_(grads, c.to(device) if torch.is_tensor(c) else c)
+    if has_multi_tensor_kernels(device):
+        # A factor of another dtype makes the call a loop; the product with one gradient rounds it as well.
+        c = c.to(device, dtype) if torch.is_tensor(c) else c
+    elif dtype != torch.float32:  # where the call rounds the factor to half precision, and the product does not
+        return original(self, c)
+    else:
+        c = c.to(device) if torch.is_tensor(c) else c
+    torch._foreach_mul_(grads, c)
 
 
 def _are_alike(grads: list[Tensor]) -> bool:

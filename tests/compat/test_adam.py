@@ -11,6 +11,7 @@ from fairseq.optim import adam as fairseq_adam
 from fairseq.optim.adam import Adam
 from torch import nn
 from torch.profiler import profile
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from fairseq_luna.compat import adam
 from fairseq_luna.optim import tensor_lists
@@ -147,6 +148,52 @@ def test_what_is_unusual_is_left_to_fairseq(change):
         return numbers(params, optimizer)
 
     assert after(our_step) == after(fairseqs_step)
+
+
+class MultiTensorCalls(TorchDispatchMode):
+    """The number of tensors of each multi-tensor call while it is entered."""
+
+    def __init__(self):
+        super().__init__()
+        self.tensors = []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        if "_foreach" in func.name():
+            self.tensors.append(len(args[0]))
+        return func(*args, **(kwargs or {}))
+
+
+def calls_of_the_second_step(change):
+    """After ``change`` of the parameters' gradients."""
+    params = [nn.Parameter(torch.empty(shape, device="meta")) for shape in ((3, 2), (4,), (5, 1), (2, 2))]
+    optimizer = Adam(params, weight_decay=0.1)
+    for p in params:
+        p.grad = torch.empty_like(p)
+    optimizer.step()
+    change(params)
+    with MultiTensorCalls() as calls:
+        optimizer.step()
+    return calls.tensors
+
+
+def test_a_gradient_of_another_layout_has_calls_of_its_own():
+    """On a GPU it would make the call a loop over all tensors."""
+
+    def transposed(params):
+        params[0].grad = torch.empty(2, 3, device="meta").t()
+
+    assert calls_of_the_second_step(lambda params: None) == [4] * 8
+    assert calls_of_the_second_step(transposed) == [1] * 8 + [3] * 8
+
+
+def test_the_only_gradient_is_left_to_fairseq():
+    """A kernel of one tensor is one launch for any size."""
+
+    def only_one(params):
+        for p in params[1:]:
+            p.grad = None
+
+    assert calls_of_the_second_step(only_one) == []
 
 
 def test_a_cpu_is_left_to_fairseq(monkeypatch):
