@@ -80,6 +80,7 @@ bench: $(VENV)/installed
 	$(GENERATE_25) luna-softmax-source fastformer block --size base --sentences 8 --json outputs/benchmark/generate_base.json
 	$(BENCH) optimizer --rounds 5 --no-peak --json outputs/benchmark/optimizer.json
 	$(BENCH) launches --json outputs/benchmark/launches.json
+	$(BENCH) update --json outputs/benchmark/update.json
 
 # Known vulnerabilities of the tested versions; docs/reliability.md explains them. --strict: a failed look-up is a failure.
 audit: $(VENV)/installed

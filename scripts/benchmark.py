@@ -3,8 +3,9 @@
     python scripts/benchmark.py op            attentions alone, forward and backward
     python scripts/benchmark.py train         a training step of whole models
     python scripts/benchmark.py generate      beam search
-    python scripts/benchmark.py optimizer     a step of Apollo
+    python scripts/benchmark.py optimizer     a step of Apollo and of Adam
     python scripts/benchmark.py launches      operators of a training step and of a decoding step
+    python scripts/benchmark.py update        launches of an update of the parameters, in each precision
 
 Each round runs every system once. Printed are medians and quartiles over the rounds, and the median ratio to a
 reference within a round, which is robust when other work slows the machine for a while. Peak memory is that of a
@@ -32,7 +33,7 @@ if __name__ in ("__main__", "__mp_main__"):  # as a program, or in a process tha
 
 import torch
 
-from benchmarks import generate, launches, op, optimizer, train
+from benchmarks import generate, launches, op, optimizer, train, update
 from benchmarks.flags import Row, add_common, check_common
 from benchmarks.memory import is_out_of_memory
 from fairseq_luna.commands.command_line import CommandError, Parser, command
@@ -40,7 +41,7 @@ from fairseq_luna.commands.steps import complete
 from fairseq_luna.environment import fairseq_distribution
 
 # Each measures its SYSTEMS, and VARIANTS that --systems names; COLUMNS are the heading and the format of a cell.
-COMMANDS = {module.__name__.rpartition(".")[2]: module for module in (op, train, generate, optimizer, launches)}
+COMMANDS = {module.__name__.rpartition(".")[2]: module for module in (op, train, generate, optimizer, launches, update)}
 
 
 @command

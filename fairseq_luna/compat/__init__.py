@@ -14,7 +14,7 @@ import torch
 NAMES = (
     *("checkpoints", "broadcast", "mismatch", "last-batch", "torchrun", "cpu-ddp", "cpu-amp", "ema", "bf16", "resume"),
     *("workers", "virtual-epochs", "denoising", "finished", "exit", "saving", "numpy-names", "pointers", "ngrams"),
-    *("multi-tensor", "final-norms", "history", "diverse-beams", "half-precision", "ema-start"),
+    *("multi-tensor", "adam", "final-norms", "history", "diverse-beams", "half-precision", "ema-start"),
 )
 PATCHES = {name: import_module(f"{__name__}.{name.replace('-', '_')}") for name in NAMES}
 

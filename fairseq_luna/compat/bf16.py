@@ -1,6 +1,6 @@
-"""``--bf16`` on the command line also sets ``--tpu``, which fails at once on every machine without torch_xla.
+"""``--bf16`` on the command line also sets ``--tpu``, which fails on every machine without torch_xla.
 
-fairseq 0.12.2 and fairseq-fixed 0.12.3.1. With this patch --bf16 trains on the GPU or CPU.
+fairseq 0.12.2 and fairseq-fixed 0.12.3.1. With this patch --bf16 trains on GPUs or CPUs, in one process or several.
 """
 
 from argparse import ArgumentParser
@@ -29,4 +29,5 @@ def apply() -> None:
     def call_main(original: Any, cfg: Any, *args: Any, **kwargs: Any) -> Any:
         if cfg.common.bf16:
             cfg.common.tpu = False
+            cfg.distributed_training.tpu = False  # a copy, by which several processes would be a TPU's
         return original(cfg, *args, **kwargs)

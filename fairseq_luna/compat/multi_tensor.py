@@ -2,8 +2,8 @@
 
 fairseq 0.12.2 (which scales them so too) and fairseq-fixed 0.12.3.1; copies are made in half precision only. With this
 patch it makes one multi-tensor call for all tensors. On a CPU every number stays the same; on a GPU the norm may be
-added up in another order. What fairseq does otherwise it still does itself: flattened, sparse and missing gradients,
-experts, several devices, NVIDIA's apex.
+added up in another order. What fairseq does otherwise it still does itself: sparse and missing gradients, experts,
+several devices, NVIDIA's apex.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -17,6 +17,7 @@ from fairseq.optim import FairseqOptimizer
 from fairseq.optim.fp16_optimizer import _FP16OptimizerMixin as HalfPrecision
 from torch import Tensor
 
+from fairseq_luna.optim.tensor_lists import has_multi_tensor_kernels
 from fairseq_luna.replacing import replaces
 
 SUMMARY = "optimizers copied, cleared and measured gradients one by one; all in one call"
@@ -50,9 +51,28 @@ def _pairs(optimizer: Any) -> list[tuple[Tensor, Tensor]]:
     return [pair for pair in zip(optimizer.fp16_params, optimizer.fp32_params, strict=False) if pair[0].requires_grad]
 
 
+def _places(flat: Tensor, params: Sequence[Tensor]) -> Sequence[Tensor]:
+    """The part of fairseq's vector of all parameters that each of these has."""
+    sizes = [p.numel() for p in params]
+    return flat[: sum(sizes)].split(sizes)
+
+
+def _flattened(optimizer: Any, params: Sequence[Any]) -> Iterator[tuple[Any, list[Any]]]:
+    """fairseq's vector for each device, and the parameters on that device."""
+    for device, flat in optimizer.fp32_params.items():
+        own = [p for p in params if p.device.index == device]
+        if own:
+            yield flat, own
+
+
 def _sync_fp16_grads_to_fp32(original: Callable[[Any], None], self: Any) -> None:
-    if not self._needs_sync or self.has_flat_params:
-        return original(self)
+    if not self._needs_sync:
+        return
+    if self.has_flat_params:
+        if not _copy_to_vectors(self):
+            original(self)
+        self._needs_sync = False
+        return
     copied, others = [], []
     for p, p32 in _pairs(self):
         if p.grad is not None and p32.grad is not None and p.grad.layout == torch.strided:
@@ -64,9 +84,24 @@ def _sync_fp16_grads_to_fp32(original: Callable[[Any], None], self: Any) -> None
         original(self)
 
 
+def _copy_to_vectors(optimizer: Any) -> bool:
+    """Copy the gradients to fairseq's vectors, zeros where there is none; False if one is sparse."""
+    trained = [p for p in optimizer.fp16_params if p.requires_grad]
+    if any(p.grad is not None and p.grad.layout != torch.strided for p in trained):
+        return False
+    for flat, params in _flattened(optimizer, trained):
+        grads = [p.data.new_zeros(p.shape) if p.grad is None else p.grad.data for p in params]
+        parts = zip(_places(flat.grad, params), (grad.view(-1) for grad in grads), strict=True)
+        _copy(list(parts))
+    return True
+
+
 def _sync_fp32_params_to_fp16(original: Callable[[Any], None], self: Any) -> None:
     if self.has_flat_params:
-        return original(self)
+        for flat, params in _flattened(self, self.fp16_params):
+            places = _places(flat.data, params)
+            _copy([(p.data, place.view_as(p)) for p, place in zip(params, places, strict=True)])
+        return
     _copy([(p.data, p32.data) for p, p32 in _pairs(self)])
 
 
@@ -88,10 +123,17 @@ def _zero_grad(original: Callable[[Any], None], self: Any) -> None:
 
 def _multiply_grads(original: Callable[[Any, Any], None], self: Any, c: Any) -> None:
     grads = [p.grad.data for p in self.params if p.grad is not None]
-    # In half precision a multi-tensor call may round the factor too.
-    if not _are_alike(grads) or grads[0].dtype != torch.float32:
+    if not _are_alike(grads) or (torch.is_tensor(c) and c.dim() > 0):
         return original(self, c)
-    torch._foreach_mul_(grads, c.to(grads[0].device) if torch.is_tensor(c) else c)
+    device, dtype = grads[0].device, grads[0].dtype
+    if has_multi_tensor_kernels(device):
+        # A factor of another dtype makes the call a loop; the product with one gradient rounds it as well.
+        c = c.to(device, dtype) if torch.is_tensor(c) else c
+    elif dtype != torch.float32:  # where the call rounds the factor to half precision, and the product does not
+        return original(self, c)
+    else:
+        c = c.to(device) if torch.is_tensor(c) else c
+    torch._foreach_mul_(grads, c)
 
 
 def _are_alike(grads: list[Tensor]) -> bool:

@@ -14,14 +14,8 @@ from torch import Tensor
 
 from ..published import Difference, Published
 from .apollo_options import check_options, check_whole, plain
-from .apollo_update import BOUND, STATE, has_multi_tensor_kernels, update
-
-HALF = (torch.float16, torch.bfloat16)
-
-# Elements per multi-tensor call, which bound the temporaries. On a CPU the tensors should stay in the cache between
-# calls (2.5 times faster); on an accelerator few launches are faster.
-CACHE_NUMEL = 2**20
-LAUNCH_NUMEL = 2**26
+from .apollo_update import BOUND, STATE, update
+from .tensor_lists import HALF, chunks
 
 PUBLISHED = {
     "Apollo (`--optimizer apollo`)": Published(
@@ -217,17 +211,5 @@ class Apollo(torch.optim.Optimizer):
                 state.update({name: torch.zeros_like(p, dtype=dtype) for name in STATE})
             state["step"] += 1
             buckets[p.device, p.dtype, state["step"]].append(p)
-        for (device, _, step), params in buckets.items():
-            for chunk in _chunks(params, LAUNCH_NUMEL if has_multi_tensor_kernels(device) else CACHE_NUMEL):
-                yield step, chunk
-
-
-def _chunks(params: list[Tensor], numel: int) -> Iterator[list[Tensor]]:
-    """Split the list into chunks of at most ``numel`` elements; a larger tensor is a chunk of its own."""
-    start, filled = 0, 0
-    for i, p in enumerate(params):
-        if i > start and filled + p.numel() > numel:
-            yield params[start:i]
-            start, filled = i, 0
-        filled += p.numel()
-    yield params[start:]
+        for (_, _, step), params in buckets.items():
+            yield from ((step, chunk) for chunk in chunks(params))

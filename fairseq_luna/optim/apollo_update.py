@@ -5,6 +5,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .tensor_lists import cast, has_multi_tensor_kernels
+
 # The lower bound of |B| with the constant rebound. Learning rates and eps are relative to it.
 BOUND = 0.01
 DEFAULT_DECAY = {"constant": "L2", "belief": "decoupled"}
@@ -31,8 +33,8 @@ def update(params: list[Tensor], states: list[dict[str, Any]], step: int, option
     """
     exp_avg, hessian, direction = ([state[name] for state in states] for name in STATE)
     dtype = exp_avg[0].dtype
-    grads = _cast([p.grad for p in params if p.grad is not None], dtype)
-    weights = _cast(params, dtype)
+    grads = cast([p.grad for p in params if p.grad is not None], dtype)
+    weights = cast(params, dtype)
     decay_type = options["weight_decay_type"] or DEFAULT_DECAY[options["rebound"]]
     weight_decay, belief = options["weight_decay"], options["rebound"] == "belief"
     rate = (1 - options["beta"]) / (1 - options["beta"] ** step)
@@ -82,20 +84,6 @@ def spread(values: Tensor, like: Tensors) -> list[Tensor]:
     sizes = [x.numel() for x in like]
     flat = torch.cat([value.expand(size) for value, size in zip(values.unbind(), sizes, strict=True)])
     return [part.view(x.shape) for part, x in zip(flat.split(sizes), like, strict=True)]
-
-
-def has_multi_tensor_kernels(device: torch.device) -> bool:
-    """Whether a multi-tensor call is a few kernels, if its operands have one dtype and equal shapes, and not a loop."""
-    return device.type != "cpu"
-
-
-def _cast(tensors: list[Tensor], dtype: torch.dtype) -> list[Tensor]:
-    """``tensors`` in ``dtype``: themselves where they have it, else copies."""
-    if tensors[0].dtype == dtype:
-        return tensors
-    copies = [torch.empty_like(x, dtype=dtype) for x in tensors]
-    torch._foreach_copy_(copies, tensors)
-    return copies
 
 
 def _follow_secant(hessian: list[Tensor], direction: list[Tensor], change: Tensor, floor: float) -> None:

@@ -1,16 +1,19 @@
-"""A step of Apollo beside torch's AdamW, on random parameters and gradients.
+"""A step of Apollo and of fairseq's Adam, patched and not, beside torch's AdamW, on random parameters and gradients.
 
 Every second tensor is a vector, like biases and norms. Apollo's state has three tensors for each parameter tensor (12
-bytes per parameter in fp32), AdamW's two.
+bytes per parameter in fp32), the others' two.
 """
 
+import inspect
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator
 from functools import partial
 
 import torch
+from fairseq.optim.adam import Adam
 from torch import Tensor
 
+import fairseq_luna.models  # noqa: F401 (patches fairseq's Adam)
 from fairseq_luna.commands.command_line import CommandError, positive
 from fairseq_luna.optim.apollo import Apollo
 
@@ -20,7 +23,20 @@ from .timing import MEMORY, TIMES, Step, measured
 COLUMNS = {"optimizer": "{system}", **TIMES, "state bytes a parameter": "{state_bytes:.1f}", **MEMORY}
 LR = 1e-7  # so small that parameters stay in their initial range
 VECTOR = 512
-SYSTEMS = {"adamw": partial(torch.optim.AdamW, lr=LR, foreach=True), "apollo": partial(Apollo, lr=LR)}
+
+
+class UnpatchedAdam(Adam):
+    """As fairseq computes it, tensor by tensor."""
+
+    step = inspect.unwrap(Adam.step)
+
+
+SYSTEMS = {
+    "adamw": partial(torch.optim.AdamW, lr=LR, foreach=True),
+    "apollo": partial(Apollo, lr=LR),
+    "fairseq-adam": partial(UnpatchedAdam, lr=LR, weight_decay=0.01),
+    "adam": partial(Adam, lr=LR, weight_decay=0.01),
+}
 VARIANTS, REFERENCE, ROUNDS = (), "adamw", 9
 
 

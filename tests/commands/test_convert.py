@@ -259,6 +259,25 @@ def test_odd_settings_come_back_from_the_printed_command(tiny_data, tmp_path, ca
     assert (*found, trained["adaptive_softmax_cutoff"]) == (24, 20, [10, 20])
 
 
+SMOOTHED = ("label_smoothed_cross_entropy", "label_smoothed_cross_entropy_chunked")
+LOSSES = {
+    **{
+        name: ([name, "--label-smoothing=0.25"], [f"--criterion={name}", "--label-smoothing=0.25"]) for name in SMOOTHED
+    },
+    "cross_entropy": (["cross_entropy"], ["--criterion=cross_entropy"]),
+}
+
+
+@pytest.mark.parametrize(("printed", "flags"), LOSSES.values(), ids=LOSSES)
+def test_the_printed_training_has_the_loss_of_the_old_one(printed, flags, tiny_data, tmp_path, capsys):
+    old = one_update(tiny_data, tmp_path / "old", *TRANSFORMER, *flags)
+    lines = shown(capsys, "convert", old, "--arch=mixed_tiny", f"--output={tmp_path / 'start.pt'}").splitlines()
+    words = shlex.split(lines[-1])
+    first = words.index("--criterion") + 1
+    assert words[first : first + len(printed)] == printed
+    assert ("--label-smoothing=0.25" in words) == ("--label-smoothing=0.25" in printed)
+
+
 @pytest.mark.parametrize(
     ("flags", "message"),
     {

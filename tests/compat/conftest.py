@@ -1,3 +1,27 @@
+import inspect
+
+import pytest
+from fairseq.optim.adam import Adam
+
 from fairseq_luna import compat
+from fairseq_luna.compat import adam, multi_tensor
 
 compat.apply_patches()
+
+
+@pytest.fixture
+def fairseqs(monkeypatch):
+    """Call to take fairseq's own functions for an update."""
+
+    def restore():
+        for owner, name, _ in multi_tensor.REPLACED:
+            monkeypatch.setattr(owner, name, getattr(owner, name).__wrapped__)
+        monkeypatch.setattr(Adam, "step", inspect.unwrap(Adam.step))  # torch has wrapped ours once more
+
+    return restore
+
+
+@pytest.fixture
+def as_on_a_gpu(monkeypatch):
+    """Adam's multi-tensor calls for tensors on a CPU, too."""
+    monkeypatch.setattr(adam, "has_multi_tensor_kernels", lambda device: True)

@@ -1,34 +1,37 @@
 """With multi-tensor calls every number of an update is the one that fairseq computes."""
 
 import itertools
+from argparse import Namespace
 
 import pytest
 import torch
+from fairseq.optim import FairseqOptimizer
+from torch.utils._python_dispatch import TorchDispatchMode
 
-from fairseq_luna.compat import multi_tensor
+from fairseq_luna.environment import fairseq_distribution
 from optim.fairseq_apollo_runs import WRAPPERS, build
 
+pytestmark = pytest.mark.usefixtures("as_on_a_gpu")
+LATER_FAIRSEQ = fairseq_distribution().startswith("fairseq-fixed")
 SHAPES = [(6, 4), (4,), (), (5, 3), (0,), (2, 3)]
 FROZEN, SOMETIMES_UNUSED = 3, 1
 OPTIMIZERS = {
     "apollo": [],
     "clipping each": ["--apollo-clip-mode", "each", "--clip-norm", "0.5"],
     "adam": ["--optimizer", "adam"],
+    "decaying adam": ["--optimizer", "adam", "--adam-betas", "(0.5, 0.7)", "--weight-decay", "0.3"],
 }
-CASES = [*itertools.product(WRAPPERS, OPTIMIZERS), ("flattened_fp16", "adam")]
+FACTORS = [
+    *(0.3, torch.tensor(0.3), torch.tensor(0.3, dtype=torch.float64)),
+    pytest.param(torch.tensor([0.3]), marks=pytest.mark.skipif(LATER_FAIRSEQ, reason="it refuses such a factor")),
+]
+CASES = [*itertools.product(WRAPPERS, OPTIMIZERS), ("flattened_fp16", "decaying adam")]
 
 
-@pytest.fixture
-def fairseqs(monkeypatch):
-    """Call to take fairseq's own functions."""
-
-    def restore():
-        for owner, name, _ in multi_tensor.REPLACED:
-            monkeypatch.setattr(owner, name, getattr(owner, name).__wrapped__)
-
-    # fairseq keeps the flattened gradients by the number of the GPU, which is None for tensors on a CPU.
+@pytest.fixture(autouse=True)
+def no_number_of_a_gpu(monkeypatch):
+    """fairseq keeps the flattened gradients by the number of the GPU, which is None for tensors on a CPU."""
     monkeypatch.setattr(torch.cuda, "current_device", lambda: None)
-    return restore
 
 
 def update(params, optimizer, number, *, clip_norm, scale=1.0):
@@ -64,18 +67,18 @@ def numbers(params, optimizer):
     yield torch.tensor(0.0 if scaler is None else scaler.loss_scale)
 
 
-def run(precision, flags, clip_norm):
-    """Three updates, and two more from a checkpoint: all numbers of each.
+def run(precision, flags, clip_norm, resumed=lambda: None):
+    """Three updates, and two more from a checkpoint, after a call of ``resumed``: all numbers of each.
 
     One overflows: the second, if fairseq skips such an update because it scales the loss, otherwise the last.
     """
     found, made = [], []
-    # fairseq's vector has a place for every parameter that it is given.
-    how = {"shapes": SHAPES, "frozen": [] if "flattened" in precision else [FROZEN]}
+    how = {"shapes": SHAPES, "frozen": [FROZEN]}
     params, optimizer = build(precision, *flags, **how)
     overflows = 4 if getattr(optimizer, "scaler", None) is None else 1
     for number in range(5):
         if number == 3:
+            resumed()
             saved, state = [p.detach().clone() for p in params], optimizer.state_dict()
             params, optimizer = build(precision, *flags, **how)
             for p, value in zip(params, saved, strict=True):
@@ -96,3 +99,48 @@ def test_an_update_is_fairseqs_bit_for_bit(precision, optimizer, clip_norm, fair
     fairseqs()
     theirs = run(precision, OPTIMIZERS[optimizer], clip_norm)
     torch.testing.assert_close(ours, theirs, rtol=0, atol=0, equal_nan=True)
+
+
+@pytest.mark.parametrize("precision", WRAPPERS)
+def test_a_checkpoint_is_fairseqs(precision, fairseqs):
+    """A run that is resumed by fairseq's own functions makes the same numbers as a run that is resumed with ours."""
+    flags = OPTIMIZERS["decaying adam"]
+    ours, then_theirs = run(precision, flags, 0.5), run(precision, flags, 0.5, resumed=fairseqs)
+    torch.testing.assert_close(ours, then_theirs, rtol=0, atol=0, equal_nan=True)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize("factor", FACTORS)
+def test_gradients_are_multiplied_as_by_fairseq(factor, dtype, fairseqs):
+    precision = {torch.float32: "fp32", torch.bfloat16: "memory_efficient_bf16", torch.float16: "memory_efficient_fp16"}
+
+    def multiplied():
+        params, optimizer = build(precision[dtype], *OPTIMIZERS["adam"], shapes=[shape for shape in SHAPES if shape])
+        for p in params:
+            p.grad = p.detach().clone()
+        getattr(optimizer, "wrapped_optimizer", optimizer).multiply_grads(factor)
+        return [p.grad for p in params]
+
+    ours = multiplied()
+    fairseqs()
+    torch.testing.assert_close(ours, multiplied(), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize("factor_dtype", [torch.float32, torch.float64], ids=str)
+def test_where_multi_tensor_calls_are_kernels_the_factor_has_the_gradients_dtype(factor_dtype, dtype):
+    """Otherwise torch multiplies the tensors one by one."""
+    seen = []
+
+    class Seen(TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            if "mul" in func.name():
+                seen.append((func.name(), args[1].dtype))
+            return func(*args, **(kwargs or {}))
+
+    params = [torch.nn.Parameter(torch.empty(2, 3, device="meta", dtype=dtype)) for _ in range(3)]
+    for p in params:
+        p.grad = torch.empty_like(p)
+    with Seen():
+        FairseqOptimizer.multiply_grads(Namespace(params=params), torch.empty((), device="meta", dtype=factor_dtype))
+    assert seen == [("aten::_foreach_mul_.Tensor", dtype)]

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import benchmark
-from benchmarks import engines, generate, launches, memory, op, optimizer, systems, timing, train
+from benchmarks import engines, generate, launches, memory, op, optimizer, systems, timing, train, update
 from fairseq_luna.modules import SoftmaxSourceAttention
 
 TINY = ("--layers=1", "--embed-dim=16", "--ffn-dim=16", "--heads=2", "--slots=4", "--vocabulary=30")
@@ -20,6 +20,7 @@ COMMANDS = {
     "generate": ("--lengths", "8", "12", "--beam=2", "--sentences=2", "--source-length=5", *TINY),
     "optimizer": ("--parameters=3000", "--tensors=5"),
     "launches": ("--length=11", *TINY),
+    "update": TINY,
 }
 FIELDS = {
     "op": {"length"},
@@ -33,7 +34,7 @@ TIMED = {f"{clock}{key}{part}" for clock in ("", "cpu_") for key in ("ms", "rati
 def measured(folder, *arguments):
     """The JSON of a run."""
     target = folder / "measured.json"
-    rounds = [] if arguments[0] == "launches" else ["--rounds=2"]
+    rounds = [] if arguments[0] in ("launches", "update") else ["--rounds=2"]
     assert benchmark.main([*arguments, *rounds, "--json", str(target)]) == 0
     return json.loads(target.read_text())
 
@@ -108,7 +109,8 @@ def test_the_optimizers_have_all_parameters_and_their_state():
     args = parsed("optimizer")
     assert [len(tensor) for tensor in optimizer.parameters(args)] == [659, 512, 659, 512, 658]
     rows = {row["system"]: row["state_bytes"] for row in optimizer.rows(Namespace(**{**vars(args), "no_peak": True}))}
-    assert rows == {"adamw": pytest.approx(8, abs=0.1), "apollo": 12}  # and a step for each tensor
+    adamw = pytest.approx(8, abs=0.1)  # and a step for each tensor
+    assert rows == {"adamw": adamw, "apollo": 12, "fairseq-adam": 8, "adam": 8}
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
@@ -145,6 +147,39 @@ def test_launches_and_numbers_read(tmp_path):
     assert [row["system"] for row in rows] == list(systems.SYSTEMS)
     assert all(row["training"] > row["decoding"] > row["reorder"] > 0 for row in rows)
     assert rows[0]["training_ratio"] == rows[0]["decoding_ratio"] == 1
+
+
+def test_an_update_is_some_calls_for_any_number_of_tensors(tmp_path):
+    """fairseq's functions make more for more tensors, but for the copies of one vector, whose parts are its own."""
+    few, many = (measured(tmp_path, "update", *TINY, f"--layers={n}")["rows"] for n in (1, 2))
+    assert [(row["system"], row["precision"]) for row in few] == [
+        *(("adam", precision) for precision in update.PRECISIONS),
+        *(("apollo", precision) for precision in update.PRECISIONS if precision != "fp16, one vector"),
+    ]
+    for small, large in zip(few, many, strict=True):
+        assert small["operators"] == large["operators"] <= 60
+        assert large["fairseq_operators"] - small["fairseq_operators"] >= large["tensors"] - small["tensors"] > 0
+        assert large["operators"] <= large["kernels_32_kb"] <= large["kernels"] <= large["fairseq_kernels"]
+        assert large["kernels_32_kb"] <= 75
+
+
+def test_kernels_of_a_multi_tensor_call():
+    """By hand: a launch of one list has room for 110 tensors and for 320 blocks of 65,536 elements."""
+    counts = {(1,) * 110: 1, (1,) * 111: 2, (320 * 2**16,): 1, (320 * 2**16 + 1,): 2, (0,) * 500: 0}
+    counts |= {(1, 319 * 2**16): 1, (1, 320 * 2**16, 1): 2, (2**16 + 1,) * 110: 1, (2**17,) * 200: 2}
+    assert {sizes: update.launched(sizes, 1, update.ROOM_4_KB) for sizes in counts} == counts
+    x, half = (torch.empty(3, 2, device="meta", dtype=dtype) for dtype in (torch.float32, torch.float16))
+    transposed = x.t().contiguous().t()
+    for name, args, expected in (
+        ("_foreach_add_", ([x, x], [x, x]), 1),
+        ("_foreach_add_", ([x, x], [x, half]), 2),
+        ("_foreach_add_", ([x, x], [x, transposed]), 2),
+        ("_foreach_copy_", ([x, x], [half, half]), 1),
+        ("_foreach_mul_", ([half] * 3, x.sum()), 3),
+        ("_foreach_norm", ([x, x], 2), 3),
+        ("mul", (x, x), 1),
+    ):
+        assert update.kernels(name, args, update.ROOM_4_KB) == expected
 
 
 def test_only_peak_memory_of_modules_is_measured(tmp_path):
