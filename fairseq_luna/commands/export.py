@@ -13,6 +13,7 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
 from .. import environment
+from ..model_files import check_files
 from ..usage_error import UsageError
 from .progress import working
 from .steps import once, remove, shell, show_next
@@ -24,7 +25,7 @@ ANOTHER_FORM = "an attention may have another form from some length on; use fair
 
 def add_flags(parser: ArgumentParser) -> None:
     add = parser.add_argument
-    add("model", type=Path, metavar="MODEL", help="a checkpoint of a model of this package, or its folder")
+    add("model", metavar="MODEL", help="a checkpoint of a model of this package, or its folder")
     add("--output", type=Path, required=True, metavar="FOLDER", help="the new folder")
     add("--data", type=Path, metavar="FOLDER", help="with the dictionaries (default: MODEL's, or the training's)")
     add("--pieces", type=Path, metavar="FILE", help="SentencePiece model (default: beside MODEL or the data)")
@@ -34,8 +35,11 @@ def add_flags(parser: ArgumentParser) -> None:
 
 
 def run(args: Namespace) -> None:
+    if args.output.absolute().parent.is_file():
+        raise UsageError(f"--output {args.output}: {args.output.parent} is a file; name a new folder")
     if args.output.exists():
         raise UsageError(f"--output {args.output}: it exists; give another name")
+    check_files(args.model, args.data, args.pieces)
     environment.require_fairseq()
     try:
         from .exporting.comparison import difference

@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import environment
+from ..model_files import check_file
 from ..usage_error import UsageError
 from .command_line import positive
 from .preparing import gathering, settings
@@ -135,14 +136,15 @@ def check(args: Namespace, languages: tuple[str, str], texts: dict[str, list[Tex
     if not 0 < args.coverage <= 1:
         raise UsageError(f"--coverage {args.coverage}: must be above 0 and at most 1")
     for path in chain.from_iterable(chain.from_iterable(texts.values())):
-        if not path.is_file():
-            raise UsageError(f"{path}: there is no such file")
+        check_file(path, "file")
     for text in chain.from_iterable(texts.values()):
         check_names(text, languages)
-    if args.out.is_file():
-        raise UsageError(f"--out {args.out}: that is a file; name a new folder")
-    if os.pathsep in str(args.out):
-        raise UsageError(f"--out {args.out}: fairseq takes {os.pathsep} for the end of a folder's name; leave it out")
+    for path in (args.out, *args.out.parents):
+        if path.exists() and not path.is_dir():
+            raise UsageError(f"--out {args.out}: {'that' if path == args.out else path} is a file; name a new folder")
+    for mark in (os.pathsep, ","):
+        if mark in str(args.out):
+            raise UsageError(f"--out {args.out}: fairseq takes {mark} for the end of a folder's name; leave it out")
     lacking = [f"--{split}" for split, pairs in texts.items() if not pairs]
     if lacking and not args.hold_out:
         raise UsageError(f"give {' and '.join(lacking)}, or --hold-out N to take it from the training text")

@@ -101,7 +101,8 @@ def run(args: Namespace) -> None:
         print("\n".join(lines_of_comparison(compared)))
     if args.json:
         write_json(args.json, args.reference, scores, by_source, compared)
-    if not (args.confidence or args.paired or len(references) < 2):
+    inputs = [*args.hypotheses, *filter(None, (args.reference, args.documents))]
+    if all(file.is_file() for file in inputs) and not (args.confidence or args.paired or len(references) < 2):
         show_next("how sure these scores are", shell("fairseq-luna", "score", *same_scores(args), "--confidence"))
 
 

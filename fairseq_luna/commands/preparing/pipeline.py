@@ -143,8 +143,8 @@ def binarise(
     """
     source, of = languages
     arguments = ["--source-lang", source, "--target-lang", of, "--joined-dictionary", "--workers", str(workers)]
-    arguments += ["--srcdict", str(dictionary)] if dictionary else []
-    arguments += ["--trainpref", str(training / "train"), "--validpref", str(pieces / "valid")]
-    arguments += ["--testpref", str(pieces / "test"), "--destdir", str(target)]
+    arguments += [f"--srcdict={dictionary}"] if dictionary else []  # a path may begin with -
+    arguments += [f"--trainpref={training / 'train'}", f"--validpref={pieces / 'valid'}"]
+    arguments += [f"--testpref={pieces / 'test'}", f"--destdir={target}"]
     with working("fairseq-preprocess"):
         run_fairseq("preprocess", arguments, log)
