@@ -15,7 +15,7 @@ def languages(settings: Any) -> dict[str, str]:
     Args:
         settings: of a task, or a whole command line; a mapping, a Namespace or None.
     """
-    found = _plain(settings)
+    found = _plain(settings)  # omegaconf's too
     return {name: str(found[name]) for name in NAMES if found.get(name)}
 
 

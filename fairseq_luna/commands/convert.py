@@ -35,7 +35,7 @@ def add_flags(parser: ArgumentParser) -> None:
 
 
 def check_given(given: Sequence[str]) -> None:
-    """Raises UsageError if a path in the arguments ``given`` is wrong, before torch is imported for the model's flags."""
+    """Raises UsageError if a path in ``given`` is wrong, before torch is imported for the flags of the model."""
     chosen = Parser(None, allow_abbrev=False, add_help=False)
     chosen.add_argument("--output", type=Path)
     chosen.add_argument("--force", action="store_true")
