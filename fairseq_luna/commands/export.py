@@ -20,7 +20,8 @@ from .steps import once, remove, shell, show_next
 
 # Of log-probabilities in fp32: of all words, and of all but a hundredth.
 NEAR, CLOSE = 1e-3, 1e-4
-ANOTHER_FORM = "an attention may have another form from some length on; use fairseq-luna translate"
+TRANSLATE = "use fairseq-luna translate"
+ANOTHER_FORM = f"an attention may have another form from some length on; {TRANSLATE}"
 
 
 def add_flags(parser: ArgumentParser) -> None:
@@ -44,6 +45,7 @@ def run(args: Namespace) -> None:
     try:
         from .exporting.comparison import difference
         from .exporting.folder import write_folder
+        from .exporting.graphs import CANNOT
     except ImportError as error:
         raise UsageError(f"{error}; pip install onnx onnxscript onnxruntime") from error
     from ..loading import load
@@ -56,7 +58,15 @@ def run(args: Namespace) -> None:
         for int8 in (False, True) if args.int8 else (False,):
             remove(folder)
             folder.mkdir()
-            write_folder(translator, folder, int8=int8)
+            try:
+                write_folder(translator, folder, int8=int8)
+            except UsageError:
+                raise
+            except CANNOT as error:
+                reason = type(error).__name__
+                raise UsageError(
+                    f"{args.model}: its attentions cannot be written as ONNX ({reason}); {TRANSLATE}"
+                ) from error
             try:
                 with working("comparing its numbers with the model's"):
                     worst, usual = difference(translator, folder)
