@@ -58,7 +58,7 @@ def load(
     warnings.filterwarnings("ignore", message=".*pin_memory")  # of fairseq's batches on a CPU
     sizes = {"max_tokens": max_tokens, "batch_size": batch_size}
     lengths = {"max_source_positions": max_source_positions, "max_target_positions": max_target_positions}
-    check_numbers({**sizes, **lengths, **overrides})
+    check_numbers({**sizes, **lengths})
     files = check_files(path, data, pieces)
     precision = _precision(device, fp16=fp16, bf16=bf16)  # before anything that takes long
     wanted = {"source_lang": source_lang, "target_lang": target_lang, **lengths}
@@ -125,6 +125,7 @@ def _trained(
         state = read(file)
         settings = _settings(file, state)
         check_names("load", overrides, *(name for part in READ for name in settings[part]), *signature(load).parameters)
+        check_numbers(overrides)
         trained = _check_languages(file, settings["task"], overrides, trained)
         replaced = _override(state, settings, file, overrides, data)
         try:
@@ -136,10 +137,13 @@ def _trained(
                 f"{error.filename}: {error.strerror}; if the data has moved, or the training's path to it was relative"
                 " to another folder, name the folder with its dictionaries with --data (in Python data=)"
             ) from error
-        except Exception as error:
-            if "infer language pair" not in str(error):
-                raise
-            raise untold from error
+        except UsageError:
+            raise
+        except Exception as error:  # of any kind: the settings may be another program's
+            if "infer language pair" in str(error):
+                raise untold from error
+            reason = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+            raise UsageError(f"{file}: cannot be loaded ({reason}); was it saved by another program?") from error
         loaded.append(model)
     of_task = getattr(task, "cfg", None) or getattr(task, "args", None)
     if None in (getattr(of_task, "source_lang", ""), getattr(of_task, "target_lang", "")):  # a task of several

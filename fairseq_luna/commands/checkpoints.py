@@ -42,10 +42,17 @@ def read(path: Path) -> dict[str, Any]:
     check_file(path, "checkpoint")
     try:
         state = checkpoint_utils.load_checkpoint_to_cpu(str(path))
-    except (LookupError, RuntimeError, TypeError) as error:  # fairseq reads the content without checking it
+    except (
+        AttributeError,
+        LookupError,
+        RuntimeError,
+        TypeError,
+    ) as error:  # fairseq reads the content without checking it
         raise UsageError(f"{path}: has no model; give a checkpoint that fairseq-train saved") from error
     state.pop("last_optimizer_state", None)
     model = state.get("model")
+    if not (state.get("cfg") is None or OmegaConf.is_dict(state["cfg"])):
+        raise UsageError(f"{path}: has no settings of its training; give a checkpoint that fairseq-train saved")
     if not isinstance(model, dict) or not model or not all(isinstance(weight, Tensor) for weight in model.values()):
         raise UsageError(f"{path}: has no model; give a checkpoint that fairseq-train saved")
     return state

@@ -142,6 +142,11 @@ def check(args: Namespace, languages: tuple[str, str], texts: dict[str, list[Tex
     for path in (args.out, *args.out.parents):
         if path.exists() and not path.is_dir():
             raise UsageError(f"--out {args.out}: {'that' if path == args.out else path} is a file; name a new folder")
+    if not _is_text(str(args.out)):
+        raise UsageError(
+            f"--out {args.out}: SentencePiece cannot read this name in the locale's encoding; set PYTHONUTF8=1, or give"
+            " another name"
+        )
     for mark in (os.pathsep, ","):
         if mark in str(args.out):
             raise UsageError(f"--out {args.out}: fairseq takes {mark} for the end of a folder's name; leave it out")
@@ -150,6 +155,11 @@ def check(args: Namespace, languages: tuple[str, str], texts: dict[str, list[Tex
         raise UsageError(f"give {' and '.join(lacking)}, or --hold-out N to take it from the training text")
     if args.hold_out and not lacking:
         raise UsageError(f"--hold-out {args.hold_out}: valid and test are given; leave the flag out")
+
+
+def _is_text(name: str) -> bool:
+    """Whether Python could read the bytes of ``name`` in the locale's encoding."""
+    return not any("\ud800" <= character <= "\udfff" for character in name)
 
 
 def check_names(text: Text, languages: tuple[str, str]) -> None:

@@ -42,7 +42,9 @@ def read_translations(shards: Sequence[Path], remove_bpe: str = pieces.AUTO) -> 
     """
     # Once, because a shard may be a pipe.
     contents = [(shard, list(read_lines(shard))) for shard in shards]
-    hypotheses, detokenised, targets = by_number(contents)
+    # "T-34" and "H-2" alone may be text; where all such lines are alone, nothing else says that this is no text.
+    marked = any(_LINE.match(line) and "\t" in line for _, content in contents for line in content)
+    hypotheses, detokenised, targets = by_number(contents if marked else ())
     named = ", ".join(map(str, shards))
     if not hypotheses and not detokenised:
         lines = pieces.join([line for _, content in contents for line in content], remove_bpe)
