@@ -83,7 +83,8 @@ def test_the_readmes_yaml_trains_in_any_folder(tiny_data, prepared, tmp_path):
     )
     (tmp_path / "luna.yaml").write_text(content, encoding="utf-8")
     line = re.match(r"# .*?: (.*?)\\\n#(.*)", content)
-    text = f"{line[1]} {line[2]}".replace("demo/data/bin", quoted(str(prepared / "bin")))
+    data = shlex.quote(f"task.data={quoted(str(prepared / 'bin'))}")
+    text = f"{line[1]} {line[2]}".replace("task.data=demo/data/bin", data)
     text = text.replace("fairseq-hydra-train", f"{sys.executable} -m fairseq_cli.hydra_train")
     text = text.replace("fairseq-luna", f"{sys.executable} -m fairseq_luna")
     size = [f"+{size}" for size in (*SMALL[:4], "model.decoder_layers=1", "model.decoder_attention_heads=2")]
