@@ -11,7 +11,10 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 # The parts of the package that the files of each part may import, besides their own.
 ALLOWED = {"ops": set(), "modules": {"ops"}, "models": {"modules", "ops"}, "optim": set()}
 # Files outside the parts that every part except ops may import.
-SHARED = {"older_names", "quiet", "replacing", "search_options", "subwords", "usage_error"}
+SHARED = {
+    *("older_names", "option_names", "quiet", "replacing", "search_options", "subwords", "trained_languages"),
+    *("translation", "usage_error"),
+}
 # Files that import nothing of fairseq, and those of them that import no other part of the package.
 WITHOUT_FAIRSEQ = ("ops/", "modules/", "optim/apollo.py", "optim/apollo_update.py", "usage_error.py")
 PLAIN_TORCH = ("ops/", "optim/apollo.py", "optim/apollo_update.py")

@@ -25,7 +25,7 @@ def is_needed() -> bool:
     """Whether fairseq logs nothing about a checkpoint from a to b that a task from b to a reads."""
     said: list[logging.LogRecord] = []
     handler = logging.Handler(logging.WARNING)
-    handler.emit = said.append  # type: ignore[method-assign]
+    handler.emit = said.append  # type: ignore[assignment,method-assign]
     model = SimpleNamespace(load_state_dict=lambda *_, **__: None)
     task = SimpleNamespace(build_model=lambda _: model, cfg={"source_lang": "b", "target_lang": "a"})
     state = {"cfg": SimpleNamespace(model=None, task={"source_lang": "a", "target_lang": "b"}), "model": {}}
