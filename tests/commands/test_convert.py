@@ -205,7 +205,7 @@ def test_odd_settings_come_back_from_the_printed_command(tiny_data, tmp_path, ca
         "of-another-kind": (["{lstm}", "--arch=luna_base"], "{lstm}: its --arch is lstm; give a checkpoint of a tr"),
         "folder": (
             ["{folder}", "--arch=luna_base"],
-            "{folder} is a folder: name a checkpoint in it, such as {folder}/",
+            "{folder}: is a folder; name the checkpoint in it",
         ),
         "same-file": (["--arch=luna_base", "--output={file}"], "--output {file}: that is an input"),
     }.values(),
