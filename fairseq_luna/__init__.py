@@ -9,23 +9,61 @@ import os
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    import torch
+
     from fairseq_luna.models.shared.translator import TorchTranslator
 
 __version__ = "0.1.0"
 
 
-def load(path: str | os.PathLike[str], **options: Any) -> "TorchTranslator":
-    """Load a trained model to translate with: see :func:`fairseq_luna.loading.load`.
+def load(
+    path: str | os.PathLike[str],
+    *,
+    device: "str | torch.device" = "cpu",
+    data: str | os.PathLike[str] | None = None,
+    pieces: str | os.PathLike[str] | None = None,
+    source_lang: str | None = None,
+    target_lang: str | None = None,
+    max_tokens: int | None = None,
+    batch_size: int | None = None,
+    max_source_positions: int | None = None,
+    max_target_positions: int | None = None,
+    fp16: bool = False,
+    bf16: bool = False,
+    **overrides: Any,
+) -> "TorchTranslator":
+    """Load a trained translation model of this package or of fairseq.
 
         translator = fairseq_luna.load("checkpoints")
         print(translator.translate("Two dogs run."))
 
     This imports ``fairseq_luna.models``, which registers the models and patches fairseq. What fairseq logs below a
     warning is left out, here and in translating, unless ``LOGLEVEL`` is in the environment or its logger has a level.
+
+    Args:
+        path: a checkpoint, several with ``:`` between them (an ensemble), or a folder with ``checkpoint_best.pt``,
+            ``checkpoint_last.pt`` or ``model.pt``.
+        device: of the model, such as "cuda".
+        data: the folder with the dictionaries; None: they are looked for beside the checkpoint, at the training's path,
+            and where that path leads from the checkpoint, so that a training's folder can be moved.
+        pieces: a SentencePiece model (``*.model``) or codes of subword-nmt; None: those beside the checkpoint or the
+            data, which a model of pieces needs. "none": text is in pieces already. Text for codes must be tokenised.
+        source_lang, target_lang: languages, if the training was not told them, or of a model of several.
+        max_tokens, batch_size: pieces with padding, and texts, in a batch; None: the training's.
+        max_source_positions, max_target_positions: longest text and translation in pieces; None: the training's.
+        fp16, bf16: compute in half precision, fp16 on a GPU alone.
+        overrides: other options of fairseq's task, model, subwords and generation, such as ``lenpen=0.6``, which
+            replace those in the checkpoint.
+
+    Raises:
+        TypeError: the checkpoint has no such option.
+        UsageError: a file is missing or cannot be used, the languages are not the checkpoint's, or the device cannot be
+            used or cannot compute in this precision.
     """
+    given = {name: value for name, value in dict(locals()).items() if name not in ("path", "overrides")}
     from . import quiet
 
     with quiet.fairseq():
         importlib.import_module(f"{__name__}.models")
         loading = importlib.import_module(f"{__name__}.loading")
-    return loading.load(path, **options)
+    return loading.load(path, **given, **overrides)

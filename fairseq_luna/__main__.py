@@ -9,6 +9,7 @@ from importlib import import_module
 from types import ModuleType
 
 from . import __version__, commands
+from .commands import standard_streams
 from .commands.command_line import CommandError, Parser, reported
 
 PROGRAM = "fairseq-luna"
@@ -24,6 +25,7 @@ fairseq-luna COMMAND --help explains one, with an example.
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command that ``arguments`` name, of the process by default; returns the exit status."""
+    standard_streams.prepare()
     given = list(sys.argv[1:] if arguments is None else arguments)
     name = given[0] if given and given[0] in commands.COMMANDS else None
     return reported(f"{PROGRAM} {name}" if name else PROGRAM, lambda: run(name, given[1:]) if name else explain(given))
@@ -34,8 +36,11 @@ def run(name: str, given: Sequence[str]) -> int | None:
     before = logging.root.manager.disable
     if "LOGLEVEL" not in os.environ:  # fairseq's own switch; on import it logs too
         logging.disable(logging.INFO)
+    module = module_of(name)
     try:
-        status: int | None = module_of(name).run(parser_of(name, given).parse_args(given))
+        if hasattr(module, "check_given"):
+            module.check_given(given)
+        status: int | None = module.run(parser_of(name, given).parse_args(given))
     finally:
         logging.disable(before)
     return status

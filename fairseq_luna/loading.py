@@ -1,63 +1,71 @@
 """``fairseq_luna.load``: a trained model, its dictionaries and its subword model from a checkpoint."""
 
+import logging
 import os
 import warnings
-from collections.abc import Iterable, Sequence
+from argparse import Namespace
+from collections.abc import Sequence
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
+import torch
 from fairseq import checkpoint_utils
 from fairseq.data.encoders.sentencepiece_bpe import SentencepieceBPE, SentencepieceConfig
 from fairseq.data.encoders.subword_nmt_bpe import SubwordNMTBPE, SubwordNMTBPEConfig
+from fairseq.dataclass.utils import overwrite_args_by_name
+from omegaconf import OmegaConf
 
 from . import models as activated  # noqa: F401 (registers the models, applies the patches)
 from . import quiet
-from .commands.checkpoints import check_finite
+from .commands.checkpoints import check_finite, read
+from .model_files import NONE, PathLike, check_files, data_folder, subword_model
 from .models.shared.translator import TorchTranslator
+from .models.shared.translator_options import check_names
 from .piece_models import LEAST_KNOWN, known_share, restricted
+from .search_options import check_numbers
 from .subwords import mark_of
+from .trained_languages import described, difference, languages, untrained_pair
 from .usage_error import UsageError
 
-CHECKPOINTS = ("checkpoint_best.pt", "checkpoint_last.pt", "model.pt")
-CODES = ("codes", "bpecodes")
-NONE = "none"
+logger = logging.getLogger(__name__)
+
 # Pieces of a batch, for models trained without --max-tokens.
 BATCH = 4096
+# Parts of a checkpoint's settings that decide how a text is translated; the others are of the training alone.
+READ = ("task", "model", "tokenizer", "bpe")
 
 
 @quiet.fairseq()
 def load(
-    path: str | os.PathLike[str],
+    path: PathLike,
     *,
-    data: str | os.PathLike[str] | None = None,
-    pieces: str | os.PathLike[str] | None = None,
+    device: str | torch.device = "cpu",
+    data: PathLike | None = None,
+    pieces: PathLike | None = None,
+    source_lang: str | None = None,
+    target_lang: str | None = None,
+    max_tokens: int | None = None,
+    batch_size: int | None = None,
+    max_source_positions: int | None = None,
+    max_target_positions: int | None = None,
+    fp16: bool = False,
+    bf16: bool = False,
     **overrides: Any,
 ) -> TorchTranslator:
-    """Load a trained translation model of this package or of fairseq, on the CPU.
-
-    Args:
-        path: a checkpoint, several with ``:`` between them (an ensemble), or a folder with ``checkpoint_best.pt``,
-            ``checkpoint_last.pt`` or ``model.pt``.
-        data: the folder with the dictionaries; None: that of the checkpoint if it has them, else the training's.
-        pieces: a SentencePiece model (``*.model``) or codes of subword-nmt; None: those beside the checkpoint or the
-            data, which a model of pieces needs. "none": text is in pieces already. Text for codes must be tokenised.
-        overrides: options of fairseq that replace those in the checkpoint, such as ``source_lang="en"``.
-
-    Raises:
-        UsageError: a file is missing or cannot be used.
-    """
+    """See :func:`fairseq_luna.load`."""
     warnings.filterwarnings("ignore", message=".*pin_memory")  # of fairseq's batches on a CPU
-    files = _checkpoints(path)
-    folder = files[0].parent
-    if data is None and any(folder.glob("dict.*.txt")):
-        data = folder
-    # What the training read and the model has: its tokenizer, for BLEU, and embeddings.
-    overrides = {"eval_bleu": False, "encoder_embed_path": None, "decoder_embed_path": None, **overrides}
-    if data is not None:
-        overrides["data"] = str(data)
-    loaded, cfg, task = _trained(path, files, overrides)
-    if cfg.dataset.max_tokens is None and cfg.dataset.batch_size is None:
-        cfg.dataset.max_tokens = BATCH
+    sizes = {"max_tokens": max_tokens, "batch_size": batch_size}
+    lengths = {"max_source_positions": max_source_positions, "max_target_positions": max_target_positions}
+    check_numbers({**sizes, **lengths})
+    files = check_files(path, data, pieces)
+    precision = _precision(device, fp16=fp16, bf16=bf16)  # before anything that takes long
+    wanted = {"source_lang": source_lang, "target_lang": target_lang, **lengths}
+    overrides |= {name: value for name, value in wanted.items() if value is not None}
+    loaded, cfg, task = _trained(path, files, overrides, data)
+    if max_tokens or batch_size or (cfg.dataset.max_tokens is None and cfg.dataset.batch_size is None):
+        cfg.dataset.max_tokens = max_tokens or (None if batch_size else BATCH)
+        cfg.dataset.batch_size = batch_size
     if pieces is not None:
         cfg.bpe = None
     try:
@@ -65,9 +73,9 @@ def load(
     except OSError as error:
         raise UsageError(f"{error}; pieces= (--pieces) names the subword model") from error
     if translator.bpe is None and (pieces is None or os.fspath(pieces) != NONE):
-        binary = Path(str(cfg.task.data).split(os.pathsep)[0])
+        folder, binary = files[0].parent, Path(str(cfg.task.data).split(os.pathsep)[0])
         beside = (folder, binary, binary.parent, binary.parent / "sentencepiece")
-        found = Path(pieces) if pieces is not None else _pieces(beside)
+        found = Path(pieces) if pieces is not None else subword_model(beside)
         if found is not None:
             translator.bpe = _subwords(found)
         elif mark := mark_of(translator.src_dict):
@@ -76,30 +84,68 @@ def load(
                 f" data; name the subword model with pieces= (--pieces), or {NONE} for text that is in pieces"
             )
     _use_known_pieces(translator)
+    translator.to(device)
+    if precision is not None:
+        translator.models.to(precision)
     return translator
 
 
-def _trained(path: str | os.PathLike[str], files: Sequence[Path], overrides: dict[str, Any]) -> tuple[Any, Any, Any]:
+def _precision(device: Any, *, fp16: bool, bf16: bool) -> torch.dtype | None:
+    """The dtype of the weights, None for what they are.
+
+    Raises:
+        UsageError: there is no such ``device``, or it cannot compute in this precision.
+    """
+    try:
+        kind = torch.empty(0, device=device).device.type
+    except (AssertionError, RuntimeError) as error:
+        raise UsageError(f"device {device} (--device): {str(error).splitlines()[0]}") from error
+    if fp16 and bf16:
+        raise UsageError("fp16, bf16 (--fp16, --bf16): give one of them")
+    if fp16 and kind == "cpu":
+        raise UsageError("fp16 (--fp16): is for GPUs; give bf16 (--bf16) on a CPU, or device (--device cuda)")
+    if bf16 and kind == "cuda" and not torch.cuda.is_bf16_supported():
+        raise UsageError("bf16 (--bf16): this GPU cannot compute in it; give fp16 (--fp16)")
+    return torch.float16 if fp16 else torch.bfloat16 if bf16 else None
+
+
+def _trained(
+    path: PathLike, files: Sequence[Path], overrides: dict[str, Any], data: PathLike | None
+) -> tuple[list[Any], Any, Any]:
     """The models, config and task of the checkpoints ``files`` at ``path``."""
     untold = UsageError(
         f"{path}: the training was not told its languages; "
         "give source_lang= and target_lang= (--source-lang, --target-lang)"
     )
-    try:
-        loaded, cfg, task = checkpoint_utils.load_model_ensemble_and_task(
-            [str(file) for file in files], arg_overrides=overrides
-        )
-    except OSError as error:
-        raise UsageError(
-            f"{error.filename}: {error.strerror}; if the data has moved, or the training's path to it was relative to "
-            "another folder, name the folder with its dictionaries with --data (in Python data=)"
-        ) from error
-    except Exception as error:
-        if "infer language pair" not in str(error):
+    loaded: list[Any] = []
+    cfg = task = None
+    trained: dict[str, str] = {}
+    for file in files:
+        state = read(file)
+        settings = _settings(file, state)
+        check_names("load", overrides, *(name for part in READ for name in settings[part]), *signature(load).parameters)
+        check_numbers(overrides)
+        trained = _check_languages(file, settings["task"], overrides, trained)
+        replaced = _override(state, settings, file, overrides, data)
+        try:
+            [model], cfg, task = checkpoint_utils.load_model_ensemble_and_task(
+                [str(file)], replaced, task=task, state=state
+            )
+        except OSError as error:
+            raise UsageError(
+                f"{error.filename}: {error.strerror}; if the data has moved, or the training's path to it was relative"
+                " to another folder, name the folder with its dictionaries with --data (in Python data=)"
+            ) from error
+        except UsageError:
             raise
-        raise untold from error
-    settings = getattr(task, "cfg", None) or getattr(task, "args", None)
-    if None in (getattr(settings, "source_lang", ""), getattr(settings, "target_lang", "")):  # a task of several
+        except Exception as error:  # of any kind: the settings may be another program's
+            if "infer language pair" in str(error):
+                raise untold from error
+            reason = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+            raise UsageError(f"{file}: cannot be loaded ({reason}); was it saved by another program?") from error
+        loaded.append(model)
+    of_task = getattr(task, "cfg", None) or getattr(task, "args", None)
+    if None in (getattr(of_task, "source_lang", ""), getattr(of_task, "target_lang", "")):  # a task of several
         raise untold
     if not all(hasattr(model, "encoder") and hasattr(model, "decoder") for model in loaded):
         raise UsageError(f"{path}: its model is not a translation model")
@@ -108,36 +154,56 @@ def _trained(path: str | os.PathLike[str], files: Sequence[Path], overrides: dic
     return loaded, cfg, task
 
 
-def _checkpoints(path: str | os.PathLike[str]) -> list[Path]:
-    """The checkpoint at ``path``, or those of an ensemble; each may be named by its folder."""
-    parts = [os.fspath(path)] if Path(path).exists() else os.fspath(path).split(os.pathsep)
-    return [_checkpoint(Path(part)) for part in parts]
+def _settings(file: Path, state: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """The settings in the checkpoint ``file`` by part, each flat; an old one has all flags of its training in each."""
+    if state.get("args") is not None:
+        return dict.fromkeys((*READ, "checkpoint"), vars(state["args"]))
+    if not OmegaConf.is_dict(state.get("cfg")):
+        raise UsageError(f"{file}: has no settings of its training; give a checkpoint that fairseq-train saved")
+    parts: Any = OmegaConf.to_container(state["cfg"], resolve=True, enum_to_str=True)
+    flat = {name: vars(part) if isinstance(part, Namespace) else part or {} for name, part in parts.items()}
+    return {name: part if isinstance(part := flat.get(name), dict) else {} for name in (*READ, "checkpoint")}
 
 
-def _checkpoint(path: Path) -> Path:
-    if path.is_file():
-        return path
-    if not path.is_dir():
-        raise UsageError(f"{path}: there is no such checkpoint")
-    for name in CHECKPOINTS:
-        if (file := path / name).is_file():
-            return file
-    inside = path / "checkpoints"
-    wanted = f"give {inside}" if inside.is_dir() else "name the checkpoint"
-    raise UsageError(f"{path}: has none of {', '.join(CHECKPOINTS)}; {wanted}")
+def _check_languages(
+    file: Path, settings: dict[str, Any], overrides: dict[str, Any], others: dict[str, str]
+) -> dict[str, str]:
+    """The languages of the checkpoint ``file``, with ``settings`` of its task, after a comparison with those wanted.
+
+    Raises:
+        UsageError: the languages in ``overrides`` are not those, or the ``others`` of an ensemble.
+    """
+    given, trained = languages(overrides), languages(settings)
+    advice = "leave them out, or give a checkpoint of this direction"
+    if said := difference(trained, given):
+        raise UsageError(f"{said}, as {file} says; {advice}")
+    if said := difference(trained, others):
+        raise UsageError(f"{file}: was trained {described(trained)}, and the ensemble's first {described(others)}")
+    if said := untrained_pair(settings, given):
+        logger.warning(f"{said}, as {file} says: such translations are often in another language")
+    return {**others, **trained}
 
 
-def _pieces(folders: Iterable[Path]) -> Path | None:
-    """The subword model in the first of ``folders`` that has one."""
-    for folder in folders:
-        found = [*folder.glob("*.model"), *(folder / name for name in CODES if (folder / name).is_file())]
-        if len(found) > 1:
-            raise UsageError(
-                f"{folder}: has {', '.join(sorted(file.name for file in found))}; choose with pieces= (--pieces)"
-            )
-        if found:
-            return found[0]
-    return None
+def _override(
+    state: dict[str, Any],
+    settings: dict[str, dict[str, Any]],
+    file: Path,
+    wanted: dict[str, Any],
+    data: PathLike | None,
+) -> dict[str, Any]:
+    """Put ``wanted`` options and the place of the data into the settings of a checkpoint; returns all that was put."""
+    # What the training read and the model has: its tokenizer, for BLEU, and embeddings.
+    wanted = {"eval_bleu": False, "encoder_embed_path": None, "decoder_embed_path": None, **wanted}
+    recorded, saved = settings["task"].get("data"), settings["checkpoint"].get("save_dir")
+    if data is None:
+        data = data_folder(file, str(recorded or ""), str(saved or ""))
+    if data is not None:
+        wanted["data"] = os.fspath(data)
+    if state.get("args") is not None:
+        vars(state["args"]).update(wanted)
+    if state.get("cfg") is not None:
+        overwrite_args_by_name(state["cfg"], wanted)
+    return wanted
 
 
 def _use_known_pieces(translator: TorchTranslator) -> None:
@@ -160,8 +226,6 @@ def _use_known_pieces(translator: TorchTranslator) -> None:
 
 def _subwords(pieces: Path) -> Any:
     """fairseq's reader of a subword model."""
-    if not pieces.is_file():
-        raise UsageError(f"{pieces}: there is no such subword model")
     try:
         if pieces.suffix == ".model":
             return SentencepieceBPE(SentencepieceConfig(sentencepiece_model=str(pieces)))

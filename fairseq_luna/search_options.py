@@ -1,14 +1,24 @@
-"""Checks of the numbers that translating takes, for trained and for exported models."""
+"""Checks of the options that translating takes, for trained and for exported models."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from numbers import Integral, Real
 from typing import Any
 
 from .usage_error import UsageError
 
-COUNTS = ("beam", "max_tokens", "max_source_positions", "buffer_size", "threads")
-NUMBERS = ("lenpen", "max_len_a", "max_len_b", "min_len", "unkpen", "temperature")
+COUNTS = (
+    *("beam", "nbest", "max_tokens", "batch_size", "buffer_size", "threads"),
+    *("max_source_positions", "max_target_positions"),
+)
+NUMBERS = ("lenpen", "max_len_a", "max_len_b", "min_len", "unkpen", "temperature", "sampling_topp", "diversity_rate")
+# Counts that are none at fairseq's default.
+OPTIONAL_COUNTS = {"sampling_topk": -1, "diverse_beam_groups": -1, "no_repeat_ngram_size": 0}
+# fairseq takes one of them. It refuses some pairs, and ignores the second of the others.
+SEARCHES = (
+    *("sampling", "diverse_beam_groups", "match_source_len", "diversity_rate"),
+    *("constraints", "prefix_allowed_tokens_fn"),
+)
 
 
 def check_numbers(options: Mapping[str, Any]) -> None:
@@ -27,8 +37,59 @@ def check_numbers(options: Mapping[str, Any]) -> None:
             raise UsageError(f"{name} {value}: must be a number")
         if isinstance(value, Real) and not math.isfinite(value):
             raise UsageError(f"{name} {value}: must be a finite number")
+        if (none := OPTIONAL_COUNTS.get(name)) is not None and not (
+            _is(Integral, value) and (value == none or value >= 1)
+        ):
+            raise UsageError(f"{name} {value}: must be a whole number of 1 or more, or {none} for none")
         if name == "temperature" and not value > 0:
             raise UsageError(f"{name} {value}: must be above 0")
+
+
+def check_search(options: Mapping[str, Any], *, words: int) -> None:
+    """Check how ``options`` of a search go together, after :func:`check_numbers`.
+
+    Args:
+        options: with the ``beam``; a missing one is fairseq's default.
+        words: of the target's dictionary.
+
+    Raises:
+        UsageError: an option would have no effect or cannot be.
+    """
+    given = {name: value for name, value in options.items() if value is not None}
+    beam, topk, topp = given["beam"], given.get("sampling_topk", -1), given.get("sampling_topp", -1.0)
+    if (nbest := given.get("nbest", 1)) > beam:
+        raise UsageError(f"nbest {nbest}: must be at most beam {beam}, the number of translations that are searched")
+    if not given.get("sampling"):
+        for name, value in (("sampling_topk", topk), ("sampling_topp", topp)):
+            if value != -1:
+                raise UsageError(f"{name} {value}: has an effect with sampling alone; give sampling too")
+    if topk > words:
+        raise UsageError(f"sampling_topk {topk}: must be at most {words}, the words of the target's dictionary")
+    if topp != -1 and not 0 < topp <= 1:
+        raise UsageError(f"sampling_topp {topp}: must be above 0 and at most 1")
+    if topk != -1 and topp != -1:
+        raise UsageError(f"sampling_topk {topk}, sampling_topp {topp}: give one of them")
+    if (groups := given.get("diverse_beam_groups", -1)) > 0 and beam % groups:
+        raise UsageError(f"diverse_beam_groups {groups}: must divide beam {beam}")
+    chosen = [name for name in SEARCHES if _is_chosen(given.get(name, False))]
+    if len(chosen) > 1:
+        raise UsageError(f"{', '.join(chosen)}: are different searches; give one of them")
+
+
+def one_or_several(sentences: Any) -> list[str]:
+    """The texts in ``sentences``. Raises TypeError if that is no iterable of texts."""
+    texts: list[Any] = (
+        [sentences] if isinstance(sentences, str | bytes) or not isinstance(sentences, Iterable) else list(sentences)
+    )
+    for text in texts:
+        if not isinstance(text, str):
+            raise TypeError(f"sentences: must be a text or several, of type str; there is {text!r:.50}")
+    return texts
+
+
+def _is_chosen(value: Any) -> bool:
+    """Whether the value of one of ``SEARCHES`` asks for that search."""
+    return float(value) > 0 if isinstance(value, Real) else bool(value)
 
 
 def _is(kind: type, value: Any) -> bool:

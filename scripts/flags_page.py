@@ -17,7 +17,7 @@ from fairseq_luna.optim.milestone_lr import MilestoneLRScheduleConfig
 INTRODUCTION = """# Flags
 
 This page is made by `python scripts/flags_page.py` from what fairseq's parser reads, so that it agrees with the code.
-`fairseq-luna convert --arch NAME --help` prints the flags of an architecture; fairseq-train's help ends before them.
+`fairseq-luna info --arch NAME` prints the flags of an architecture; fairseq-train's help ends before them.
 
 An architecture (`--arch NAME`) sets only what differs from its model's defaults; a flag on the command line overrides
 it. `--decoder-embed-dim` and `--decoder-ffn-embed-dim` default to the encoder's; numbers of layers and heads do not.

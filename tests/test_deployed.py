@@ -56,6 +56,10 @@ MODELS = {
         *("--arch=mixed_tiny", "--encoder-self-attention=gated-delta", "--decoder-self-attention=gated-delta"),
         *(*SIZES, "--max-source-positions=40", "--max-target-positions=40"),
     ),
+    "softmax": (
+        *("--arch=mixed_tiny", "--encoder-self-attention=softmax", "--decoder-self-attention=softmax", *SIZES),
+        *("--max-source-positions=40", "--max-target-positions=40"),
+    ),
     "decay": (
         *("--arch=mixed_tiny", "--encoder-self-attention=gated-rfa", "--decoder-self-attention=retention"),
         *("--max-source-positions=40", "--max-target-positions=40"),
@@ -123,6 +127,59 @@ def test_lines_are_translated_without_torch_and_fairseq(export):
     assert (ended.returncode, ended.stdout.splitlines()) == (2, [first, "", second])
     [line] = ended.stderr.splitlines()
     assert line.startswith("fairseq_luna.deployed: line 4: a text has 100 pieces, the model reads at most 39")
+
+
+def test_n_best_lists_scores_and_batches_are_those_of_the_trained_model(export, monkeypatch):
+    folder, made = export("luna")
+    translator, model = deployed.Translator(made), fairseq_luna.load(folder)
+    expected = model.translate(TEXTS, nbest=2, scores=True, **OPTIONS)
+    for size in (None, 1):
+        found = translator.translate((text for text in TEXTS), nbest=2, scores=True, batch_size=size, **OPTIONS)
+        for ours, theirs in zip(found, expected, strict=True):
+            assert [one.text for one in ours] == [one.text for one in theirs]
+            assert [one.score for one in ours] == pytest.approx([one.score for one in theirs], abs=1e-4)
+    with pytest.raises(UsageError, match="nbest 4: must be at most beam 3"):
+        translator.translate(TEXTS, nbest=4, **OPTIONS)
+    sizes, start = [], translator.graphs.start
+    monkeypatch.setattr(translator.graphs, "start", lambda source: sizes.append(len(source)) or start(source))
+    translator.translate(TEXTS, batch_size=3, **OPTIONS)
+    assert sizes == [3, 1]
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (["{made}", "--sampling"], "--sampling: the graphs of an exported model do not give it; use fairseq-luna"),
+        (["{made}", "--fp16"], "--fp16: an exported model computes on a CPU"),
+        (["{made}", "--bem", "3"], "unrecognized arguments: --bem"),
+        (["{made}", "--nbest", "9"], "nbest 9: must be at most beam 5"),
+        (["none"], "none/settings.json: No such file or directory; give a folder that fairseq-luna export made"),
+    ],
+    ids=["sampling", "fp16", "unknown", "nbest", "folder"],
+)
+def test_what_an_exported_model_does_not_have_is_one_line(tmp_path, capsys, monkeypatch, given, said):
+    from fairseq_luna.deployed import __main__ as program
+
+    monkeypatch.setattr(program.translate, "end_at_signals", lambda: None)
+    monkeypatch.setattr(sys, "argv", ["deployed", *(word.format(made=tmp_path) for word in given)])
+    assert program.main() == 2
+    [line] = capsys.readouterr().err.splitlines()
+    assert said in line
+
+
+def test_a_decoder_that_cannot_be_exported_is_refused_first(tiny_data, tmp_path, capsys, monkeypatch):
+    train(tiny_data, tmp_path, *MODELS["luna"], *TRAINING)
+    made = []
+
+    def onnx_of(program, inputs, outputs):
+        made.append(inputs)
+        raise torch.onnx.OnnxExporterError("no such operator\nin two lines")
+
+    monkeypatch.setattr(graphs, "onnx_of", onnx_of)
+    said = refused(capsys, "export", tmp_path, "--data", tiny_data, "--output", tmp_path / "out")
+    cannot = "its attentions cannot be written as ONNX (OnnxExporterError)"
+    assert said == f"{tmp_path}: {cannot}; use fairseq-luna translate"
+    assert len(made) == 1 and "words" in made[0] and not (tmp_path / "out").exists()
 
 
 def graphs_of(made):

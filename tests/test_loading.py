@@ -362,7 +362,10 @@ def test_codes_of_subword_nmt_are_used(folder, tmp_path):
             {"path": "{folder}", "pieces": "{here}/text.model"},
             "{here}/text.model: is no subword model, or cannot be read",
         ),
-        ({"path": "{folder}", "source_lang": None}, "the training was not told its languages; give source_lang="),
+        (
+            {"path": "{here}/untold.pt", "data": "{folder}"},
+            "the training was not told its languages; give source_lang=",
+        ),
         ({"path": "{folder}", "projection_length": 9}, "checkpoint_last.pt does not fit the model"),
         ({"path": "{here}/nan.pt", "data": "{folder}"}, "{here}/nan.pt: there is NaN in decoder.layers.0.fc1.bias"),
     ],
@@ -375,6 +378,8 @@ def test_what_cannot_be_loaded_is_refused_in_one_line(folder, tmp_path, given, s
     state = torch.load(folder / "checkpoint_last.pt", weights_only=True)
     state["model"]["decoder.layers.0.fc1.bias"][0] = math.nan
     torch.save(state, tmp_path / "nan.pt")
+    state["cfg"]["task"]["source_lang"] = None
+    torch.save(state, tmp_path / "untold.pt")
     with pytest.raises(UsageError) as refused:
         load(**{name: value.format(**places) if isinstance(value, str) else value for name, value in given.items()})
     assert said.format(**places) in str(refused.value)

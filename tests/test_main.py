@@ -16,6 +16,7 @@ import fairseq_luna.models
 from fairseq_luna import compat
 from fairseq_luna.__main__ import main, parser_of
 from fairseq_luna.commands import COMMANDS, info, translate
+from fairseq_luna.commands.steps import shortest
 from own_command import refused, shown
 
 PACKAGE = Path(fairseq_luna.__file__).parent
@@ -65,11 +66,29 @@ def test_the_version_or_the_path_alone_is_printed(capsys):
 def test_the_report_has_the_path_the_versions_and_the_patches(capsys):
     lines = shown(capsys, "info").splitlines()
     assert logging.root.manager.disable == logging.NOTSET  # what fairseq logs later is shown
-    assert lines[0] == f"--user-dir {PACKAGE}"
+    assert lines[0] == f"--user-dir {shortest(PACKAGE)}"
     assert any(line.split() == ["torch", metadata.version("torch")] for line in lines)
     assert any(line.startswith("fairseq ") and "0.12" in line for line in lines)
     patches = [line for line in lines if line.startswith("patch ")]
     assert ["applied" in line for line in patches] == [result.applied for result in compat.apply_patches()]
+
+
+def test_the_flags_of_a_model_are_printed_with_its_defaults(capsys):
+    text = shown(capsys, "info", "--arch", "luna_tiny")
+    assert re.search(r"--projection-length \S+\s.*?\(default: 16\)", text, flags=re.S)
+    assert re.search(r"--encoder-embed-dim \S+\s.*?\(default: 128\)", text, flags=re.S)
+    assert "--encoder-embed-dim" in shown(capsys, "info", "--arch", "transformer")
+    assert "did you mean luna_tiny" in refused(capsys, "info", "--arch", "luna_tine")
+    assert "fairseq-luna info lists" in refused(capsys, "info", "--arch", "xyzzy")
+
+
+@pytest.mark.parametrize("inside", [True, False], ids=["inside", "outside"])
+def test_the_commands_of_the_report_have_no_path_that_a_move_makes_wrong(capsys, monkeypatch, tmp_path, inside):
+    monkeypatch.chdir(PACKAGE.parent if inside else tmp_path)
+    commands = shown(capsys, "info").partition("all flags of a model")[2]
+    assert "luna info --arch luna_tiny" in commands
+    user_dir = PACKAGE.name if inside else '"$(fairseq-luna info --path)"'
+    assert f"--user-dir {user_dir} --arch luna_tiny" in commands
 
 
 def test_registered_names_are_this_packages_own():

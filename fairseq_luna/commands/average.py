@@ -13,6 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from .. import environment
+from ..model_files import check_file
 from ..usage_error import UsageError
 from .command_line import positive
 from .output import check_output, save
@@ -69,6 +70,7 @@ def choose(args: Namespace) -> list[Path]:
             raise UsageError(f"{file} is a folder: give --last N for the last N checkpoints in it")
         if file.resolve() in seen:
             raise UsageError(f"{file} is given twice, and would count twice; name it once")
+        check_file(file, "checkpoint")
         seen.add(file.resolve())
     paths: list[Path] = args.paths
     return paths

@@ -10,6 +10,7 @@ from omegaconf import OmegaConf
 from torch import Tensor
 
 from .. import models  # noqa: F401 (lets torch load what fairseq's checkpoints hold)
+from ..model_files import check_file
 from ..model_settings import deciding
 from ..usage_error import UsageError
 
@@ -23,20 +24,30 @@ def load(path: Path) -> dict[str, Any]:
     Raises:
         UsageError: the file is missing, damaged, no checkpoint, or could run code.
     """
-    if path.is_dir():
-        raise UsageError(f"{path} is a folder: name a checkpoint in it, such as {path / 'checkpoint_best.pt'}")
-    if not path.is_file():
-        raise UsageError(f"{path}: there is no such file")
+    state = read(path)
+    if OmegaConf.is_config(state.get("cfg")):
+        state["cfg"] = OmegaConf.to_container(state["cfg"], resolve=True, enum_to_str=True)
+    return state
+
+
+def read(path: Path) -> dict[str, Any]:
+    """As :func:`load`, with ``cfg`` as fairseq reads it."""
+    check_file(path, "checkpoint")
     try:
         state = checkpoint_utils.load_checkpoint_to_cpu(str(path))
-    except (LookupError, RuntimeError, TypeError) as error:  # fairseq reads the content without checking it
+    except (
+        AttributeError,
+        LookupError,
+        RuntimeError,
+        TypeError,
+    ) as error:  # fairseq reads the content without checking it
         raise UsageError(f"{path}: has no model; give a checkpoint that fairseq-train saved") from error
     state.pop("last_optimizer_state", None)
     model = state.get("model")
+    if not (state.get("cfg") is None or OmegaConf.is_dict(state["cfg"])):
+        raise UsageError(f"{path}: has no settings of its training; give a checkpoint that fairseq-train saved")
     if not isinstance(model, dict) or not model or not all(isinstance(weight, Tensor) for weight in model.values()):
         raise UsageError(f"{path}: has no model; give a checkpoint that fairseq-train saved")
-    if OmegaConf.is_config(state.get("cfg")):
-        state["cfg"] = OmegaConf.to_container(state["cfg"], resolve=True, enum_to_str=True)
     return state
 
 

@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from .. import environment
+from ..model_files import check_file
 from .command_line import Parser
 from .output import check_output, save
 from .steps import shell, show_next
@@ -34,6 +35,19 @@ def add_flags(parser: ArgumentParser) -> None:
     add("--seed", type=int, default=1, help="of the parameters that start at random (default: 1)")
 
 
+def check_given(given: Sequence[str]) -> None:
+    """Raises UsageError if a path in ``given`` is wrong, before torch is imported for the flags of the model."""
+    chosen = Parser(None, allow_abbrev=False, add_help=False)
+    chosen.add_argument("--output", type=Path)
+    chosen.add_argument("--force", action="store_true")
+    chosen.add_argument("-h", "--help", action="store_true")
+    found = chosen.parse_known_args(given)[0]
+    if given and not found.help:
+        # Later words may be values of flags that are not known yet.
+        first = None if given[0].startswith("-") else Path(given[0])
+        check_paths(first, found.output, force=found.force)
+
+
 def add_chosen_flags(parser: ArgumentParser, given: Sequence[str]) -> None:
     """Add the flags of the model that --arch names in the arguments ``given``."""
     chosen = Parser(None, allow_abbrev=False, add_help=False)
@@ -46,8 +60,16 @@ def add_chosen_flags(parser: ArgumentParser, given: Sequence[str]) -> None:
         add_model_flags(parser, arch)
 
 
+def check_paths(checkpoint: Path | None, output: Path | None, *, force: bool) -> None:
+    """Raises UsageError if a path cannot be used; None: it is not known."""
+    if checkpoint is not None:
+        check_file(checkpoint, "checkpoint")
+    if output is not None:
+        check_output(output, filter(None, [checkpoint]), force=force)
+
+
 def run(args: Namespace) -> None:
-    check_output(args.output, [args.checkpoint], force=args.force)
+    check_paths(args.checkpoint, args.output, force=args.force)
     from .converting.checkpoint import converted
 
     given = {name: value for name, value in vars(args).items() if name not in OWN}

@@ -13,18 +13,20 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
 from .. import environment
+from ..model_files import check_files
 from ..usage_error import UsageError
 from .progress import working
 from .steps import once, remove, shell, show_next
 
 # Of log-probabilities in fp32: of all words, and of all but a hundredth.
 NEAR, CLOSE = 1e-3, 1e-4
-ANOTHER_FORM = "an attention may have another form from some length on; use fairseq-luna translate"
+TRANSLATE = "use fairseq-luna translate"
+ANOTHER_FORM = f"an attention may have another form from some length on; {TRANSLATE}"
 
 
 def add_flags(parser: ArgumentParser) -> None:
     add = parser.add_argument
-    add("model", type=Path, metavar="MODEL", help="a checkpoint of a model of this package, or its folder")
+    add("model", metavar="MODEL", help="a checkpoint of a model of this package, or its folder")
     add("--output", type=Path, required=True, metavar="FOLDER", help="the new folder")
     add("--data", type=Path, metavar="FOLDER", help="with the dictionaries (default: MODEL's, or the training's)")
     add("--pieces", type=Path, metavar="FILE", help="SentencePiece model (default: beside MODEL or the data)")
@@ -34,12 +36,16 @@ def add_flags(parser: ArgumentParser) -> None:
 
 
 def run(args: Namespace) -> None:
+    if args.output.absolute().parent.is_file():
+        raise UsageError(f"--output {args.output}: {args.output.parent} is a file; name a new folder")
     if args.output.exists():
         raise UsageError(f"--output {args.output}: it exists; give another name")
+    check_files(args.model, args.data, args.pieces)
     environment.require_fairseq()
     try:
         from .exporting.comparison import difference
         from .exporting.folder import write_folder
+        from .exporting.graphs import CANNOT
     except ImportError as error:
         raise UsageError(f"{error}; pip install onnx onnxscript onnxruntime") from error
     from ..loading import load
@@ -52,7 +58,15 @@ def run(args: Namespace) -> None:
         for int8 in (False, True) if args.int8 else (False,):
             remove(folder)
             folder.mkdir()
-            write_folder(translator, folder, int8=int8)
+            try:
+                write_folder(translator, folder, int8=int8)
+            except UsageError:
+                raise
+            except CANNOT as error:
+                reason = type(error).__name__
+                raise UsageError(
+                    f"{args.model}: its attentions cannot be written as ONNX ({reason}); {TRANSLATE}"
+                ) from error
             try:
                 with working("comparing its numbers with the model's"):
                     worst, usual = difference(translator, folder)

@@ -1,22 +1,29 @@
 """Show what is installed, and whether fairseq works here.
 
     fairseq-luna info
-    fairseq-train --user-dir "$(fairseq-luna info --path)" --arch luna_tiny --help
+    fairseq-luna info --arch luna_tiny
+    fairseq-train data/bin --user-dir "$(fairseq-luna info --path)" --arch luna_tiny
 
-The report has versions, patches of fairseq, and the names of models and optimizers for fairseq-train.
+The report has versions, patches of fairseq, and the names of models and optimizers for fairseq-train. With --arch it is
+the flags of a model, which fairseq-train takes and its own --help leaves out.
 """
 
 import platform
-from argparse import ArgumentParser, Namespace
+from argparse import SUPPRESS, ArgumentParser, Namespace
 from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
+from pathlib import Path
 
 from .. import __version__, environment
 from ..usage_error import UsageError
-from .steps import USER_DIR, shell, show_next
+from .command_line import Parser
+from .steps import USER_DIR, program, shell, shortest, show_next, shown_path
 
 
 def add_flags(parser: ArgumentParser) -> None:
-    parser.add_argument("--path", action="store_true", help="print only the folder to pass as --user-dir")
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--path", action="store_true", help="print only the folder to pass as --user-dir")
+    which.add_argument("--arch", metavar="NAME", help="print only the flags of this model, with their defaults")
 
 
 def run(args: Namespace) -> None:
@@ -26,15 +33,58 @@ def run(args: Namespace) -> None:
         print(USER_DIR)
         return
     environment.require_fairseq()
+    if args.arch is not None:
+        print(flags_of(args.arch), end="")
+        return
     print("\n".join(report()))
-    show_next("all flags of a model", shell("fairseq-train", "--user-dir", USER_DIR, "--arch", "luna_tiny", "--help"))
+    show_next(
+        "all flags of a model, which fairseq-train --help leaves out",
+        shell("fairseq-luna", "info", "--arch", "luna_tiny"),
+    )
+    # The path of another folder would be wrong after a move.
+    user_dir = shown_path(USER_DIR) if USER_DIR.is_relative_to(Path.cwd()) else '"$(fairseq-luna info --path)"'
+    show_next("in fairseq's commands", f"{program('fairseq-train')} DATA --user-dir {user_dir} --arch luna_tiny")
+
+
+def flags_of(arch: str) -> str:
+    """The help of the flags of the model ``arch``, with the defaults that this name gives them.
+
+    Raises:
+        UsageError: there is no such architecture.
+    """
+    from fairseq.models import (
+        ARCH_CONFIG_REGISTRY,
+        ARCH_MODEL_NAME_REGISTRY,
+        ARCH_MODEL_REGISTRY,
+        MODEL_DATACLASS_REGISTRY,
+    )
+
+    from .. import models  # noqa: F401 (registers the models)
+
+    if arch not in ARCH_MODEL_REGISTRY:
+        near = get_close_matches(arch, ARCH_MODEL_REGISTRY)
+        advice = f"did you mean {' or '.join(near)}?" if near else "fairseq-luna info lists this package's"
+        raise UsageError(f"--arch {arch}: there is no such model; {advice}")
+    parser = Parser(None, prog="fairseq-train", usage=SUPPRESS, add_help=False)
+    group = parser.add_argument_group(f"--arch {arch} also takes")
+    ARCH_MODEL_REGISTRY[arch].add_args(group)
+    preset = Namespace()
+    ARCH_CONFIG_REGISTRY.get(arch, lambda _: None)(preset)
+    dataclass = MODEL_DATACLASS_REGISTRY.get(ARCH_MODEL_NAME_REGISTRY.get(arch))
+    defaults = {**(vars(dataclass()) if dataclass else {}), **vars(preset)}  # fairseq keeps them out of the parser
+    for action in parser._actions:
+        default = defaults.get(action.dest)
+        if action.help != SUPPRESS and default not in (None, False, "", []) and "default" not in (action.help or ""):
+            shown = getattr(default, "value", default)
+            action.help = f"{action.help or ''} (default: {shown})".replace("%", "%%").lstrip()
+    return parser.format_help()
 
 
 def report() -> Iterable[str]:
     """The lines of the full report. Activates the plugin, so fairseq must be importable."""
     from .. import compat, models  # noqa: F401 (activates the plugin)
 
-    yield f"--user-dir {USER_DIR}"
+    yield f"--user-dir {shortest(USER_DIR)}"
     yield f"{'fairseq_luna':<14}{__version__}"
     yield f"{'python':<14}{platform.python_version()}"
     yield f"{'fairseq':<14}{environment.fairseq_distribution()}"

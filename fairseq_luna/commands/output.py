@@ -14,6 +14,8 @@ def check_output(output: Path, inputs: Iterable[Path], *, force: bool, flag: str
         raise UsageError(f"{flag} {output}: that is an input; give another name")
     if not output.absolute().parent.is_dir():
         raise UsageError(f"{flag} {output}: there is no folder {output.parent}")
+    if output.exists() and not (output.is_dir() or output.is_file()):
+        raise UsageError(f"{flag} {output}: is a pipe or a device, and would be replaced; name a file")
     if output.is_dir() or (output.exists() and not force):
         raise UsageError(f"{flag} {output}: it exists; give another name{'' if output.is_dir() else ', or --force'}")
 

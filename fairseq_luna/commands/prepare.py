@@ -32,6 +32,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import environment
+from ..model_files import check_file
 from ..usage_error import UsageError
 from .command_line import positive
 from .preparing import gathering, overlap, settings
@@ -166,14 +167,20 @@ def check(args: Namespace, languages: tuple[str, str], texts: dict[str, list[Tex
     check_existing_flags(args)
     existing = [*([args.pieces] if args.pieces else []), *args.dictionary]
     for path in (*chain.from_iterable(chain.from_iterable(texts.values())), *existing):
-        if not path.is_file():
-            raise UsageError(f"{path}: there is no such file")
+        check_file(path, "file")
     for text in chain.from_iterable(texts.values()):
         check_names(text, languages)
-    if args.out.is_file():
-        raise UsageError(f"--out {args.out}: that is a file; name a new folder")
-    if os.pathsep in str(args.out):
-        raise UsageError(f"--out {args.out}: fairseq takes {os.pathsep} for the end of a folder's name; leave it out")
+    for path in (args.out, *args.out.parents):
+        if path.exists() and not path.is_dir():
+            raise UsageError(f"--out {args.out}: {'that' if path == args.out else path} is a file; name a new folder")
+    if not _is_text(str(args.out)):
+        raise UsageError(
+            f"--out {args.out}: SentencePiece cannot read this name in the locale's encoding; set PYTHONUTF8=1, or give"
+            " another name"
+        )
+    for mark in (os.pathsep, ","):
+        if mark in str(args.out):
+            raise UsageError(f"--out {args.out}: fairseq takes {mark} for the end of a folder's name; leave it out")
     lacking = [f"--{split}" for split, pairs in texts.items() if not pairs]
     if lacking and not args.hold_out:
         raise UsageError(f"give {' and '.join(lacking)}, or --hold-out N to take it from the training text")
@@ -192,6 +199,11 @@ def check_existing_flags(args: Namespace) -> None:
     for flag, value in (("--vocabulary-size", args.vocabulary_size), ("--coverage", args.coverage)):
         if args.pieces and value is not None:
             raise UsageError(f"{flag} {value}: is for new pieces; leave it or --pieces out")
+
+
+def _is_text(name: str) -> bool:
+    """Whether Python could read the bytes of ``name`` in the locale's encoding."""
+    return not any("\ud800" <= character <= "\udfff" for character in name)
 
 
 def check_names(text: Text, languages: tuple[str, str]) -> None:

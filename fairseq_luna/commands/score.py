@@ -140,7 +140,8 @@ def run(args: Namespace) -> None:
     compared = comparisons(args, texts, [*paired], references, options)
     if args.json:
         write_json(args.json, args.reference, chosen.name, scores, by_source, compared)
-    if not (args.confidence or args.paired or sentences < 2):
+    inputs = [*args.hypotheses, *args.reference, *([args.documents] if args.documents else [])]
+    if all(file.is_file() for file in inputs) and not (args.confidence or args.paired or sentences < 2):
         show_next("how sure these scores are", shell("fairseq-luna", "score", *same_scores(args), "--confidence"))
 
 

@@ -17,9 +17,10 @@ _LOG_TAIL = 15
 
 
 def shortest(path: Path) -> str:
-    """Relative to the current folder if the path is inside it."""
+    """Relative to the current folder if the path is inside it, and never like a flag."""
     absolute, here = Path(os.path.abspath(path)), Path.cwd()
-    return str(absolute.relative_to(here) if absolute.is_relative_to(here) else absolute)
+    found = str(absolute.relative_to(here) if absolute.is_relative_to(here) else absolute)
+    return f"./{found}" if found.startswith("-") else found
 
 
 def shown_path(path: Path) -> str:

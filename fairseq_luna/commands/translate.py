@@ -2,37 +2,67 @@
 
     fairseq-luna translate checkpoints < text.en > text.de
     echo "Two dogs run." | fairseq-luna translate checkpoints --beam 5
+    fairseq-luna translate checkpoints --nbest 3 --scores < text.en > three.de
 
 MODEL is a folder that fairseq-train wrote, or a checkpoint in it. The text has a sentence a line, plain text for a
 model of data that fairseq-luna prepare made. Empty lines stay empty. Without < text, type lines; Ctrl-D ends.
+
+A line of the output is a translation. With --nbest N each line of the text has N, the best first; with --scores the
+score and a tab are before it; with --alignments a tab and the alignment are after it, such as 0-1 1-0: pairs of a word
+of the source and a word of the translation, numbered from 0 between spaces.
 """
 
+import math
 import signal
 import sys
 from argparse import ArgumentParser, Namespace
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from functools import partial
 from itertools import islice
 from typing import Any
 
 from .. import environment
-from ..search_options import check_numbers
+from ..model_files import check_files
+from ..search_options import check_numbers, check_search
+from ..translation import EMPTY, Translation
 from ..usage_error import UnreadableText, UsageError, flag
+from .standard_streams import require_open
 from .text_files import decoded
 
-# Flags of fairseq's with their types: of its configuration, and of its generation.
-CONFIG = {"source_lang": str, "target_lang": str, "max_tokens": int, "max_source_positions": int}
-GENERATION = {"beam": int, "lenpen": float, "max_len_a": float, "max_len_b": int}
-MEANINGS = {
-    "source_lang": "source language, if the training was not told",
-    "target_lang": "target language, if the training was not told",
-    "max_tokens": "pieces in a batch, with padding (default: the training's)",
-    "max_source_positions": "longest source sentence in pieces (default: the training's)",
-    "beam": "candidates of the search: more is slower, and better up to about 5 (default: 5)",
-    "lenpen": "length penalty: above 1 prefers longer translations (default: 1)",
-    "max_len_a": "longest translation: A pieces for each of the source, plus B (default: 0)",
-    "max_len_b": "(default: 200)",
+BEAM = 5
+WHOLE, NUMBER, YES = {"type": int, "metavar": "N"}, {"type": float, "metavar": "X"}, {"action": "store_true"}
+# How a model is loaded.
+LOADING: dict[str, dict[str, Any]] = {
+    "source_lang": {"metavar": "LANG", "help": "source language, if the training was not told, or had several"},
+    "target_lang": {"metavar": "LANG", "help": "target language, if the training was not told, or had several"},
+    "max_source_positions": {**WHOLE, "help": "longest source sentence in pieces (default: the training's)"},
+    "fp16": {**YES, "help": "compute in half precision, on a GPU"},
+    "bf16": {**YES, "help": "compute in bfloat16, on a GPU or a CPU"},
+}
+# How a text is translated, also with an exported model.
+TEXT: dict[str, dict[str, Any]] = {
+    "beam": {**WHOLE, "help": f"candidates of the search: more is slower, and better up to about 5 (default: {BEAM})"},
+    "nbest": {**WHOLE, "help": "print the N best translations of each line; at most --beam"},
+    "scores": {**YES, "help": "print the score before each translation: log-probability by length"},
+    "lenpen": {**NUMBER, "help": "length penalty: above 1 prefers longer translations (default: 1)"},
+    "max_len_a": {**NUMBER, "help": "longest translation: A pieces for each of the source, plus B (default: 0)"},
+    "max_len_b": {**WHOLE, "help": "(default: 200)"},
+    "min_len": {**WHOLE, "help": "pieces of a translation at least (default: 1)"},
+    "batch_size": {**WHOLE, "help": "lines in a batch, in place of --max-tokens"},
+    "max_tokens": {**WHOLE, "help": "pieces in a batch, with padding (default: the training's)"},
+}
+# The same, with a trained model alone.
+TRAINED: dict[str, dict[str, Any]] = {
+    "alignments": {**YES, "help": "print which words of the line and of the translation belong together"},
+    "replace_unk": {
+        **{"nargs": "?", "const": True, "metavar": "FILE"},
+        "help": "put the aligned word of the source for each <unk>, or its translation in FILE",
+    },
+    "sampling": {**YES, "help": "draw words at random; --beam is the number of translations that are drawn"},
+    "sampling_topk": {**WHOLE, "help": "draw from the N likeliest words"},
+    "sampling_topp": {**NUMBER, "help": "draw from the likeliest words whose probability is X in total"},
+    "temperature": {**NUMBER, "help": "above 1 makes unlikely words likelier, below 1 less likely (default: 1)"},
 }
 
 
@@ -47,20 +77,21 @@ def add_flags(parser: ArgumentParser) -> None:
         help="SentencePiece model or codes (default: those beside MODEL or the data); none: text is in pieces",
     )
     add("--device", default="cpu", help="such as cuda (default: %(default)s)")
-    add_stream_flags(parser, CONFIG | GENERATION)
+    add("--seed", type=int, metavar="N", help="of what --sampling draws")
+    add_stream_flags(parser, LOADING, TEXT, TRAINED)
 
 
-def add_stream_flags(parser: ArgumentParser, options: Mapping[str, type] = GENERATION) -> None:
+def add_stream_flags(parser: ArgumentParser, *options: dict[str, dict[str, Any]]) -> None:
     """Add the flags for reading text, and ``options``."""
     add = parser.add_argument
     add("--buffer-size", type=int, default=256, metavar="N", help="lines that are read at once (default: %(default)s)")
-    for name, kind in options.items():
-        add(flag(name), type=kind, metavar="LANG" if kind is str else "N", help=MEANINGS[name])
+    for name, settings in (each for some in options for each in some.items()):
+        add(flag(name), **settings)
 
 
-def given(args: Namespace, names: Iterable[str] = GENERATION) -> dict[str, Any]:
+def given(args: Namespace, names: Iterable[str]) -> dict[str, Any]:
     """The values of these flags that the user gave. Raises UsageError for a number that cannot be."""
-    values = {name: getattr(args, name) for name in names if getattr(args, name) is not None}
+    values = {name: getattr(args, name) for name in names if getattr(args, name) not in (None, False)}
     check_numbers({"buffer_size": args.buffer_size, **values})
     return values
 
@@ -72,18 +103,22 @@ def run(args: Namespace) -> None:
         UsageError: the model cannot be loaded, or a line is longer than it reads.
     """
     end_at_signals()
-    options, config = given(args), given(args, CONFIG)
+    loading, options = given(args, LOADING), given(args, [*TEXT, *TRAINED])
+    check_search({"beam": BEAM, **options}, words=sys.maxsize)
+    if args.seed is not None and not args.sampling:
+        raise UsageError(f"--seed {args.seed}: has an effect with --sampling alone")
+    check_files(args.model, args.data, args.pieces)
+    require_open()
     environment.require_fairseq()
+    import torch
     from tqdm import tqdm
 
     from ..loading import load
 
-    translator = load(args.model, data=args.data, pieces=args.pieces, **config)
-    try:
-        translator.to(args.device)
-    except (AssertionError, RuntimeError) as error:
-        raise UsageError(f"--device {args.device}: {str(error).splitlines()[0]}") from error
-    write(translator, args.buffer_size, partial(tqdm, unit=" lines"), **options)
+    if args.seed is not None:
+        torch.manual_seed(args.seed)
+    translator = load(args.model, device=args.device, data=args.data, pieces=args.pieces, **loading)
+    write(translator, args.buffer_size, partial(tqdm, unit=" lines"), **{"beam": BEAM, **options})
 
 
 def end_at_signals() -> None:
@@ -134,7 +169,11 @@ class UnknownTokens:
 
 
 def translated(translator: Any, lines: Iterable[str], size: int, **options: Any) -> Iterator[str]:
-    """A translation for each of ``lines``, of which ``size`` are read at once.
+    """The lines of the output for ``lines``, of which ``size`` are read at once.
+
+    Args:
+        translator: of this package's, trained or exported.
+        options: of its ``translate``.
 
     Raises:
         UsageError: a line cannot be read or translated; it is named, and those before it are translated first.
@@ -150,16 +189,34 @@ def translated(translator: Any, lines: Iterable[str], size: int, **options: Any)
         if not some:
             break
         try:
-            yield from translator.translate(some, **options)
+            results = translator.translate(some, **options)
         except UsageError:
-            yield from one_by_one(translator, some, number + 1, **options)
+            results = one_by_one(translator, some, number + 1, **options)
+        for result in results:
+            yield from printed(result, **options)
         number += len(some)
     if unreadable is not None:
         raise unreadable
 
 
-def one_by_one(translator: Any, lines: Iterable[str], first: int, **options: Any) -> Iterator[str]:
-    """The translations of ``lines``, which are numbered from ``first`` in the error for one that cannot be read."""
+def printed(
+    result: Any, *, nbest: int | None = None, scores: bool = False, alignments: bool = False, **_: Any
+) -> Iterator[str]:
+    """The lines of the output for one ``result`` of ``translate`` with these options: as many for every text."""
+    found = [each if isinstance(each, Translation) else EMPTY._replace(text=each) for each in result if nbest]
+    if not nbest:
+        found = [result if isinstance(result, Translation) else EMPTY._replace(text=result)]
+    found += [EMPTY._replace(score=-math.inf)] * ((nbest or 1) - len(found))  # a text that says nothing has one
+    for translation in found:
+        fields = [f"{translation.score:.4f}"] if scores else []
+        fields.append(translation.text)
+        if alignments:
+            fields.append(" ".join(f"{ours}-{theirs}" for ours, theirs in translation.alignment or ()))
+        yield "\t".join(fields)
+
+
+def one_by_one(translator: Any, lines: Iterable[str], first: int, **options: Any) -> Iterator[Any]:
+    """The results of translating ``lines``, which are numbered from ``first`` in an error."""
     for number, line in enumerate(lines, first):
         try:
             yield translator.translate(line, **options)

@@ -12,9 +12,10 @@ import torch
 
 # bf16 comes after torchrun, so that its wrapper is the outer one: torchrun's reads --tpu, which bf16's unsets.
 NAMES = (
-    *("checkpoints", "broadcast", "mismatch", "last-batch", "torchrun", "cpu-ddp", "cpu-amp", "ema", "bf16", "resume"),
-    *("workers", "virtual-epochs", "denoising", "finished", "exit", "saving", "numpy-names", "pointers", "ngrams"),
-    *("multi-tensor", "adam", "final-norms", "history", "diverse-beams", "half-precision", "ema-start"),
+    *("checkpoints", "broadcast", "languages", "mismatch", "last-batch", "torchrun", "cpu-ddp", "cpu-amp", "ema"),
+    *("bf16", "resume", "workers", "virtual-epochs", "denoising", "finished", "exit", "saving", "numpy-names"),
+    *("pointers", "ngrams", "multi-tensor", "adam", "final-norms", "history", "diverse-beams", "half-precision"),
+    "ema-start",
 )
 PATCHES = {name: import_module(f"{__name__}.{name.replace('-', '_')}") for name in NAMES}
 

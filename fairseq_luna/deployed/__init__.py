@@ -6,6 +6,20 @@
 ``fairseq-luna export`` makes such a folder. ``python -m fairseq_luna.deployed exported`` translates lines of text.
 """
 
-from .translator import Translation, Translator
+from typing import TYPE_CHECKING, Any
+
+from ..translation import Translation
+
+if TYPE_CHECKING:
+    from .translator import Translator
 
 __all__ = ["Translation", "Translator"]
+
+
+def __getattr__(name: str) -> Any:
+    """``Translator``, imported when it is used first: the command says in one line that onnxruntime is missing."""
+    if name != "Translator":
+        raise AttributeError(f"module {__name__} has no attribute {name}")
+    from .translator import Translator
+
+    return Translator

@@ -1,27 +1,35 @@
 """Text to text with an exported model."""
 
+import math
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from sentencepiece import SentencePieceProcessor
 
+from ..option_names import checks_names
 from ..piece_models import restricted
-from ..search_options import check_numbers
+from ..search_options import check_numbers, check_search, one_or_several
 from ..subwords import SPACE, joined, says_nothing
+from ..translation import EMPTY, Translation
 from ..usage_error import UnreadableText, UsageError
 from .folder import PIECES, SOURCE_WORDS, TARGET_WORDS, settings_of, words_of
 from .graphs import BOS, EOS, PAD, UNK, Graphs
 from .search import beam_search
 
-
-class Translation(NamedTuple):
-    """A translation, and its log-probability divided by a power of its length."""
-
-    text: str
-    score: float
+MAX_TOKENS = 1024  # of a batch
+_TRAINED = "the graphs of an exported model do not give it; use fairseq_luna.load"
+_CPU = "an exported model computes on a CPU, in fp32 or int8; use fairseq_luna.load"
+INSTEAD = {
+    **dict.fromkeys(
+        ("alignments", "replace_unk", "sampling", "sampling_topk", "sampling_topp", "temperature", "unkpen"), _TRAINED
+    ),
+    **dict.fromkeys(("diverse_beam_groups", "diverse_beam_strength", "diversity_rate", "match_source_len"), _TRAINED),
+    **dict.fromkeys(("no_repeat_ngram_size", "prefix_allowed_tokens_fn", "unnormalized"), _TRAINED),
+    **dict.fromkeys(("fp16", "bf16", "device"), _CPU),
+}
 
 
 class Translator:
@@ -49,31 +57,75 @@ class Translator:
         if settings.pieces:  # exported models of an earlier version may have pieces that their dictionary lacks
             self.pieces = restricted(SentencePieceProcessor(model_file=str(folder / PIECES)), self.numbers)
 
-    def translate(self, text: str | Sequence[str], **options: Any) -> str | list[str]:
-        """Translate a text, or several at once; options are those of :meth:`translations`."""
-        if isinstance(text, str):
-            return next(self.translations([text], **options))[0].text
-        return [found[0].text for found in self.translations(text, **options)]
+    @checks_names(INSTEAD)
+    def translate(
+        self,
+        text: str | Iterable[str],
+        beam: int = 5,
+        *,
+        nbest: int | None = None,
+        scores: bool = False,
+        batch_size: int | None = None,
+        max_tokens: int | None = None,
+        lenpen: float = 1.0,
+        max_len_a: float = 0.0,
+        max_len_b: int = 200,
+        min_len: int = 1,
+    ) -> Any:
+        """Translate a text, or several.
 
+        Args:
+            text: a text, or any iterable of texts; see :meth:`translations` for these and the other options.
+            nbest: return so many translations of each text, the best first; at most ``beam``.
+            scores: return a :class:`~fairseq_luna.translation.Translation` with its score in place of a text.
+
+        Returns:
+            A text for a text, a list for several. With ``nbest`` each text's result is a list of translations.
+
+        Raises:
+            TypeError: there is no such option, or a text is none.
+            UsageError: as :meth:`translations`.
+        """
+        lengths: dict[str, Any] = {"max_len_a": max_len_a, "max_len_b": max_len_b, "min_len": min_len}
+        found = self.translations(
+            one_or_several(text),
+            beam=beam,
+            nbest=nbest,
+            batch_size=batch_size,
+            max_tokens=max_tokens,
+            lenpen=lenpen,
+            **lengths,
+        )
+        results: list[Any] = [ranked if scores else [each.text for each in ranked] for ranked in found]
+        if nbest is None:
+            results = [best for best, *_ in results]
+        return results[0] if isinstance(text, str) else results
+
+    @checks_names(INSTEAD)
     def translations(
         self,
         texts: Iterable[str],
         *,
         beam: int = 5,
+        nbest: int | None = None,
+        batch_size: int | None = None,
+        max_tokens: int | None = None,
         lenpen: float = 1.0,
         max_len_a: float = 0.0,
         max_len_b: int = 200,
         min_len: int = 1,
-        max_tokens: int = 1024,
     ) -> Iterator[list[Translation]]:
         """The translations of each text that the beam search finds, the best first; "" for text without pieces.
 
         Args:
             texts: lines of text; without a SentencePiece model, of pieces with spaces between them.
             beam, lenpen, max_len_a, max_len_b, min_len: as in fairseq-generate.
-            max_tokens: pieces in a batch, padding included. Texts of similar length are translated together.
+            nbest: translations of each text; None: ``beam``.
+            batch_size, max_tokens: texts, and pieces with padding, in a batch; neither: 1,024 pieces. Texts of similar
+                length are translated together.
 
         Raises:
+            TypeError: there is no such option, or a text is none.
             UnreadableText: a text is longer than the model reads, or not in pieces and no SentencePiece model is there.
             UsageError: a number is not finite, ``beam`` is larger than the vocabulary allows, or ``min_len`` than the
                 largest length.
@@ -81,10 +133,13 @@ class Translator:
         if not 1 <= beam < len(self.words) // 2:
             raise UsageError(f"beam {beam}: must be from 1 to {len(self.words) // 2 - 1}")
         lengths = {"max_len_a": max_len_a, "max_len_b": max_len_b, "min_len": min_len}
-        check_numbers({"beam": beam, "lenpen": lenpen, "max_tokens": max_tokens, **lengths})
+        sizes = {"batch_size": batch_size, "max_tokens": max_tokens}
+        check_numbers({"beam": beam, "nbest": nbest, "lenpen": lenpen, **sizes, **lengths})
+        check_search({"beam": beam, "nbest": nbest}, words=len(self.words))
+        texts = one_or_several(texts)
         sources = [self.encoded(text) for text in texts]
-        found = {i: [Translation("", 0.0)] for i, source in enumerate(sources) if not source}
-        for batch in batches(sources, max_tokens):
+        found = {i: [EMPTY] for i, source in enumerate(sources) if not source}
+        for batch in batches(sources, max_tokens or (math.inf if batch_size else MAX_TOKENS), batch_size or math.inf):
             padded = np.full((len(batch), max(len(sources[i]) for i in batch)), PAD, dtype=np.int64)
             for row, i in enumerate(batch):
                 padded[row, : len(sources[i])] = sources[i]
@@ -98,7 +153,7 @@ class Translator:
                 raise UsageError(f"lenpen {lenpen}: too large: {error}") from error
             for i, some in zip(batch, hypotheses, strict=True):
                 found[i] = [Translation(self.decoded(words), score) for words, score in some]
-        return (found[i] for i in range(len(sources)))
+        return (found[i][:nbest] for i in range(len(sources)))
 
     def encoded(self, text: str) -> list[int]:
         """Numbers of the pieces of ``text``, and the end mark; nothing for text without pieces."""
@@ -127,11 +182,15 @@ class Translator:
         return " ".join(pieces) if self.pieces is None else joined(" ".join(pieces))
 
 
-def batches(sources: Sequence[Sequence[int]], max_tokens: int) -> Iterator[list[int]]:
-    """The places of the sources, without empty ones, similar lengths together, at most ``max_tokens`` with padding."""
+def batches(sources: Sequence[Sequence[int]], max_tokens: float, batch_size: float) -> Iterator[list[int]]:
+    """The places of the sources, without empty ones, similar lengths together.
+
+    Args:
+        max_tokens, batch_size: pieces with padding, and sources, of a batch at most.
+    """
     batch: list[int] = []
     for i in sorted((i for i, source in enumerate(sources) if source), key=lambda i: len(sources[i])):
-        if batch and (len(batch) + 1) * len(sources[i]) > max_tokens:
+        if batch and ((len(batch) + 1) * len(sources[i]) > max_tokens or len(batch) == batch_size):
             yield batch
             batch = []
         batch.append(i)

@@ -170,7 +170,7 @@ def test_the_last_checkpoints_have_the_highest_numbers(tmp_path):
         "{folder}": "{folder} is a folder: give --last N for the last N checkpoints in it",
         "{first} --by-updates": "--by-updates: only with --last N",
         "{first} {second} {first}": "{first} is given twice",
-        "{first} {none}": "{none}: there is no such file",
+        "{first} {none}": "{none}: there is no such checkpoint",
         "{first} {text}": "{text} is not a fairseq checkpoint or is damaged",
         "{list}": "{list}: has no model",
         "{empty}": "{empty}: has no model",

@@ -290,7 +290,7 @@ def test_the_printed_training_has_the_loss_of_the_old_one(printed, flags, tiny_d
         "of-another-kind": (["{lstm}", "--arch=luna_base"], "{lstm}: its --arch is lstm; give a checkpoint of a tr"),
         "folder": (
             ["{folder}", "--arch=luna_base"],
-            "{folder} is a folder: name a checkpoint in it, such as {folder}/",
+            "{folder}: is a folder; name the checkpoint in it",
         ),
         "same-file": (["--arch=luna_base", "--output={file}"], "--output {file}: that is an input"),
     }.values(),

@@ -1,6 +1,7 @@
 """The commands of the examples' READMEs train and score; score.sh refuses, and slurm.sbatch passes on, what it gets."""
 
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -73,6 +74,24 @@ def test_a_translation_is_trained_resumed_and_scored(prepared, tmp_path):
     assert scored.stdout.count("case:mixed|eff:no|tok:none|smooth:none") == 2
     tokens = (tmp_path / "run" / "average_of_2.generated.tokens").read_text()
     assert tokens.count("\n") == 7 and "@@" not in tokens
+
+
+@pytest.mark.slow
+def test_the_readmes_yaml_trains_in_any_folder(tiny_data, prepared, tmp_path):
+    [content] = re.findall(
+        r"```yaml\n(# luna\.yaml.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), flags=re.S
+    )
+    (tmp_path / "luna.yaml").write_text(content, encoding="utf-8")
+    line = re.match(r"# .*?: (.*?)\\\n#(.*)", content)
+    data = shlex.quote(f"task.data={quoted(str(prepared / 'bin'))}")
+    text = f"{line[1]} {line[2]}".replace("task.data=demo/data/bin", data)
+    text = text.replace("fairseq-hydra-train", f"{sys.executable} -m fairseq_cli.hydra_train")
+    text = text.replace("fairseq-luna", f"{sys.executable} -m fairseq_luna")
+    size = [f"+{size}" for size in (*SMALL[:4], "model.decoder_layers=1", "model.decoder_attention_heads=2")]
+    given = [*size, *SMALL[4:], "optimization.max_update=1", f"checkpoint.save_dir={tmp_path / 'run'}"]
+    ended = run("bash", "-c", f"{text} {' '.join(map(shlex.quote, given))}", folder=tmp_path)
+    assert ended.returncode == 0, ended.stderr[-3000:]
+    assert (tmp_path / "run" / "checkpoint_last.pt").exists()
 
 
 @pytest.mark.slow

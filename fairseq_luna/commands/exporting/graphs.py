@@ -18,6 +18,8 @@ from .operators import OPERATORS
 
 # Source lengths of an encoder whose graphs have one length each: a sentence is padded to the next of them.
 LENGTHS = (16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192)
+# What torch raises for a model that it cannot export; there is no common class.
+CANNOT = (torch._dynamo.exc.UserError, torch.onnx.OnnxExporterError, RuntimeError, ValueError)
 SENTENCES, BEAM = 3, 5  # of the examples; a graph takes any number
 
 
@@ -31,13 +33,14 @@ class Graph(NamedTuple):
 
 
 def graphs_of(model: nn.Module, longest: int) -> Iterator[Graph]:
-    """The graphs of ``model`` for sources of at most ``longest`` pieces: its starts by length, then the step."""
+    """The graphs of ``model`` for sources of at most ``longest`` pieces: the step, then its starts by length."""
     start, step = Start(model), Step(model)
     slots = getattr(model.encoder, "packed_embeddings", ())
     shortest = max(2, len(slots))
     source = example(2 * shortest)
     with quiet(), torch.no_grad():
         _, state = start(source)
+        yield step_graph(step, state)  # first: a decoder that cannot be exported is found before the long part
         names = ["source"], ["log_probs", *state]
         try:
             with working("making the encoder's graph"):
@@ -46,7 +49,7 @@ def graphs_of(model: nn.Module, longest: int) -> Iterator[Graph]:
             with working("writing it as ONNX"):
                 made = onnx_of(program, *names)
         # Its shapes, or an operator's, depend on the length as a number.
-        except (torch._dynamo.exc.UserError, torch.onnx.OnnxExporterError, RuntimeError, ValueError):
+        except CANNOT:
             for length in [length for length in LENGTHS if length < longest] + [longest]:
                 with working(f"making the encoder's graph for {length} of {longest} pieces"):
                     program = exported(start, (example(length),), ({0: Dim("batch")},))
@@ -54,15 +57,19 @@ def graphs_of(model: nn.Module, longest: int) -> Iterator[Graph]:
                 yield Graph(f"start_{length}.onnx", made, length, length)
         else:
             yield Graph("start.onnx", made, shortest, longest)
-        words, rows = torch.full((SENTENCES, BEAM), EOS), torch.arange(SENTENCES).repeat_interleave(BEAM)
-        inputs = (words, torch.zeros(words.shape), rows, torch.zeros(2, dtype=torch.uint8), state)
-        moving = step(*inputs)[-1]
-        inputs = (*inputs[:2], torch.arange(SENTENCES * BEAM), *inputs[3:-1], state | moving)
-        given = ["words", "scores", "rows", "positions", *inputs[-1]]
-        with working("making the decoder's graph"):
-            program = exported(step, inputs, tuple(any_size(x) for x in inputs))
-            made = onnx_of(program, given, ["best", "places", "ends", *(NEW + name for name in moving)])
-        yield Graph("step.onnx", made)
+
+
+def step_graph(step: Step, state: dict[str, Tensor]) -> Graph:
+    """The graph of a later step of the decoder, after the ``state`` of the first."""
+    words, rows = torch.full((SENTENCES, BEAM), EOS), torch.arange(SENTENCES).repeat_interleave(BEAM)
+    inputs = (words, torch.zeros(words.shape), rows, torch.zeros(2, dtype=torch.uint8), state)
+    moving = step(*inputs)[-1]
+    inputs = (*inputs[:2], torch.arange(SENTENCES * BEAM), *inputs[3:-1], state | moving)
+    given = ["words", "scores", "rows", "positions", *inputs[-1]]
+    with working("making the decoder's graph"):
+        program = exported(step, inputs, tuple(any_size(x) for x in inputs))
+        made = onnx_of(program, given, ["best", "places", "ends", *(NEW + name for name in moving)])
+    return Graph("step.onnx", made)
 
 
 def example(length: int) -> Tensor:

@@ -8,7 +8,7 @@ import onnx
 import torch
 from onnxscript import opset20
 
-INT64, FP64 = onnx.TensorProto.INT64, onnx.TensorProto.DOUBLE
+BOOL, INT64, FP64 = onnx.TensorProto.BOOL, onnx.TensorProto.INT64, onnx.TensorProto.DOUBLE
 Value = Any  # of a graph that is being made
 op: Any = opset20  # whose types are of single operators
 
@@ -28,11 +28,15 @@ def attention(
     enable_gqa: bool = False,
 ) -> Value:
     """The queries are scaled, which are fewer than the keys; onnxruntime transposes these while it multiplies."""
-    assert not (dropout_p or is_causal or enable_gqa)
+    assert not (dropout_p or enable_gqa)
     scaled = op.Mul(query, op.Constant(value_float=float(scale or query.shape[-1] ** -0.5)))
     scores = op.MatMul(scaled, op.Transpose(key, perm=[0, 1, 3, 2]))
     if attn_mask is not None:
         scores = op.Add(scores, attn_mask)
+    if is_causal:
+        sizes = op.Concat(op.Shape(query, start=-2, end=-1), op.Shape(key, start=-2, end=-1), axis=0)
+        seen = op.Trilu(op.ConstantOfShape(sizes, value=onnx.helper.make_tensor("one", INT64, [1], [1])), upper=0)
+        scores = op.Where(op.Cast(seen, to=BOOL), scores, op.CastLike(op.Constant(value_float=-np.inf), scores))
     return op.MatMul(op.Softmax(scores, axis=-1), value)
 
 

@@ -1,5 +1,7 @@
 """Pieces of raw text by SentencePiece, one model for both languages."""
 
+import errno
+import os
 from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -59,6 +61,8 @@ def learn_pieces(
         reason = " ".join(str(error).split())
         raise UsageError(f"SentencePiece cannot learn --vocabulary-size {vocabulary}: {reason}") from error
     learned = count_lines(folder / "joint.vocab")
+    if not _is_complete(folder / "joint.model", learned):  # SentencePiece does not look whether it could write
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(folder))
     if learned < vocabulary:
         print(f"  only {learned:,} pieces: the text has no more")
 
@@ -67,6 +71,14 @@ def write_restricted(model: Path, words: Container[str], target: Path) -> None:
     """Write ``model`` so that it cuts text into pieces among ``words`` alone, where it can."""
     processor = restricted(sentencepiece.SentencePieceProcessor(model_file=str(model)), words)
     target.write_bytes(processor.serialized_model_proto())
+
+
+def _is_complete(model: Path, pieces: int) -> bool:
+    """Whether ``model`` can be read and has so many ``pieces``."""
+    try:
+        return len(sentencepiece.SentencePieceProcessor(model_file=str(model))) == pieces
+    except (OSError, RuntimeError):
+        return False
 
 
 @dataclass(frozen=True)

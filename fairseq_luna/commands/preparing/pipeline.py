@@ -267,12 +267,12 @@ def binarise(
     """
     source, of = languages
     arguments = ["--source-lang", source, "--target-lang", of, "--workers", str(workers)]
-    files = {language: str(path) for language, path in (words or {}).items()}
+    files = words or {}
     if len(set(files.values())) < len(languages):
-        arguments += ["--joined-dictionary", *(["--srcdict", files[source]] if files else [])]
+        arguments += ["--joined-dictionary", *([f"--srcdict={files[source]}"] if files else [])]
     else:
-        arguments += ["--srcdict", files[source], "--tgtdict", files[of]]
-    arguments += ["--trainpref", str(training / "train"), "--validpref", str(pieces / "valid")]
-    arguments += ["--testpref", str(pieces / "test"), "--destdir", str(target)]
+        arguments += [f"--srcdict={files[source]}", f"--tgtdict={files[of]}"]
+    arguments += [f"--trainpref={training / 'train'}", f"--validpref={pieces / 'valid'}"]  # a path may begin with -
+    arguments += [f"--testpref={pieces / 'test'}", f"--destdir={target}"]
     with working("fairseq-preprocess"):
         run_fairseq("preprocess", arguments, log)

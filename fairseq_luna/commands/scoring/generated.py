@@ -59,7 +59,9 @@ def translations(
     contents: Sequence[Content], remove_bpe: str = pieces.AUTO, references: Sequence[str] = ()
 ) -> Generated:
     """The translations in ``contents``; see :func:`read_translations`."""
-    hypotheses, detokenised, targets = by_number(contents)
+    # "T-34" and "H-2" alone may be text; where all such lines are alone, nothing else says that this is no text.
+    marked = any(_LINE.match(line) and "\t" in line for _, content in contents for line in content)
+    hypotheses, detokenised, targets = by_number(contents if marked else ())
     named = ", ".join(str(shard) for shard, _ in contents)
     if not hypotheses and not detokenised:
         lines, doubt = pieces.join([line for _, content in contents for line in content], remove_bpe, references)

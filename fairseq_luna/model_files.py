@@ -1,0 +1,118 @@
+"""Where the files of a trained model are: checkpoints, dictionaries, subword model. Needs neither torch nor fairseq."""
+
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from .usage_error import UsageError
+
+PathLike = str | os.PathLike[str]
+CHECKPOINTS = ("checkpoint_best.pt", "checkpoint_last.pt", "model.pt")
+CODES = ("codes", "bpecodes")
+NONE = "none"  # in place of a subword model, for text that is in pieces
+
+
+def check_files(path: PathLike, data: PathLike | None, pieces: PathLike | None) -> list[Path]:
+    """The checkpoints at ``path``, after a look at all that :func:`fairseq_luna.load` was given.
+
+    Raises:
+        UsageError: there is no such file or folder.
+    """
+    files = checkpoints(path)
+    if data is not None and not Path(os.fspath(data).split(os.pathsep)[0]).is_dir():
+        raise UsageError(
+            f"--data {data} (data=): there is no such folder; name the one with the dictionaries, dict.*.txt"
+        )
+    if pieces is not None and os.fspath(pieces) != NONE:
+        check_file(Path(pieces), "subword model")
+    return files
+
+
+def check_file(path: Path, what: str) -> None:
+    """Raises UsageError unless ``path`` is a regular file, which can be read more than once and from any place.
+
+    Args:
+        what: it is, in words.
+    """
+    if path.is_file():
+        return
+    if path.is_dir():
+        raise UsageError(f"{path}: is a folder; name the {what} in it")
+    if path.exists():
+        raise UsageError(f"{path}: is a pipe or a device, and is read more than once; save it to a file")
+    raise UsageError(f"{path}: there is no such {what}")
+
+
+def checkpoints(path: PathLike) -> list[Path]:
+    """The checkpoint at ``path``, or those of an ensemble; each may be named by its folder."""
+    parts = [os.fspath(path)] if Path(path).exists() else os.fspath(path).split(os.pathsep)
+    return [_checkpoint(Path(part)) for part in parts]
+
+
+def _checkpoint(path: Path) -> Path:
+    if not path.is_dir():
+        check_file(path, "checkpoint")
+        return path
+    for name in CHECKPOINTS:
+        if (file := path / name).is_file():
+            return file
+    inside = path / "checkpoints"
+    wanted = f"give {inside}" if inside.is_dir() else "name the checkpoint"
+    raise UsageError(f"{path}: has none of {', '.join(CHECKPOINTS)}; {wanted}")
+
+
+def data_folder(checkpoint: Path, data: str, save_dir: str) -> Path | None:
+    """The folder with the dictionaries of ``checkpoint``, if it is not the training's; None: it is, or none is found.
+
+    They may be beside the checkpoint. A training's folder may have moved as a whole, or its paths may be relative to
+    another folder than the current one: the way from one path to the other still leads to the data then.
+
+    Args:
+        data, save_dir: paths of the training, as the checkpoint has them; "" if it does not.
+
+    Raises:
+        UsageError: of two places, both have dictionaries, which differ.
+    """
+    folder = Path(os.path.abspath(checkpoint.parent))
+    if dictionaries(folder):
+        return checkpoint.parent
+    recorded = Path(data.split(os.pathsep)[0])
+    there = bool(data) and bool(dictionaries(recorded))
+    if there and recorded.is_absolute():
+        return None
+    found = next((place for place in _places(folder, recorded, save_dir) if dictionaries(place)), None)
+    if found is None or not there:
+        return found
+    if dictionaries(found) != dictionaries(recorded):
+        raise UsageError(
+            f"{checkpoint}: {found} and {recorded}, relative to the current folder, have other dictionaries; choose"
+            " with --data (in Python data=)"
+        )
+    return None
+
+
+def _places(folder: Path, recorded: Path, save_dir: str) -> Iterator[Path]:
+    """Where the data may be, seen from the checkpoint's ``folder``."""
+    if recorded.name and save_dir and recorded.is_absolute() == Path(save_dir).is_absolute():
+        yield Path(os.path.normpath(folder / os.path.relpath(recorded, save_dir)))
+    if recorded.name and not recorded.is_absolute():
+        yield from (parent / recorded for parent in folder.parents)
+    yield folder.parent / "bin"
+
+
+def dictionaries(folder: Path) -> dict[str, bytes]:
+    """The content of fairseq's dictionaries in ``folder``, by name."""
+    return {file.name: file.read_bytes() for file in sorted(folder.glob("dict.*.txt")) if file.is_file()}
+
+
+def subword_model(folders: Iterable[Path]) -> Path | None:
+    """The subword model in the first of ``folders`` that has one."""
+    for folder in folders:
+        found = [*folder.glob("*.model"), *(folder / name for name in CODES if (folder / name).is_file())]
+        if len(found) > 1:
+            raise UsageError(
+                f"{folder}: has {', '.join(sorted(file.name for file in found))}; choose with pieces= (--pieces)"
+            )
+        if found:
+            return found[0]
+    return None

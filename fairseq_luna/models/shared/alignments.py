@@ -1,0 +1,75 @@
+"""Which word of the source each word of a translation is aligned with, and the words that the model does not know."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from ...subwords import CUT, SPACE
+from ...usage_error import UsageError
+
+Pairs = Sequence[tuple[int, int]]
+
+
+def words_of_pieces(pieces: Sequence[str], mark: str | None) -> list[int]:
+    """The number of the word, counted from 0 between spaces, in which each of ``pieces`` stands.
+
+    Args:
+        mark: of the pieces, see :func:`fairseq_luna.subwords.mark_of`; None: each is a word.
+    """
+    if mark is None:
+        return list(range(len(pieces)))
+    found, begun, inside = [], 0, False
+    for piece in pieces:
+        if mark == CUT:
+            found.append(begun)
+            begun += not piece.endswith(CUT)
+            continue
+        inside = inside and not piece.startswith(SPACE)
+        found.append(begun - inside)  # one of marks alone is of the word that follows
+        for character in piece:
+            begun += character != SPACE and not inside
+            inside = character != SPACE
+    return found
+
+
+def word_pairs(pairs: Pairs, source: Sequence[int], target: Sequence[int]) -> list[tuple[int, int]]:
+    """``pairs`` of pieces as pairs of the words in which they stand, each once, in the order of the target.
+
+    Args:
+        source, target: of :func:`words_of_pieces`.
+    """
+    found = {(source[ours], target[theirs]) for ours, theirs in pairs}
+    return sorted(found, key=lambda pair: (pair[1], pair[0]))
+
+
+def replacements(replace_unk: Any) -> dict[str, str]:
+    """The words in the file ``replace_unk`` that replace those of the source; none for True or "".
+
+    Raises:
+        UsageError: the file cannot be read, or a line is not a word of the source, a space and its translation.
+    """
+    if not isinstance(replace_unk, str) or not replace_unk:
+        return {}
+    try:
+        lines = [line.split() for line in Path(replace_unk).read_text(encoding="utf-8").splitlines()]
+        return {word: translation for word, translation in lines}
+    except OSError as error:
+        raise UsageError(f"replace_unk {replace_unk}: {error.strerror}; give a dictionary's file, or none") from error
+    except ValueError as error:
+        raise UsageError(f"replace_unk {replace_unk}: a line must have a word, a space and its translation") from error
+
+
+def with_replacements(
+    target: Sequence[str], source: Sequence[str], pairs: Pairs, words: dict[str, str], unknown: str
+) -> list[str]:
+    """``target`` with the piece of the ``source`` that is aligned in place of each ``unknown`` one.
+
+    Args:
+        pairs: places in ``source`` and ``target``.
+        words: what to put there instead, by the piece of the source.
+    """
+    aligned = {theirs: source[ours] for ours, theirs in pairs}
+    return [
+        words.get(aligned[place], aligned[place]) if piece == unknown and place in aligned else piece
+        for place, piece in enumerate(target)
+    ]
