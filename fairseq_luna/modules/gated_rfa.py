@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from ..ops.decay_attention import DecayState, decay_attention, decay_attention_step
 from ..ops.dtypes import accumulation_dtype
 from ..ops.kernel_attention.shared import with_ones
+from ..ops.padding import Padding
 from .attention import CausalAttention, EncoderAttention
 from .feature_maps import FourierFeatures
 from .kernel_attention import KernelProjections
@@ -48,8 +49,8 @@ class GatedRfaProjections(KernelProjections):
         """The output for ``x (T, B, C)``, of sums of values and of weights, ``y (B, H, T, D + 1)``: ``(T, B, C)``."""
         return self.output((y[..., :-1] / y[..., -1:].clamp(min=LEAST_SUM)).to(x.dtype))
 
-    def attend(self, x: Tensor, padding_mask: Tensor | None) -> Tensor:
-        return self.normalised(decay_attention(*self.parts(x), padding_mask=padding_mask, causal=self.causal), x)
+    def attend(self, x: Tensor, padding: Padding) -> Tensor:
+        return self.normalised(decay_attention(*self.parts(x), padding=padding, causal=self.causal), x)
 
 
 class GatedRfaAttention(GatedRfaProjections, EncoderAttention):
@@ -67,6 +68,6 @@ class GatedRfaCausalAttention(GatedRfaProjections, CausalAttention):
 
     State = DecayState
 
-    def step(self, x: Tensor, padding_mask: Tensor | None, state: DecayState | None) -> tuple[Tensor, DecayState]:
-        y, state = decay_attention_step(*self.parts(x), state, padding_mask=padding_mask)
+    def attend_step(self, x: Tensor, padding: Padding, state: DecayState | None) -> tuple[Tensor, DecayState]:
+        y, state = decay_attention_step(*self.parts(x), state, padding=padding)
         return self.normalised(y, x), state

@@ -9,7 +9,7 @@ from torch import nn
 from ... import modules
 from ...modules import feature_maps
 from ...modules import synthesizer_attention as synthesizer
-from ...modules.attention import ConvolvedAttention
+from ...modules.attention import ConvolvedAttention, ConvolvedCausalAttention
 from ...modules.linformer_attention import LinformerProjections
 from ...modules.pattern_attention import local, longformer, sparse, topk
 from ...usage_error import UsageError
@@ -215,7 +215,8 @@ def build_attention(cfg: Any, place: str) -> nn.Module:
     if place == "source" or not cfg.attention_kernel_size:
         return attention
     size = (cfg.encoder if place == "encoder" else cfg.decoder).embed_dim
-    convolved = partial(ConvolvedAttention, attention, causal=place == "decoder")
+    kind = ConvolvedCausalAttention if place == "decoder" else ConvolvedAttention
+    convolved = partial(kind, attention)
     return with_flags(convolved, cfg, KERNEL, embed_dim=size)
 
 

@@ -3,17 +3,18 @@
 from argparse import Namespace
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
+from copy import copy
 from inspect import signature
 from typing import Any
 
 from fairseq.hub_utils import GeneratorHubInterface
-from torch import Tensor
+from torch import Tensor, nn
 
 from ... import quiet
 from ...search_options import check_numbers
 from ...subwords import SPACE, mark_of, says_nothing
 from ...usage_error import UnreadableText, UsageError
-from .decoder import alignment_is
+from .decoder import CausalDecoder
 
 PREFIXES = "prefix_allowed_tokens_fn"
 
@@ -80,13 +81,28 @@ class TorchTranslator(GeneratorHubInterface):
                 )
         aligned = bool(options.get("print_alignment", self.cfg.generation.print_alignment))
         try:
-            with alignment_is(aligned), nullcontext() if verbose else quiet.fairseq():  # it logs what is verbose
-                return super().generate(tokenized_sentences, beam, verbose, **options)
+            with nullcontext() if verbose else quiet.fairseq():  # it logs what is verbose
+                translator = self.with_alignment(aligned)
+                return GeneratorHubInterface.generate(translator, tokenized_sentences, beam, verbose, **options)
         except (AssertionError, OverflowError) as error:
             if isinstance(error, AssertionError) and "max_len" not in str(error):
                 raise
             names = "max_len_a, max_len_b" if isinstance(error, AssertionError) else "max_len_a, lenpen: too large"
             raise UsageError(f"{names}: {error}") from error
+
+    def with_alignment(self, wanted: bool) -> "TorchTranslator":
+        """A translator with the same parameters, whose decoders return cross-attention weights if ``wanted``.
+
+        Each call has one of its own, so that threads that share a model do not change each other's results.
+        """
+        models = []
+        for model in self.models:
+            if isinstance(model.decoder, CausalDecoder):
+                decoder = copy(model.decoder)
+                decoder.need_attn = wanted
+                model = with_child(model, "decoder", decoder)
+            models.append(model)
+        return with_child(self, "models", nn.ModuleList(models))
 
     def apply_bpe(self, sentence: str) -> str:
         """The pieces of ``sentence``, with spaces between them. Raises UnreadableText if nothing can cut it."""
@@ -109,6 +125,13 @@ class TorchTranslator(GeneratorHubInterface):
         dataset = Namespace(max_tokens=limit, batch_size=self.cfg.dataset.batch_size)
         call = Namespace(cfg=Namespace(dataset=dataset), task=self.task, max_positions=self.max_positions)
         return GeneratorHubInterface._build_batches(call, tokens, skip_invalid_size_inputs)
+
+
+def with_child(module: Any, name: str, child: nn.Module) -> Any:
+    """A shallow copy of ``module``, with the same parameters but another ``child`` of this ``name``."""
+    new = copy(module)
+    new._modules = module._modules | {name: child}
+    return new
 
 
 def _without_prefixes(build_generator: Callable[..., Any]) -> Callable[..., Any]:
