@@ -1,24 +1,38 @@
-"""The places of an attention in a model, and how it is called there: in the encoder, in the decoder, to the source."""
+"""The bases of attentions by their place in a model: encoder, decoder or cross-attention, and how each is called."""
 
 from typing import Any, ClassVar
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
+from ..older_names import rename_parameters
 from ..ops.padding import Padding, PaddingLike
 from .checks import checked_padding
 from .decoding_state import AfterConvolution, StateType, batch_size_of
 from .multihead import Multihead, QueriesKeysValues, beams_apart, beams_of
-from .short_convolution import ShortConvolution
+from .short_convolution import convolution_of
 
 
-class EncoderAttention(Multihead):
-    """Self-attention of an encoder: each step sees all. A subclass has :meth:`attend`."""
+class SelfAttention(Multihead):
+    """Self-attention of an encoder or, if ``causal``, of a decoder; a convolution may precede it.
 
-    causal = False
+    A subclass has :meth:`attend`.
+    """
+
+    causal: ClassVar[bool]
+
+    def convolve(self, kernel_size: int) -> None:
+        """Add a short convolution over the whole sequence, before the attention (``docs/mathematics.md``).
+
+        Called after all other parameters have been made: optimizer states of checkpoints are in this order.
+
+        Raises:
+            UsageError: if ``kernel_size`` is even or negative.
+        """
+        self.convolution = convolution_of(kernel_size, embed_dim=self.new.size)
 
     def forward(self, x: Tensor, *, padding_mask: PaddingLike = None) -> Tensor:
-        """Attend from each step of ``x`` to all of them.
+        """Attend from each step of ``x`` to the steps that it sees.
 
         Args:
             x: ``(T, B, C)``.
@@ -28,45 +42,41 @@ class EncoderAttention(Multihead):
             ``(T, B, C)``; undefined, but finite, at padding.
         """
         padding = checked_padding(padding_mask, x)
-        if self.convolution is not None:
+        if self.convolution is not None and self.causal:
+            x, _ = self.convolution.causal(x, padding=padding)
+        elif self.convolution is not None:
             x = self.convolution.centred(x, padding=padding)
         return self.attend(x, padding)
 
     def attend(self, x: Tensor, padding: Padding) -> Tensor:
-        """``(T, B, C)`` to the same."""
+        """The attention after the convolution, of all steps at once: ``(T, B, C)`` to the same."""
         raise NotImplementedError
 
+    def upgrade_state_dict_named(self, state_dict: dict[str, Tensor], name: str) -> None:
+        """Called when fairseq loads a checkpoint: see :func:`..older_names.rename_parameters`."""
+        rename_parameters(state_dict)
 
-class Causal(nn.Module):
+
+class EncoderAttention(SelfAttention):
+    """Self-attention of an encoder: each step sees all."""
+
+    causal = False
+
+
+class CausalAttention(SelfAttention):
     """Self-attention of a decoder: each step sees itself and the earlier ones.
 
-    A subclass has :meth:`attend` for all steps of a sequence, :meth:`attend_step` for one, and ``State``, the
-    NamedTuple of tensors, with the batch first, that is the state between two steps. Its fields may be None.
+    A subclass also has :meth:`attend_step` for one step, and ``State``, the NamedTuple of tensors, with the batch
+    first, that is the state between two steps. Its fields may be None.
     """
 
     causal = True
-    convolution: ShortConvolution | None
     State: ClassVar[Any]
 
     @property
     def state_type(self) -> StateType:
         """The type of the state, for :func:`.decoding_state.unflatten_state`."""
         return self.State if self.convolution is None else (AfterConvolution, {"state": self.State})
-
-    def forward(self, x: Tensor, *, padding_mask: PaddingLike = None) -> Tensor:
-        """Attend from each step of ``x`` to itself and the earlier ones.
-
-        Args:
-            x: ``(T, B, C)``.
-            padding_mask: ``(B, T)`` bool, True = padding, anywhere: neither seen nor counted.
-
-        Returns:
-            ``(T, B, C)``; undefined, but finite, at padding.
-        """
-        padding = checked_padding(padding_mask, x)
-        if self.convolution is not None:
-            x, _ = self.convolution.causal(x, padding=padding)
-        return self.attend(x, padding)
 
     def step(self, x: Tensor, padding: PaddingLike, state: Any) -> tuple[Tensor, Any]:
         """The next step, or the next steps, of generation: a pure function of tensors.
@@ -94,17 +104,9 @@ class Causal(nn.Module):
             y = torch.cat(outputs)
         return y, state if inputs is None else AfterConvolution(inputs, state)
 
-    def attend(self, x: Tensor, padding: Padding) -> Tensor:
-        """All steps at once: ``(T, B, C)`` to the same."""
-        raise NotImplementedError
-
     def attend_step(self, x: Tensor, padding: Padding, state: Any) -> tuple[Tensor, Any]:
         """:meth:`step` for one step, after the convolution: ``(1, B, C)`` and the state, to the same."""
         raise NotImplementedError
-
-
-class CausalAttention(Causal, Multihead):
-    """:class:`Causal` self-attention with heads."""
 
 
 class SourceAttention(QueriesKeysValues):
@@ -162,7 +164,7 @@ class SourceAttention(QueriesKeysValues):
         return self.output(y, beams=beams), weights
 
     def read_source(self, source: Tensor, padding: Padding, *, need_weights: bool = False) -> Any:
-        """What is cached of ``source (S, B, C_source)``; ``need_weights``: also what only the weights need."""
+        """Cache ``source (S, B, C_source)``; ``need_weights``: also the parts that only the weights need."""
         raise NotImplementedError
 
     def attend_queries(
@@ -170,45 +172,3 @@ class SourceAttention(QueriesKeysValues):
     ) -> tuple[Tensor, Tensor | None]:
         """The output for the queries ``(B, H, T, D)``, in their shape, and if needed the weights ``(B, H, T, S)``."""
         raise NotImplementedError
-
-
-class ConvolvedAttention(nn.Module):
-    """A self-attention of an encoder after a short convolution (``docs/mathematics.md``).
-
-    Args:
-        attention: takes ``x (T, B, C)`` and ``padding_mask (B, T)``; returns ``(T, B, C)``.
-        embed_dim: channels, C.
-        kernel_size: steps of the convolution, odd.
-
-    Raises:
-        UsageError: if ``kernel_size`` is even or negative.
-    """
-
-    def __init__(self, attention: nn.Module, *, embed_dim: int, kernel_size: int) -> None:
-        super().__init__()
-        self.attention = attention
-        self.convolution = ShortConvolution(embed_dim=embed_dim, kernel_size=kernel_size)
-
-    def forward(self, x: Tensor, *, padding_mask: PaddingLike = None) -> Tensor:
-        """The convolution, then the attention: ``x (T, B, C)`` and its padding to the same."""
-        padding = checked_padding(padding_mask, x)
-        return self.attention(self.convolution.centred(x, padding=padding), padding_mask=padding)
-
-
-class ConvolvedCausalAttention(Causal):
-    """A self-attention of a decoder after a short convolution. Arguments: :class:`ConvolvedAttention`."""
-
-    def __init__(self, attention: Any, *, embed_dim: int, kernel_size: int) -> None:
-        super().__init__()
-        self.attention = attention
-        self.convolution = ShortConvolution(embed_dim=embed_dim, kernel_size=kernel_size)
-
-    @property
-    def state_type(self) -> StateType:
-        return AfterConvolution, {"state": self.attention.state_type}
-
-    def attend(self, x: Tensor, padding: Padding) -> Tensor:
-        return self.attention(x, padding_mask=padding)
-
-    def attend_step(self, x: Tensor, padding: Padding, state: Any) -> tuple[Tensor, Any]:
-        return self.attention.step(x, padding, state)

@@ -1,7 +1,7 @@
 """The state of a decoder between two steps: tensors, whose first dimension is the batch, in NamedTuples and tuples.
 
-An attention has one NamedTuple, whose fields may be None, and a decoder a tuple of those of its layers. A state is a
-value: a step takes one and returns the next, and nothing else stores it.
+The state of an attention is a NamedTuple, whose fields may be None, and the state of a decoder a tuple of its layers'
+states. A state is a value: a step takes one and returns the next, and nothing else stores it.
 """
 
 from collections.abc import Callable, Mapping
@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ..ops.padding import Padding
 
-# A NamedTuple class, or a pair of it and the types of those of its fields that are states themselves.
+# A NamedTuple class, or a pair: the class, and the types of the fields that are states themselves, by name.
 StateType = Any
 
 

@@ -76,7 +76,7 @@ class KernelCausalAttention(KernelProjections, CausalAttention):
 
 
 class KernelSource(NamedTuple):
-    """What is cached of a source."""
+    """The cache of a source."""
 
     mean: Tensor  # (B, H, R, D + 1)
     steps: Tensor  # (B,)

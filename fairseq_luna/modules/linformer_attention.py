@@ -61,7 +61,7 @@ class LinformerAttention(LinformerProjections, EncoderAttention):
 
 
 class LinformerSlots(NamedTuple):
-    """What is cached of a source."""
+    """The cache of a source."""
 
     key: Tensor  # (B, H, L, D)
     value: Tensor  # (B, H, L, D)

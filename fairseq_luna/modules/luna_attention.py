@@ -39,7 +39,7 @@ class LunaAttention(Multihead):
         tie_kv: keys and values are one projection (``k_p = v_p`` and ``k = v``), the paper's default.
         kernel_size: kernel size of a convolution over X, only for self-attention, odd; 0 = none, as in the paper.
         segment_bias: if not 0, b is a learned number for each packed head that starts with this value.
-        options: those of :class:`.Multihead`; its heads are those of the unpack attention.
+        options: further arguments of :class:`.Multihead`; its heads are the heads of the unpack attention.
 
     Raises:
         UsageError: if a number of heads does not divide ``embed_dim``, or ``kernel_size`` is even or negative.
@@ -114,10 +114,10 @@ class LunaAttention(Multihead):
     def read_source(
         self, packed: Tensor, context: Tensor, padding: Padding, *, need_weights: bool = False
     ) -> tuple[PackedSource, Tensor]:
-        """What is cached of the packed ``context``, for :meth:`attend_to_source`; and Y_P ``(L, B, C)``.
+        """Pack the ``context``; return keys and values for :meth:`attend_to_source`, and Y_P ``(L, B, C)``.
 
-        Arguments are those of :meth:`forward`; ``padding`` is of the context. ``need_weights``: also cache the pack
-        weights.
+        Arguments as in :meth:`forward`; ``padding`` is the padding of the context. ``need_weights``: also cache the
+        pack weights.
         """
         packed_context, pack_weights = self.pack(packed, context, padding, need_weights)
         key, value = self.project_packed(packed_context)
@@ -162,7 +162,7 @@ class LunaAttention(Multihead):
         return merge_heads(out), None if weights is None else weights.mean(1)
 
     def segment_scores(self, packed: Tensor, context: Tensor, padding: Padding) -> Tensor | None:
-        """What is added to the pack scores, ``(B or 1, H, L, S)``, or None."""
+        """The bias to add to the pack scores, ``(B or 1, H, L, S)``, or None."""
         if self.segment_bias is None:
             return None
         own = in_own_segment(padding, packed.shape[0], context.shape[0], context.device)

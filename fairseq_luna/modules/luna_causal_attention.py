@@ -27,7 +27,7 @@ class LunaCausalAttention(Multihead):
         tie_kv: keys and values of the sequence are one projection, the paper's default.
         kernel_size: kernel size of a convolution over X before the projections, odd; 0 = none, as in the paper.
         kernel: "torch", or "triton" for training on a GPU; then the unpack weights may be None.
-        options: those of :class:`.Multihead`.
+        options: further arguments of :class:`.Multihead`.
 
     Raises:
         UsageError: if ``num_heads`` does not divide ``embed_dim``, ``activation`` or ``kernel`` is unknown, or

@@ -1,4 +1,4 @@
-"""What every attention with heads has, and the two layouts: time first, as in fairseq, and heads, as in the ops."""
+"""The base of every attention with heads, and the two layouts: time first, as in fairseq, and heads, as in the ops."""
 
 from dataclasses import replace
 from typing import Any, ClassVar
@@ -15,7 +15,7 @@ from .short_convolution import ShortConvolution
 class Multihead(nn.Module):
     """Heads, dropout and an output; a subclass creates its projections with ``new``, the output as ``out_proj``.
 
-    The order in which it creates them is that of the parameters in a checkpoint's optimizer.
+    A checkpoint's optimizer state has the parameters in the order in which they are created.
 
     Args:
         embed_dim: channels of the sequence, C.
@@ -61,7 +61,7 @@ class Multihead(nn.Module):
         return dropout_probability(self.dropout_module)
 
     def options(self, padding: Padding) -> dict[str, Any]:
-        """Keyword arguments of all ops but those of a decay, which drop no weights: see ``drop_steps``."""
+        """Keyword arguments of all ops except decays, which have no weights to drop: see ``drop_steps``."""
         return {"padding": padding, "dropout_p": self.dropout_p()}
 
     def output(self, y: Tensor, *, beams: int = 1) -> Tensor:
@@ -75,7 +75,7 @@ class QueriesKeysValues(Multihead):
     Args:
         source_dim: channels of keys and values; None = C.
         key_bias: keys have a bias too; False where it would have no effect.
-        options: those of :class:`Multihead`.
+        options: further arguments, of :class:`Multihead`.
 
     Raises:
         UsageError: as there.

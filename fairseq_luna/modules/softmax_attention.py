@@ -13,10 +13,10 @@ from .projection import INPUT_GAIN
 
 
 class SoftmaxProjections(QueriesKeysValues):
-    """The parameters of softmax attention: those of fairseq's MultiheadAttention, in its order.
+    """The parameters of softmax attention, named and ordered as in fairseq's MultiheadAttention.
 
     Args:
-        options: those of :class:`.QueriesKeysValues`.
+        options: further arguments, of :class:`.QueriesKeysValues`.
 
     Raises:
         UsageError: if ``num_heads`` does not divide ``embed_dim``.

@@ -87,7 +87,7 @@ class DecoderStepForExport(nn.Module):
 
 
 def as_tensors(source: DecoderSource, state: Any) -> Tensors:
-    """What a decoder's step takes, as named tensors."""
+    """The source and the state of a decoder's step as named tensors."""
     constants = {CONSTANTS + name.removeprefix(LAYERS): x for name, x in flatten_state(source).items()}
     return constants | {STATE + name: x for name, x in flatten_state(state).items()}
 

@@ -151,7 +151,7 @@ class LunaDecoderLayer(DecoderLayer):
     def read_source(
         self, packed: Tensor, source: Tensor, source_padding: Padding, *, need_weights: bool
     ) -> tuple["LunaSource", Tensor]:
-        """What all steps of generation read of p and of the ``source (S, B, C)``, and the next layer's p."""
+        """Cache p and the ``source (S, B, C)`` for all steps of generation; and return the next layer's p."""
         slots = self.self_attn.slot_queries(packed)
         if isinstance(self.encoder_attn, LunaAttention):
             p = self.prenorm(packed, self.encoder_attn_packed_layer_norm)
@@ -203,7 +203,7 @@ class LunaDecoderLayer(DecoderLayer):
 
 
 class LunaSource(NamedTuple):
-    """What the steps of a layer read of a sentence."""
+    """The cache of a sentence that the steps of a layer read."""
 
     slots: Tensor  # (B, H, L, D), the queries of the packed slots
     source: Any  # what the cross-attention has read of the source; None without one

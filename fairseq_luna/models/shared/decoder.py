@@ -49,7 +49,7 @@ class CausalDecoder(TransformerDecoderBase):
         raise NotImplementedError
 
     def read_source(self, encoder_out: EncoderOut | None, *, weights_of: int = NO_LAYER) -> DecoderSource:
-        """What all steps of generation read of the encoder's output, with one row for each sentence.
+        """Read the encoder's output for all steps of generation, with one row for each sentence.
 
         Args:
             encoder_out: the encoder's dictionary; None if there is no cross-attention.
@@ -77,7 +77,7 @@ class CausalDecoder(TransformerDecoderBase):
             position: of these tokens, from 0: a tensor ``(1,)`` int64, with which a graph serves any position, or a
                 number, with which the embedding is read without a copy.
             source: the result of :meth:`read_source`; B is a multiple of its rows.
-            state: the second result of the step before, at first that of :meth:`initial_state`: NamedTuples of
+            state: the second result of the step before, at first :meth:`initial_state`: NamedTuples of
                 tensors, whose first dimension is B. :mod:`...modules.decoding_state` selects rows of it, and makes a
                 dictionary of its tensors.
             padding: where a token is padding, ``(B, 1)`` bool; None: no token is.
@@ -217,7 +217,7 @@ class CausalDecoder(TransformerDecoderBase):
     ) -> tuple[int, int | None]:
         """The layer whose cross-attention weights are returned, or ``NO_LAYER``, and of how many heads; None: all.
 
-        Arguments are those of ``extract_features``; --alignment-layer and --alignment-heads hold without them.
+        Arguments as in ``extract_features``; where they are None, --alignment-layer and --alignment-heads hold.
 
         Raises:
             UsageError: for a full context, or without cross-attention.

@@ -15,7 +15,7 @@ NO_LAYER = -1
 
 
 class DecoderSource(NamedTuple):
-    """What all steps of generation read of the encoder's output, with one row for each sentence."""
+    """The parts of the encoder's output that all steps of generation read, with one row for each sentence."""
 
     padding: Padding  # of the source
     packed_padding: Padding  # of Luna's packed sequence
@@ -37,7 +37,7 @@ class DecoderStep(NamedTuple):
 
 
 class Generation(NamedTuple):
-    """What is stored between two calls of fairseq's generator."""
+    """The entry of fairseq's dictionary between two calls of its generator."""
 
     source: DecoderSource
     state: Any

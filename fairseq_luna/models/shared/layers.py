@@ -127,7 +127,7 @@ class SelfAttentionDecoderLayer(DecoderLayer):
 
     Args:
         cfg: the nested config.
-        self_attn: a :class:`~fairseq_luna.modules.attention.Causal` attention.
+        self_attn: a :class:`~fairseq_luna.modules.attention.CausalAttention`.
         build_source_attention: called with ``cfg``; returns the cross-attention, a
             :class:`~fairseq_luna.modules.attention.SourceAttention`. None: there is none.
     """
@@ -166,7 +166,7 @@ class SelfAttentionDecoderLayer(DecoderLayer):
         return self.feed_forward(x), weights
 
     def read_source(self, source: Tensor | None, padding: Padding, *, need_weights: bool) -> tuple[Any]:
-        """What all steps of generation read of the ``source (S, B, C)``: None without cross-attention.
+        """Cache the ``source (S, B, C)`` for all steps of generation; None without cross-attention.
 
         In a tuple, because fairseq's activation checkpointing takes a NamedTuple for several results.
         """
