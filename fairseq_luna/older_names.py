@@ -1,4 +1,4 @@
-"""Settings of models that once had other names, which older checkpoints, command lines and YAML still have."""
+"""Settings and parameters of models that once had other names, which older checkpoints, command lines and YAML have."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,6 +7,7 @@ from .usage_error import UsageError, flag
 
 # By the older name. 0, the default, leaves an older name its value: no config says which values were given.
 TODAYS = dict.fromkeys(("luna_kernel_size", "fastformer_kernel_size", "block_kernel_size"), "attention_kernel_size")
+OLDER_PARENT = ".self_attn.attention."
 
 
 def renamed(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -21,3 +22,14 @@ def renamed(settings: Mapping[str, Any]) -> dict[str, Any]:
             raise UsageError(f"{both}: the first is an older name of the second; leave it out")
         named[name] = value
     return named
+
+
+def rename_parameters(state_dict: dict[str, Any]) -> None:
+    """Give the parameters of a checkpoint today's names, in place and in their order.
+
+    A self-attention with a convolution was once a child of the convolution's module, called "attention".
+    """
+    if any(OLDER_PARENT in name for name in state_dict):
+        named = {name.replace(OLDER_PARENT, ".self_attn."): value for name, value in state_dict.items()}
+        state_dict.clear()
+        state_dict.update(named)

@@ -36,7 +36,6 @@ from fairseq_luna.modules import (
     RetentionAttention,
     StateSpaceAttention,
 )
-from fairseq_luna.modules.attention import ConvolvedAttention
 from fairseq_luna.modules.multihead import split_heads
 
 # Their output is not one weighted sum of the steps' values: Fastformer multiplies vectors, block attention joins two
@@ -115,7 +114,6 @@ def trained(args: Namespace) -> Iterator[tuple[int, int, str, dict[str, float]]]
 def inputs_of_layers(encoder: Any, tokens: Tensor) -> list[tuple[Any, Tensor]]:
     """The self-attention of each layer of ``encoder`` with its input ``(N, 1, C)`` for ``tokens (1, N)``."""
     attentions = [layer.self_attn for layer in encoder.layers]
-    attentions = [each.attention if isinstance(each, ConvolvedAttention) else each for each in attentions]
     seen: list[Tensor] = []
 
     def keep(module: nn.Module, args: tuple, kwargs: dict) -> None:

@@ -8,6 +8,7 @@ import torch
 from fairseq.models import MODEL_DATACLASS_REGISTRY
 from torch import Tensor
 
+from ..older_names import rename_parameters
 from ..usage_error import UsageError, flag
 from .checkpoints import architecture, check_finite, load
 from .progress import shown
@@ -70,12 +71,13 @@ def average(paths: Sequence[Path]) -> dict[str, Any]:
 
 
 def _taken(state: dict[str, Any]) -> Weights:
-    """The weights of ``state``, which loses them."""
+    """The weights of ``state``, which loses them, by today's names."""
     weights = {}
     for label, place in PLACES.items():
         holder = _holder(state, place)
         if holder.get(place[-1]):
             weights.update({f"{label} {name}".lstrip(): weight for name, weight in holder.pop(place[-1]).items()})
+    rename_parameters(weights)
     return weights
 
 

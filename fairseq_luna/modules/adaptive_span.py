@@ -8,10 +8,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ..ops.padding import Padding
 from ..ops.pattern_attention import Pattern, Window
 from ..published import Difference, Published
 from ..usage_error import ArgumentError
-from .multihead import mask_of
+from .multihead import padding_of
 from .pattern_attention import PatternAttention, PatternCausalAttention, PatternProjections
 
 PUBLISHED = {
@@ -78,10 +79,10 @@ class AdaptiveSpans(PatternProjections):
         self.penalty = penalty
         self.span = nn.Parameter(torch.zeros(self.num_heads))
 
-    def inputs(self, x: Tensor, padding_mask: Tensor | None) -> tuple[Tensor, Tensor, Tensor, Pattern]:
+    def inputs(self, x: Tensor, padding: Padding) -> tuple[Tensor, Tensor, Tensor, Pattern]:
         window, span = self.pattern.window, self.span.clamp(0, 1)
         if self.training:
-            real = (~mask_of(x, padding_mask)).sum()
+            real = padding_of(x, padding).lengths.sum()
             span = _Span.apply(self.span, real * (self.penalty * window / self.num_heads))
         return *self.queries_keys_values(x), replace(self.pattern, spans=span * window)
 

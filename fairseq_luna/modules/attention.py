@@ -1,15 +1,17 @@
-"""The places of an attention in a model, and how it is called there: in the encoder, in the decoder, to the source."""
+"""The bases of attentions by their place in a model: encoder, decoder or cross-attention, and how each is called."""
 
 from typing import Any, ClassVar
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
+from ..older_names import rename_parameters
+from ..ops.padding import Padding, PaddingLike
 from ..published import Difference
-from .checks import check_mask
-from .generation_state import GenerationState, IncrementalState, ModuleState, as_state, from_state
-from .multihead import Multihead, QueriesKeysValues, beams_apart, beams_of, one_by_one
-from .short_convolution import ShortConvolution, convolved
+from .checks import checked_padding
+from .decoding_state import AfterConvolution, StateType, batch_size_of
+from .multihead import Multihead, QueriesKeysValues, beams_apart, beams_of
+from .short_convolution import convolution_of
 
 # What differs from the published layer of nearly every attention: models with different names are to differ in nothing
 # else.
@@ -53,13 +55,26 @@ OF_ALL = (
 )
 
 
-class EncoderAttention(Multihead):
-    """Self-attention of an encoder: each step sees all. A subclass has :meth:`attend`."""
+class SelfAttention(Multihead):
+    """Self-attention of an encoder or, if ``causal``, of a decoder; a convolution may precede it.
 
-    causal = False
+    A subclass has :meth:`attend`.
+    """
 
-    def forward(self, x: Tensor, *, padding_mask: Tensor | None = None) -> Tensor:
-        """Attend from each step of ``x`` to all of them.
+    causal: ClassVar[bool]
+
+    def convolve(self, kernel_size: int) -> None:
+        """Add a short convolution over the whole sequence, before the attention (``docs/mathematics.md``).
+
+        Called after all other parameters have been made: optimizer states of checkpoints are in this order.
+
+        Raises:
+            UsageError: if ``kernel_size`` is even or negative.
+        """
+        self.convolution = convolution_of(kernel_size, embed_dim=self.new.size)
+
+    def forward(self, x: Tensor, *, padding_mask: PaddingLike = None) -> Tensor:
+        """Attend from each step of ``x`` to the steps that it sees.
 
         Args:
             x: ``(T, B, C)``.
@@ -68,169 +83,134 @@ class EncoderAttention(Multihead):
         Returns:
             ``(T, B, C)``; undefined, but finite, at padding.
         """
-        check_mask(padding_mask, x)
-        if self.convolution is not None:
-            x = self.convolution.centred(x, padding_mask=padding_mask)
-        return self.attend(x, padding_mask)
+        padding = checked_padding(padding_mask, x)
+        if self.convolution is not None and self.causal:
+            x, _ = self.convolution.causal(x, padding=padding)
+        elif self.convolution is not None:
+            x = self.convolution.centred(x, padding=padding)
+        return self.attend(x, padding)
 
-    def attend(self, x: Tensor, padding_mask: Tensor | None) -> Tensor:
-        """``(T, B, C)`` to the same."""
+    def attend(self, x: Tensor, padding: Padding) -> Tensor:
+        """The attention after the convolution, of all steps at once: ``(T, B, C)`` to the same."""
         raise NotImplementedError
 
+    def upgrade_state_dict_named(self, state_dict: dict[str, Tensor], name: str) -> None:
+        """Called when fairseq loads a checkpoint: see :func:`..older_names.rename_parameters`."""
+        rename_parameters(state_dict)
 
-class CausalAttention(GenerationState, Multihead):
+
+class EncoderAttention(SelfAttention):
+    """Self-attention of an encoder: each step sees all."""
+
+    causal = False
+
+
+class CausalAttention(SelfAttention):
     """Self-attention of a decoder: each step sees itself and the earlier ones.
 
-    A subclass has :meth:`attend`, :meth:`step` and ``State``, a NamedTuple of tensors with the batch first, some of
-    which may be None.
+    A subclass also has :meth:`attend_step` for one step, and ``State``, the NamedTuple of tensors, with the batch
+    first, that is the state between two steps. Its fields may be None.
     """
 
     causal = True
     State: ClassVar[Any]
 
-    def forward(
-        self,
-        x: Tensor,
-        *,
-        padding_mask: Tensor | None = None,
-        incremental_state: IncrementalState | None = None,
-    ) -> Tensor:
-        """Attend from each step of ``x`` to itself and the earlier ones.
+    @property
+    def state_type(self) -> StateType:
+        """The type of the state, for :func:`.decoding_state.unflatten_state`."""
+        return self.State if self.convolution is None else (AfterConvolution, {"state": self.State})
 
-        With ``incremental_state``, ``x`` and ``padding_mask`` contain only the new steps.
+    def step(self, x: Tensor, padding: PaddingLike, state: Any) -> tuple[Tensor, Any]:
+        """The next step, or the next steps, of generation: a pure function of tensors.
 
         Args:
-            x: ``(T, B, C)``.
-            padding_mask: ``(B, T)`` bool, True = padding, anywhere: neither seen nor counted.
-            incremental_state: fairseq's state for generation.
+            x: ``(T, B, C)``; T is 1 but for a segment of several steps, which are computed one after the other.
+            padding: of these steps, as in :meth:`forward`. A padded step changes nothing for later ones.
+            state: the second result of the call before; None: there is none.
 
         Returns:
-            ``(T, B, C)``; undefined, but finite, at padding.
+            ``(T, B, C)``, and the state after these steps: tensors ``(B, ...)`` in a NamedTuple.
         """
-        check_mask(padding_mask, x)
-        saved = self.load_state(incremental_state)
-        x, last_inputs = convolved(x, self.convolution, saved, padding_mask)
-        if incremental_state is None:
-            return self.attend(x, padding_mask)
-        state = None if saved is None else from_state(self.State, saved)
-        outputs = []
-        for now, mask in one_by_one(x, padding_mask):
-            y, state = self.step(now, mask, state)
-            outputs.append(y)
-        self.save_state(incremental_state, as_state(state) | last_inputs)
-        return y if len(x) == 1 else torch.cat(outputs)
+        padding = checked_padding(padding, x)
+        inputs = None
+        if self.convolution is not None:
+            inputs, state = (None, None) if state is None else state
+            x, inputs = self.convolution.causal(x, padding=padding, past=inputs)
+        if x.shape[0] == 1:
+            y, state = self.attend_step(x, padding, state)
+        else:
+            outputs = []
+            for place, one in enumerate(x.split(1)):
+                y, state = self.attend_step(one, padding.at_step(place), state)
+                outputs.append(y)
+            y = torch.cat(outputs)
+        return y, state if inputs is None else AfterConvolution(inputs, state)
 
-    def attend(self, x: Tensor, padding_mask: Tensor | None) -> Tensor:
-        """All steps at once: ``(T, B, C)`` to the same."""
+    def attend_step(self, x: Tensor, padding: Padding, state: Any) -> tuple[Tensor, Any]:
+        """:meth:`step` for one step, after the convolution: ``(1, B, C)`` and the state, to the same."""
         raise NotImplementedError
 
-    def step(self, x: Tensor, padding_mask: Tensor | None, state: Any) -> tuple[Tensor, Any]:
-        """The next step, ``(1, B, C)`` to the same, and the state after it; ``state`` is None before the first."""
-        raise NotImplementedError
 
+class SourceAttention(QueriesKeysValues):
+    """Cross-attention: a decoder's attention to the encoder's output, the source, which generation reads once.
 
-class SourceAttention(GenerationState, QueriesKeysValues):
-    """Attention of a decoder to the encoder's output, the source, which generation reads once.
-
-    A subclass has :meth:`read`, which returns what is kept of it, and :meth:`attend_to`. All beams of a sentence share
-    what is kept: they become steps of one sentence.
+    A subclass has :meth:`read_source`, which returns a ``Cached``, a NamedTuple of tensors with the batch first, and
+    :meth:`attend_queries`. All beams of a sentence share what is cached: they become steps of one sentence.
     """
 
-    # The name of what is kept for the weights alone, if they are asked for; None: nothing.
-    kept_for_weights: ClassVar[str | None] = None
+    Cached: ClassVar[Any]
+
+    @property
+    def cached_type(self) -> StateType:
+        """The type of what is cached, for :func:`.decoding_state.unflatten_state`."""
+        return self.Cached
 
     def forward(
-        self,
-        x: Tensor,
-        source: Tensor | None,
-        *,
-        source_padding_mask: Tensor | None = None,
-        incremental_state: IncrementalState | None = None,
-        need_weights: bool = False,
+        self, x: Tensor, source: Tensor, *, source_padding_mask: PaddingLike = None, need_weights: bool = False
     ) -> tuple[Tensor, Tensor | None]:
         """Attend from each step of ``x`` to the source.
 
-        In generation the source and its mask are read at the first step and may be at the first with ``need_weights``.
-        There the source may have fewer rows than ``x``: one for each sentence, which as many consecutive rows of ``x``
-        read as it has beams.
-
         Args:
             x: ``(T, B, C)``.
-            source: ``(S, B, C_source)``; in generation B may be a fraction of that of ``x``.
+            source: ``(S, B, C_source)``; B may be a fraction of the batch of ``x``: see :meth:`attend_to_source`.
             source_padding_mask: ``(B, S)`` bool, True = padding: not seen.
-            incremental_state: fairseq's state for generation.
-            need_weights: also return the weights, which are quadratic.
+            need_weights: also return the weights, which are quadratic in size.
 
         Returns:
             ``(T, B, C)``, and the weights ``(H, B, T, S)`` before dropout or None.
         """
-        check_mask(source_padding_mask, source, "source_padding_mask")
-        kept = self.load_constants(incremental_state)
-        if kept is None or (need_weights and self.kept_for_weights not in (None, *kept)):
-            assert source is not None, "the first step, and the first with weights, need the source"
-            kept = self.read(source, source_padding_mask, need_weights=need_weights)
-            if incremental_state is not None:
-                self.save_constants(incremental_state, kept, beams=beams_of(x.shape[1], source.shape[1]))
-        beams = beams_of(x.shape[1], next(iter(kept.values())).shape[0])
+        padding = checked_padding(source_padding_mask, source, "source_padding_mask")
+        cached = self.read_source(source, padding, need_weights=need_weights)
+        return self.attend_to_source(x, cached, padding, need_weights=need_weights)
+
+    def attend_to_source(
+        self, x: Tensor, cached: Any, padding: Padding, *, need_weights: bool = False
+    ) -> tuple[Tensor, Tensor | None]:
+        """:meth:`forward` for a source that has been read.
+
+        Args:
+            x: ``(T, B, C)``.
+            cached: the result of :meth:`read_source`. It may have fewer rows than ``x``: one for each sentence, which
+                as many consecutive rows of ``x`` read as the sentence has beams.
+            padding: of the source.
+            need_weights: also return the weights, for which the source must have been read.
+
+        Returns:
+            As :meth:`forward`.
+        """
+        beams = beams_of(x.shape[1], batch_size_of(cached))
         q = self.heads_of(self.q_proj, x, beams=beams)
-        y, weights = self.attend_to(q, kept, need_weights=need_weights)
+        y, weights = self.attend_queries(q, cached, padding, need_weights=need_weights)
         if weights is not None:
             weights = beams_apart(weights, beams).transpose(0, 1)
         return self.output(y, beams=beams), weights
 
-    def read(self, source: Tensor, padding_mask: Tensor | None, *, need_weights: bool) -> ModuleState:
-        """What is kept of ``source (S, B, C_source)``, tensors with the batch first."""
+    def read_source(self, source: Tensor, padding: Padding, *, need_weights: bool = False) -> Any:
+        """Cache ``source (S, B, C_source)``; ``need_weights``: also the parts that only the weights need."""
         raise NotImplementedError
 
-    def attend_to(self, q: Tensor, kept: ModuleState, *, need_weights: bool) -> tuple[Tensor, Tensor | None]:
-        """What the queries ``(B, H, T, D)`` read of it, in their shape, and if needed the weights ``(B, H, T, S)``."""
+    def attend_queries(
+        self, q: Tensor, cached: Any, padding: Padding, *, need_weights: bool
+    ) -> tuple[Tensor, Tensor | None]:
+        """The output for the queries ``(B, H, T, D)``, in their shape, and if needed the weights ``(B, H, T, S)``."""
         raise NotImplementedError
-
-
-class ConvolvedAttention(GenerationState):
-    """A self-attention of the sequence after a short convolution (``docs/mathematics.md``).
-
-    Args:
-        attention: takes ``x (T, B, C)`` and ``padding_mask (B, T)``, and if causal ``incremental_state``; returns
-            ``(T, B, C)``.
-        embed_dim: channels, C.
-        kernel_size: steps of the convolution, odd.
-        causal: the convolution reads no later steps, as the attention does not.
-
-    Raises:
-        UsageError: if ``kernel_size`` is even or negative.
-    """
-
-    def __init__(self, attention: nn.Module, *, embed_dim: int, kernel_size: int, causal: bool) -> None:
-        super().__init__()
-        self.attention = attention
-        self.convolution = ShortConvolution(embed_dim=embed_dim, kernel_size=kernel_size)
-        self.causal = causal
-
-    def forward(
-        self,
-        x: Tensor,
-        *,
-        padding_mask: Tensor | None = None,
-        incremental_state: IncrementalState | None = None,
-    ) -> Tensor:
-        """The convolution, then the attention.
-
-        With ``incremental_state``, ``x`` and ``padding_mask`` contain only the new steps.
-
-        Args:
-            x: ``(T, B, C)``.
-            padding_mask: ``(B, T)`` bool, True = padding: zero for the convolution, not seen by the attention.
-            incremental_state: fairseq's state for generation, if causal.
-
-        Returns:
-            ``(T, B, C)``.
-        """
-        check_mask(padding_mask, x)
-        if not self.causal:
-            return self.attention(self.convolution.centred(x, padding_mask=padding_mask), padding_mask=padding_mask)
-        saved = self.load_state(incremental_state)
-        x, last_inputs = convolved(x, self.convolution, saved, padding_mask)
-        if incremental_state is not None:
-            self.save_state(incremental_state, last_inputs)
-        return self.attention(x, padding_mask=padding_mask, incremental_state=incremental_state)

@@ -8,11 +8,12 @@ from torch import Tensor
 
 from ..ops import block_attention as op
 from ..ops.block_partition import Blocks, cut_by_number, cut_by_size, from_blocks, same_blocks
+from ..ops.padding import Padding
 from ..published import Published
 from ..usage_error import ArgumentError
 from .attention import CausalAttention, EncoderAttention
 from .checks import check_choice
-from .multihead import Multihead, QueriesKeysValues, mask_of, merge_heads, split_heads
+from .multihead import Multihead, QueriesKeysValues, merge_heads, padding_of, split_heads
 from .projection import affine_of
 from .short_convolution import convolution_of
 
@@ -129,11 +130,11 @@ class BlockAttention(TwoLevelAttention, EncoderAttention):
         self.num_blocks = num_blocks
         self.random_blocks = random_blocks
 
-    def attend(self, x: Tensor, padding_mask: Tensor | None) -> Tensor:
+    def attend(self, x: Tensor, padding: Padding) -> Tensor:
         if self.random_blocks and self.training:
-            blocks = cut_by_number(mask_of(x, padding_mask), self.num_blocks, random=True, dtype=x.dtype)
+            blocks = cut_by_number(padding_of(x, padding), self.num_blocks, random=True, dtype=x.dtype)
         else:
-            blocks = same_blocks(cut_by_number, mask_of(x, padding_mask), self.num_blocks, x.dtype)
+            blocks = same_blocks(padding_of(x, padding), cut_by_number, self.num_blocks, x.dtype)
         return self.attend_in(blocks, x)
 
 
@@ -159,10 +160,10 @@ class BlockCausalAttention(TwoLevelAttention, CausalAttention):
             raise ArgumentError("block_size", block_size, "must be 1 or more, such as 8")
         self.block_size = block_size
 
-    def attend(self, x: Tensor, padding_mask: Tensor | None) -> Tensor:
-        return self.attend_in(same_blocks(cut_by_size, mask_of(x, padding_mask), self.block_size, x.dtype), x)
+    def attend(self, x: Tensor, padding: Padding) -> Tensor:
+        return self.attend_in(same_blocks(padding_of(x, padding), cut_by_size, self.block_size, x.dtype), x)
 
-    def step(self, x: Tensor, padding_mask: Tensor | None, state: op.BlockState | None) -> tuple[Tensor, op.BlockState]:
+    def attend_step(self, x: Tensor, padding: Padding, state: op.BlockState | None) -> tuple[Tensor, op.BlockState]:
         halves = self.output_halves()
 
         def finish(z: Tensor) -> Tensor:
@@ -170,7 +171,7 @@ class BlockCausalAttention(TwoLevelAttention, CausalAttention):
                 return z
             return split_heads(F.linear(merge_heads(z), halves.of_z, halves.bias), self.num_heads)
 
-        options = self.options(padding_mask) | {"block_size": self.block_size, "finish": finish}
+        options = self.options(padding) | {"block_size": self.block_size, "finish": finish}
         given = self.project_summaries, state
         if self.is_ordered:
             y, z, state = op.block_attention_step(*self.queries_keys_values(x), *given, **options)

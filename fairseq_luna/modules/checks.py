@@ -5,6 +5,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
+from ..ops.padding import Padding, PaddingLike
 from ..usage_error import ArgumentError, UsageError
 
 
@@ -27,21 +28,26 @@ def check_positive(**numbers: int) -> None:
             raise ArgumentError(name, value, "must be 1 or more")
 
 
-def check_mask(mask: Tensor | None, x: Tensor | None, name: str = "padding_mask") -> None:
-    """Raise UsageError if ``mask``, the argument ``name``, is not the padding mask of ``x (T, B, C)``.
+def checked_padding(padding: PaddingLike, x: Tensor | None, name: str = "padding_mask") -> Padding:
+    """The :class:`.Padding` of ``x (T, B, C)``, from the argument ``name``: one, a mask or None, for no padding.
 
-    That is ``(B, T)`` bool. Other dtypes would be read as something else, and other shapes broadcast. None is no
-    padding; without ``x`` the mask is not read.
+    Without ``x`` the argument is not read. A :class:`.Padding` is what a model made: it is not checked again.
+
+    Raises:
+        UsageError: if a mask is not ``(B, T)`` bool. Other dtypes would be read as something else, and other shapes
+            broadcast.
     """
-    if mask is None or x is None:
-        return
+    if x is None:
+        return Padding()
+    if padding is None or isinstance(padding, Padding):
+        return Padding.of(padding)
     steps, batch = x.shape[:2]
-    if not isinstance(mask, Tensor):
-        given = type(mask).__name__
-    elif mask.dtype is torch.bool and mask.shape == (batch, steps):
-        return
+    if not isinstance(padding, Tensor):
+        given = type(padding).__name__
+    elif padding.dtype is torch.bool and padding.shape == (batch, steps):
+        return Padding(padding)
     else:
-        given = f"{mask.dtype} {tuple(mask.shape)}"
+        given = f"{padding.dtype} {tuple(padding.shape)}"
     raise UsageError(
         f"{name} {given}: must be torch.bool {(batch, steps)}, (batch, steps), True where a step is padding"
     )

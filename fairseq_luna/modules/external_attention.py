@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from ..ops import external_attention as op
+from ..ops.padding import Padding
 from ..published import Difference, Published
 from .attention import CausalAttention, EncoderAttention
 from .checks import check_positive
@@ -80,8 +81,8 @@ class ExternalAttention(ExternalProjections, EncoderAttention):
     If a sentence is all padding, the result is the bias of the output projection.
     """
 
-    def attend(self, x: Tensor, padding_mask: Tensor | None) -> Tensor:
-        return self.output(op.external_attention(*self.arguments(x), **self.options(padding_mask)))
+    def attend(self, x: Tensor, padding: Padding) -> Tensor:
+        return self.output(op.external_attention(*self.arguments(x), **self.options(padding)))
 
 
 class ExternalCausalAttention(ExternalProjections, CausalAttention):
@@ -92,9 +93,9 @@ class ExternalCausalAttention(ExternalProjections, CausalAttention):
 
     State = op.SlotMeans
 
-    def attend(self, x: Tensor, padding_mask: Tensor | None) -> Tensor:
-        return self.output(op.external_causal_attention(*self.arguments(x), **self.options(padding_mask)))
+    def attend(self, x: Tensor, padding: Padding) -> Tensor:
+        return self.output(op.external_causal_attention(*self.arguments(x), **self.options(padding)))
 
-    def step(self, x: Tensor, padding_mask: Tensor | None, state: op.SlotMeans | None) -> tuple[Tensor, op.SlotMeans]:
-        y, state = op.external_causal_attention_step(*self.arguments(x), state, **self.options(padding_mask))
+    def attend_step(self, x: Tensor, padding: Padding, state: op.SlotMeans | None) -> tuple[Tensor, op.SlotMeans]:
+        y, state = op.external_causal_attention_step(*self.arguments(x), state, **self.options(padding))
         return self.output(y), state

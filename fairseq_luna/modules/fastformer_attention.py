@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from ..ops import fastformer_attention as op
+from ..ops.padding import Padding
 from ..published import Difference, Published
 from .attention import CausalAttention, EncoderAttention
 from .checks import check_choice
@@ -124,9 +125,9 @@ class FastformerAttention(FastformerProjections, EncoderAttention):
     key are zero.
     """
 
-    def attend(self, x: Tensor, padding_mask: Tensor | None) -> Tensor:
+    def attend(self, x: Tensor, padding: Padding) -> Tensor:
         q, k, v = self.queries_keys_values(x)
-        u, global_query = op.fastformer_attention(q, k, v, self.maps(), **self.options(padding_mask))
+        u, global_query = op.fastformer_attention(q, k, v, self.maps(), **self.options(padding))
         return self.with_residual(u, q, global_query)
 
 
@@ -139,16 +140,16 @@ class FastformerCausalAttention(FastformerProjections, CausalAttention):
 
     State = op.FastformerState
 
-    def attend(self, x: Tensor, padding_mask: Tensor | None) -> Tensor:
+    def attend(self, x: Tensor, padding: Padding) -> Tensor:
         q, k, v = self.queries_keys_values(x)
-        u, global_query = op.fastformer_causal_attention(q, k, v, self.maps(), **self.options(padding_mask))
+        u, global_query = op.fastformer_causal_attention(q, k, v, self.maps(), **self.options(padding))
         return self.with_residual(u, q, global_query)
 
-    def step(
-        self, x: Tensor, padding_mask: Tensor | None, state: op.FastformerState | None
+    def attend_step(
+        self, x: Tensor, padding: Padding, state: op.FastformerState | None
     ) -> tuple[Tensor, op.FastformerState]:
         q, k, v = self.queries_keys_values(x)
         u, global_query, state = op.fastformer_causal_attention_step(
-            q, k, v, self.maps(), state, **self.options(padding_mask)
+            q, k, v, self.maps(), state, **self.options(padding)
         )
         return self.with_residual(u, q, global_query), state

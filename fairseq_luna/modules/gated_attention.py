@@ -7,6 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..ops.mixed_chunk_attention import ChunkState, mixed_chunk_attention, mixed_chunk_attention_step
+from ..ops.padding import Padding
 from ..published import Difference, Published
 from .attention import CausalAttention, EncoderAttention
 from .checks import check_positive
@@ -85,12 +86,12 @@ class GatedUnit(Multihead):
         q, k, far_q, far_k, v = (y.transpose(0, 1)[:, None] for y in (*copies, values))
         return (q, k, far_q, far_k, v), gate
 
-    def options(self, padding_mask: Tensor | None) -> dict[str, Any]:
-        return super().options(padding_mask) | {"chunk_size": self.chunk_size}
+    def options(self, padding: Padding) -> dict[str, Any]:
+        return super().options(padding) | {"chunk_size": self.chunk_size}
 
-    def attend(self, x: Tensor, padding_mask: Tensor | None) -> Tensor:
+    def attend(self, x: Tensor, padding: Padding) -> Tensor:
         parts, gate = self.parts(x)
-        y = mixed_chunk_attention(*parts, self.distance_bias, causal=self.causal, **self.options(padding_mask))
+        y = mixed_chunk_attention(*parts, self.distance_bias, causal=self.causal, **self.options(padding))
         return self.gated(y, gate)
 
     def gated(self, y: Tensor, gate: Tensor) -> Tensor:
@@ -111,7 +112,7 @@ class GatedCausalAttention(GatedUnit, CausalAttention):
 
     State = ChunkState
 
-    def step(self, x: Tensor, padding_mask: Tensor | None, state: ChunkState | None) -> tuple[Tensor, ChunkState]:
+    def attend_step(self, x: Tensor, padding: Padding, state: ChunkState | None) -> tuple[Tensor, ChunkState]:
         parts, gate = self.parts(x)
-        y, state = mixed_chunk_attention_step(*parts, self.distance_bias, state, **self.options(padding_mask))
+        y, state = mixed_chunk_attention_step(*parts, self.distance_bias, state, **self.options(padding))
         return self.gated(y, gate), state

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from ..ops.dropout import drop_steps
 from ..ops.dtypes import accumulation_dtype
 from ..ops.gated_delta_rule import DeltaState, gated_delta_rule, gated_delta_rule_step
-from ..ops.real_steps import zeros_at_padding
+from ..ops.padding import Padding
 from ..published import Difference, Published
 from ..usage_error import ArgumentError
 from .attention import CausalAttention, EncoderAttention
@@ -135,11 +135,11 @@ class GatedDeltaAttention(GatedDelta, EncoderAttention):
             advice = "gated-delta needs 2 or more in an encoder: half of them read from the end"
             raise ArgumentError("num_heads", self.num_heads, advice)
 
-    def attend(self, x: Tensor, padding_mask: Tensor | None) -> Tensor:
-        convolved = self.conv1d.centred(self.projected(x), padding_mask=padding_mask)
+    def attend(self, x: Tensor, padding: Padding) -> Tensor:
+        convolved = self.conv1d.centred(self.projected(x), padding=padding)
         *given, log_decay, beta = self.arguments(x, convolved)
         # Before steps change places.
-        log_decay, beta = (zeros_at_padding(gate, padding_mask) for gate in (log_decay, beta))
+        log_decay, beta = (padding.zero(gate) for gate in (log_decay, beta))
         y = gated_delta_rule(*(half_turned(part) for part in (*given, log_decay, beta)))
         return self.gated(half_turned(y), x)
 
@@ -159,17 +159,15 @@ class GatedDeltaCausalAttention(GatedDelta, CausalAttention):
 
     State = GatedDeltaState
 
-    def attend(self, x: Tensor, padding_mask: Tensor | None) -> Tensor:
-        convolved, _ = self.conv1d.causal(self.projected(x), padding_mask=padding_mask)
-        return self.gated(gated_delta_rule(*self.arguments(x, convolved), padding_mask=padding_mask), x)
+    def attend(self, x: Tensor, padding: Padding) -> Tensor:
+        convolved, _ = self.conv1d.causal(self.projected(x), padding=padding)
+        return self.gated(gated_delta_rule(*self.arguments(x, convolved), padding=padding), x)
 
-    def step(
-        self, x: Tensor, padding_mask: Tensor | None, state: GatedDeltaState | None
-    ) -> tuple[Tensor, GatedDeltaState]:
+    def attend_step(self, x: Tensor, padding: Padding, state: GatedDeltaState | None) -> tuple[Tensor, GatedDeltaState]:
         past = None if state is None else state.inputs
-        convolved, inputs = self.conv1d.causal(self.projected(x), padding_mask=padding_mask, past=past)
+        convolved, inputs = self.conv1d.causal(self.projected(x), padding=padding, past=past)
         before = None if state is None else DeltaState(state.memory)
-        y, after = gated_delta_rule_step(*self.arguments(x, convolved), before, padding_mask=padding_mask)
+        y, after = gated_delta_rule_step(*self.arguments(x, convolved), before, padding=padding)
         return self.gated(y, x), GatedDeltaState(after.memory, inputs)
 
 

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from ..ops.decay_attention import DecayState, decay_attention, decay_attention_step
 from ..ops.dtypes import accumulation_dtype
 from ..ops.kernel_attention.shared import with_ones
+from ..ops.padding import Padding
 from ..published import Difference, Published
 from .attention import CausalAttention, EncoderAttention
 from .feature_maps import FourierFeatures
@@ -111,8 +112,8 @@ class GatedRfaProjections(KernelProjections):
         """The output for ``x (T, B, C)``, of sums of values and of weights, ``y (B, H, T, D + 1)``: ``(T, B, C)``."""
         return self.output((y[..., :-1] / y[..., -1:].clamp(min=self.least_sum)).to(x.dtype))
 
-    def attend(self, x: Tensor, padding_mask: Tensor | None) -> Tensor:
-        return self.normalised(decay_attention(*self.parts(x), padding_mask=padding_mask, causal=self.causal), x)
+    def attend(self, x: Tensor, padding: Padding) -> Tensor:
+        return self.normalised(decay_attention(*self.parts(x), padding=padding, causal=self.causal), x)
 
 
 class GatedRfaAttention(GatedRfaProjections, EncoderAttention):
@@ -130,6 +131,6 @@ class GatedRfaCausalAttention(GatedRfaProjections, CausalAttention):
 
     State = DecayState
 
-    def step(self, x: Tensor, padding_mask: Tensor | None, state: DecayState | None) -> tuple[Tensor, DecayState]:
-        y, state = decay_attention_step(*self.parts(x), state, padding_mask=padding_mask)
+    def attend_step(self, x: Tensor, padding: Padding, state: DecayState | None) -> tuple[Tensor, DecayState]:
+        y, state = decay_attention_step(*self.parts(x), state, padding=padding)
         return self.normalised(y, x), state

@@ -1,18 +1,17 @@
 """Kernel attention, chosen by its feature map: linear, Performer, RFA, efficient and Hedgehog."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from torch import Tensor
 
 from ..ops import kernel_attention as op
+from ..ops.padding import Padding
 from ..ops.prefix_attention import PrefixMean
-from ..ops.real_steps import zeros_at_padding
 from ..published import Difference, Published
 from .attention import CausalAttention, EncoderAttention, SourceAttention
 from .checks import check_heads
 from .feature_maps import FeatureMapModule
-from .generation_state import ModuleState
 from .multihead import QueriesKeysValues
 
 # The numbers that feature maps have.
@@ -136,8 +135,8 @@ class KernelProjections(QueriesKeysValues):
         q, k, v = self.queries_keys_values(x)
         return features.of_queries(q), features.of_keys(k), v
 
-    def options(self, padding_mask: Tensor | None) -> dict[str, Any]:
-        return super().options(padding_mask) | {"normaliser": self.normaliser}
+    def options(self, padding: Padding) -> dict[str, Any]:
+        return super().options(padding) | {"normaliser": self.normaliser}
 
 
 class KernelAttention(KernelProjections, EncoderAttention):
@@ -146,8 +145,8 @@ class KernelAttention(KernelProjections, EncoderAttention):
     If a sentence is all padding, the result is the bias of the output projection.
     """
 
-    def attend(self, x: Tensor, padding_mask: Tensor | None) -> Tensor:
-        return self.output(op.kernel_attention(*self.features_and_values(x), **self.options(padding_mask)))
+    def attend(self, x: Tensor, padding: Padding) -> Tensor:
+        return self.output(op.kernel_attention(*self.features_and_values(x), **self.options(padding)))
 
 
 class KernelCausalAttention(KernelProjections, CausalAttention):
@@ -158,35 +157,44 @@ class KernelCausalAttention(KernelProjections, CausalAttention):
 
     State = PrefixMean
 
-    def attend(self, x: Tensor, padding_mask: Tensor | None) -> Tensor:
-        return self.output(op.kernel_causal_attention(*self.features_and_values(x), **self.options(padding_mask)))
+    def attend(self, x: Tensor, padding: Padding) -> Tensor:
+        return self.output(op.kernel_causal_attention(*self.features_and_values(x), **self.options(padding)))
 
-    def step(self, x: Tensor, padding_mask: Tensor | None, state: PrefixMean | None) -> tuple[Tensor, PrefixMean]:
-        y, state = op.kernel_causal_attention_step(*self.features_and_values(x), state, **self.options(padding_mask))
+    def attend_step(self, x: Tensor, padding: Padding, state: PrefixMean | None) -> tuple[Tensor, PrefixMean]:
+        y, state = op.kernel_causal_attention_step(*self.features_and_values(x), state, **self.options(padding))
         return self.output(y), state
 
 
-class KernelSourceAttention(KernelProjections, SourceAttention):
-    """Attention of a decoder to the encoder's output. Arguments: :class:`KernelProjections`.
+class KernelSource(NamedTuple):
+    """The cache of a source."""
 
-    What it keeps of a sentence for generation does not depend on its length: R (D + 1) numbers for each head, and a
-    count. Only for the weights it keeps the features of all keys too. With RFA's features weights may be negative, and
-    they sum to -1 to 1 (``normaliser`` "bounded"); the others are positive and sum to 1.
+    mean: Tensor  # (B, H, R, D + 1)
+    steps: Tensor  # (B,)
+    keys: Tensor | None  # (B, H, S, R), the features of the keys; None unless weights were asked for
+
+
+class KernelSourceAttention(KernelProjections, SourceAttention):
+    """Cross-attention. Arguments: :class:`KernelProjections`.
+
+    The size of what generation caches of a sentence does not depend on its length: R (D + 1) numbers for each head, and
+    a count. Only for the weights the features of all keys are cached too. With RFA's features weights may be negative,
+    and they sum to -1 to 1 (``normaliser`` "bounded"); the others are positive and sum to 1.
     """
 
-    kept_for_weights = "keys"
+    Cached = KernelSource
 
-    def read(self, source: Tensor, padding_mask: Tensor | None, *, need_weights: bool) -> ModuleState:
+    def read_source(self, source: Tensor, padding: Padding, *, need_weights: bool = False) -> KernelSource:
         k = self.feature_map().of_keys(self.heads_of(self.k_proj, source))
         v = self.heads_of(self.v_proj, source)
-        mean = op.kernel_mean_of(k, v, padding_mask=padding_mask, dropout_p=self.dropout_p())._asdict()
-        if not need_weights:
-            return mean
-        return mean | {"keys": zeros_at_padding(k, padding_mask)}
+        mean = op.kernel_mean_of(k, v, padding=padding, dropout_p=self.dropout_p())
+        return KernelSource(*mean, padding.zero(k) if need_weights else None)
 
-    def attend_to(self, q: Tensor, kept: ModuleState, *, need_weights: bool) -> tuple[Tensor, Tensor | None]:
-        mean, features = PrefixMean(kept["mean"], kept["steps"]), self.feature_map().of_queries(q)
+    def attend_queries(
+        self, q: Tensor, cached: KernelSource, padding: Padding, *, need_weights: bool
+    ) -> tuple[Tensor, Tensor | None]:
+        mean, features = PrefixMean(cached.mean, cached.steps), self.feature_map().of_queries(q)
         y = op.read_kernel_mean(features, mean, normaliser=self.normaliser).to(q.dtype)
         if not need_weights:
             return y, None
-        return y, op.kernel_weights(features, kept["keys"], mean, normaliser=self.normaliser).to(q.dtype)
+        assert cached.keys is not None, "the source was read without need_weights"
+        return y, op.kernel_weights(features, cached.keys, mean, normaliser=self.normaliser).to(q.dtype)

@@ -1,17 +1,17 @@
 """Linformer, for the encoder and for the attention to the source."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from ..ops.linformer_attention import linformer_attention, linformer_slots, linformer_weights
+from ..ops.padding import Padding
 from ..ops.softmax_attention import softmax_attention
 from ..published import Difference, Published
 from .attention import EncoderAttention, SourceAttention
 from .checks import NamedArguments, check_choice, check_positive
-from .generation_state import ModuleState
-from .multihead import QueriesKeysValues, mask_of
+from .multihead import QueriesKeysValues, padding_of
 
 PUBLISHED = {
     "linformer": Published(
@@ -82,32 +82,41 @@ class LinformerAttention(LinformerProjections, EncoderAttention):
     If a sentence is all padding, the result is the bias of the output projection.
     """
 
-    def attend(self, x: Tensor, padding_mask: Tensor | None) -> Tensor:
+    def attend(self, x: Tensor, padding: Padding) -> Tensor:
         q, k, v = self.queries_keys_values(x)
-        return self.output(linformer_attention(q, k, v, *self.sums(len(x)), **self.options(padding_mask)))
+        return self.output(linformer_attention(q, k, v, *self.sums(len(x)), **self.options(padding)))
+
+
+class LinformerSlots(NamedTuple):
+    """The cache of a source."""
+
+    key: Tensor  # (B, H, L, D)
+    value: Tensor  # (B, H, L, D)
+    padding_mask: Tensor | None  # (B, S) bool; None unless weights were asked for
 
 
 class LinformerSourceAttention(LinformerProjections, SourceAttention):
-    """Attention of a decoder to the encoder's output. Arguments: :class:`LinformerProjections`.
+    """Cross-attention. Arguments: :class:`LinformerProjections`.
 
-    What it keeps for generation does not depend on the length of the source: 2 L D numbers for each head. Only for the
-    weights it keeps the mask too. A weight may be negative, and they need not sum to 1.
+    The size of what generation caches of a sentence does not depend on its length: 2 L D numbers for each head. Only
+    for the weights the mask is cached too. A weight may be negative, and they need not sum to 1.
     """
 
-    kept_for_weights = "padding_mask"
+    Cached = LinformerSlots
 
-    def read(self, source: Tensor, padding_mask: Tensor | None, *, need_weights: bool) -> ModuleState:
+    def read_source(self, source: Tensor, padding: Padding, *, need_weights: bool = False) -> LinformerSlots:
         k, v = self.heads_of(self.k_proj, source), self.heads_of(self.v_proj, source)
-        k, v = linformer_slots(k, v, *self.sums(len(source)), padding_mask=padding_mask)
-        mask = {"padding_mask": mask_of(source, padding_mask)} if need_weights else {}
-        return {"key": k, "value": v, **mask}
+        k, v = linformer_slots(k, v, *self.sums(len(source)), padding=padding)
+        return LinformerSlots(k, v, padding_of(source, padding).existing_mask if need_weights else None)
 
-    def attend_to(self, q: Tensor, kept: ModuleState, *, need_weights: bool) -> tuple[Tensor, Tensor | None]:
+    def attend_queries(
+        self, q: Tensor, cached: LinformerSlots, padding: Padding, *, need_weights: bool
+    ) -> tuple[Tensor, Tensor | None]:
         y, weights = softmax_attention(
-            q, kept["key"], kept["value"], dropout_p=self.dropout_p(), need_weights=need_weights
+            q, cached.key, cached.value, dropout_p=self.dropout_p(), need_weights=need_weights
         )
-        if weights is None:
+        if weights is None or cached.padding_mask is None:
             return y, None
-        mask = kept["padding_mask"]
-        _, value_sums = self.sums(mask.shape[1])
-        return y, linformer_weights(weights, value_sums, mask.shape[1], padding_mask=mask)
+        steps = cached.padding_mask.shape[1]
+        _, value_sums = self.sums(steps)
+        return y, linformer_weights(weights, value_sums, steps, padding=padding)

@@ -1,16 +1,16 @@
 """Luna's bidirectional attention: pack the context into the slots, and unpack it for each query."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from ..ops import folded_attention
-from ..ops.real_steps import in_own_segment
-from ..ops.softmax_attention import Source, read_source, softmax_attention, source_of
+from ..ops.padding import Padding, PaddingLike, in_own_segment
+from ..ops.softmax_attention import softmax_attention
 from ..published import Difference, Published
-from .checks import check_heads, check_mask
-from .generation_state import GenerationState, IncrementalState, ModuleState, as_state, from_state
+from .checks import check_heads, checked_padding
+from .decoding_state import StateType
 from .multihead import Multihead, beams_apart, beams_of, merge_heads, split_heads
 from .projection import affine_of
 from .short_convolution import convolution_of
@@ -30,7 +30,15 @@ PUBLISHED = {
 }
 
 
-class LunaAttention(GenerationState, Multihead):
+class PackedSource(NamedTuple):
+    """The cached keys and values of a packed context."""
+
+    key: Tensor  # (B, H, L, D)
+    value: Tensor | None  # (B, H, L, D); None: the keys
+    pack_weights: Tensor | None  # (B, L, S); None unless weights were asked for
+
+
+class LunaAttention(Multihead):
     """Pack and unpack attention (arXiv 2106.01540, section 3.2; ``docs/mathematics.md``).
 
         Y_P = softmax over the context of (q_p(P) k_p(C)^T / sqrt(D)) v_p(C)      pack
@@ -46,7 +54,7 @@ class LunaAttention(GenerationState, Multihead):
         tie_kv: keys and values are one projection (``k_p = v_p`` and ``k = v``), the paper's default.
         kernel_size: kernel size of a convolution over X, only for self-attention, odd; 0 = none, as in the paper.
         segment_bias: if not 0, b is a learned number for each packed head that starts with this value.
-        options: those of :class:`.Multihead`; its heads are those of the unpack attention.
+        options: further arguments of :class:`.Multihead`; its heads are the heads of the unpack attention.
 
     Raises:
         UsageError: if a number of heads does not divide ``embed_dim``, or ``kernel_size`` is even or negative.
@@ -83,66 +91,81 @@ class LunaAttention(GenerationState, Multihead):
     def forward(
         self,
         query: Tensor,
-        packed: Tensor | None,
-        context: Tensor | None,
+        packed: Tensor,
+        context: Tensor,
         *,
-        context_padding_mask: Tensor | None = None,
-        packed_padding_mask: Tensor | None = None,
-        incremental_state: IncrementalState | None = None,
+        context_padding_mask: PaddingLike = None,
+        packed_padding_mask: PaddingLike = None,
         need_weights: bool = False,
-    ) -> tuple[Tensor, Tensor | None, Tensor | None]:
+    ) -> tuple[Tensor, Tensor, Tensor | None]:
         """Attend from ``query`` to ``context`` through the packed slots.
-
-        With ``incremental_state`` the context is packed whenever ``packed`` is given, and the result is kept for the
-        steps without it. Then the batch of ``query`` may be a multiple of that of the others: the consecutive rows that
-        read one sentence are its beams.
 
         Args:
             query: X, ``(T, B, C)``.
-            packed: P, ``(L, B, C)``; None in generation if the constants have all that is needed.
+            packed: P, ``(L, B, C)``.
             context: C, ``(S, B, C)``; X itself for self-attention.
             context_padding_mask: ``(B, S)`` bool, True = padding: not seen.
-            packed_padding_mask: ``(B, L)`` bool, True = padding: a padded slot is not read. Given with ``packed``.
-            incremental_state: fairseq's state for generation.
+            packed_padding_mask: ``(B, L)`` bool, True = padding: a padded slot is not read.
             need_weights: also return the weights of the context steps for each query.
 
         Returns:
-            ``out_proj(Y_X) (T, B, C)``; ``Y_P (L, B, C)``, or None if ``packed`` is; and the weights ``(H, B, T, S)``,
-            unpack weights times the mean of the pack weights over their heads, or None.
+            ``out_proj(Y_X) (T, B, C)``; ``Y_P (L, B, C)``; and the weights ``(H, B, T, S)``, unpack weights times the
+            mean of the pack weights over their heads, or None.
         """
-        check_mask(context_padding_mask, context, "context_padding_mask")
-        check_mask(packed_padding_mask, packed, "packed_padding_mask")
+        padding = checked_padding(context_padding_mask, context, "context_padding_mask")
+        packed_padding = checked_padding(packed_padding_mask, packed, "packed_padding_mask")
         if self.convolution is not None:
             assert context is query, "a convolution is for self-attention"
-            query = context = self.convolution.centred(query, padding_mask=context_padding_mask)
-        if packed is None:
-            slots = self.load_constants(incremental_state)
-            assert slots is not None, "the first step needs the packed slots and the context"
-            out, weights = self.unpack(query, slots, need_weights)
-            return out, None, weights
-        assert context is not None
-        packed_context, pack_weights = self.pack(packed, context, context_padding_mask, need_weights)
-        key, value = self.project_packed(packed_context)
-        slots = as_state(source_of(key, value, packed_padding_mask))
-        if pack_weights is not None:
-            slots["pack_weights"] = pack_weights
-        if incremental_state is not None:
-            self.save_constants(incremental_state, slots, beams=beams_of(query.shape[1], packed.shape[1]))
-        folded = None if need_weights else self.unpack_folded(query, key, value, packed_padding_mask)
-        out, weights = self.unpack(query, slots, need_weights) if folded is None else (folded, None)
+            query = context = self.convolution.centred(query, padding=padding)
+        cached, packed_context = self.read_source(packed, context, padding, need_weights=need_weights)
+        out, weights = self.attend_to_source(query, cached, packed_padding, need_weights=need_weights)
         return out, packed_context, weights
 
-    def keeps_pack_weights(self, incremental_state: IncrementalState | None) -> bool:
-        """Whether the constants have the pack weights, which steps without ``packed`` need to return weights."""
-        return "pack_weights" in (self.load_constants(incremental_state) or {})
+    @property
+    def cached_type(self) -> StateType:
+        """The type of what is cached of a context, for :func:`.decoding_state.unflatten_state`."""
+        return PackedSource
+
+    def read_source(
+        self, packed: Tensor, context: Tensor, padding: Padding, *, need_weights: bool = False
+    ) -> tuple[PackedSource, Tensor]:
+        """Pack the ``context``; return keys and values for :meth:`attend_to_source`, and Y_P ``(L, B, C)``.
+
+        Arguments as in :meth:`forward`; ``padding`` is the padding of the context. ``need_weights``: also cache the
+        pack weights.
+        """
+        packed_context, pack_weights = self.pack(packed, context, padding, need_weights)
+        key, value = self.project_packed(packed_context)
+        return PackedSource(key, None if value is key else value, pack_weights), packed_context
+
+    def attend_to_source(
+        self, query: Tensor, cached: PackedSource, packed_padding: Padding, *, need_weights: bool = False
+    ) -> tuple[Tensor, Tensor | None]:
+        """``out_proj(Y_X) (T, B, C)``, and if needed the weights of the context ``(H, B, T, S)``.
+
+        The batch of ``query`` may be a multiple of the rows of ``cached``: the consecutive rows that read one sentence
+        are its beams.
+        """
+        key, value = cached.key, cached.key if cached.value is None else cached.value
+        if not need_weights:
+            folded = self.unpack_folded(query, key, value, packed_padding)
+            if folded is not None:
+                return folded, None
+        beams = beams_of(query.shape[1], key.shape[0])
+        q = self.heads_of(self.q_proj, query, beams=beams)
+        out, weights = softmax_attention(q, key, value, need_weights=need_weights, **self.options(packed_padding))
+        if weights is not None:
+            assert cached.pack_weights is not None, "the source was read without need_weights"
+            weights = beams_apart(weights @ cached.pack_weights.unsqueeze(1), beams).transpose(0, 1)
+        return self.output(out, beams=beams), weights
 
     def pack(
-        self, packed: Tensor, context: Tensor, padding_mask: Tensor | None, need_weights: bool
+        self, packed: Tensor, context: Tensor, padding: Padding, need_weights: bool
     ) -> tuple[Tensor, Tensor | None]:
         """Y_P ``(L, B, C)``, and if needed the weights averaged over the packed heads, ``(B, L, S)``."""
         q = split_heads(self.pq_proj(packed), self.num_packed_heads)
-        bias = self.segment_scores(packed, context, padding_mask)
-        folded = None if need_weights else self.pack_folded(q, context, padding_mask, bias)
+        bias = self.segment_scores(packed, context, padding)
+        folded = None if need_weights else self.pack_folded(q, context, padding, bias)
         if folded is not None:
             return merge_heads(folded), None
         if self.tie_kv:
@@ -150,14 +173,14 @@ class LunaAttention(GenerationState, Multihead):
         else:
             k = split_heads(self.pk_proj(context), self.num_packed_heads)
             v = split_heads(self.pv_proj(context), self.num_packed_heads)
-        out, weights = softmax_attention(q, k, v, bias=bias, need_weights=need_weights, **self.options(padding_mask))
+        out, weights = softmax_attention(q, k, v, bias=bias, need_weights=need_weights, **self.options(padding))
         return merge_heads(out), None if weights is None else weights.mean(1)
 
-    def segment_scores(self, packed: Tensor, context: Tensor, padding_mask: Tensor | None) -> Tensor | None:
-        """What is added to the pack scores, ``(B or 1, H, L, S)``, or None."""
+    def segment_scores(self, packed: Tensor, context: Tensor, padding: Padding) -> Tensor | None:
+        """The bias to add to the pack scores, ``(B or 1, H, L, S)``, or None."""
         if self.segment_bias is None:
             return None
-        own = in_own_segment(padding_mask, packed.shape[0], context.shape[0], context.device)
+        own = in_own_segment(padding, packed.shape[0], context.shape[0], context.device)
         return own[:, None] * self.segment_bias.view(-1, 1, 1)
 
     def project_packed(self, packed_context: Tensor) -> tuple[Tensor, Tensor]:
@@ -167,19 +190,7 @@ class LunaAttention(GenerationState, Multihead):
             return key, value
         return self.heads_of(self.k_proj, packed_context), self.heads_of(self.v_proj, packed_context)
 
-    def unpack(self, query: Tensor, slots: ModuleState, need_weights: bool) -> tuple[Tensor, Tensor | None]:
-        """``out_proj(Y_X) (T, B, C)``, and if needed the weights of the context ``(H, B, T, S)``."""
-        source = from_state(Source, slots)
-        beams = beams_of(query.shape[1], source.key.shape[0])
-        q = self.heads_of(self.q_proj, query, beams=beams)
-        out, weights = read_source(q, source, dropout_p=self.dropout_p(), need_weights=need_weights)
-        if weights is not None:
-            weights = beams_apart(weights @ slots["pack_weights"].unsqueeze(1), beams).transpose(0, 1)
-        return self.output(out, beams=beams), weights
-
-    def pack_folded(
-        self, q: Tensor, context: Tensor, padding_mask: Tensor | None, bias: Tensor | None
-    ) -> Tensor | None:
+    def pack_folded(self, q: Tensor, context: Tensor, padding: Padding, bias: Tensor | None) -> Tensor | None:
         """Y_P ``(B, H, L, D)`` without projecting a long context, or None if that would not be cheaper."""
         steps, _, channels = context.shape
         slots, maps = self.num_packed_heads * q.shape[2], 1 if self.tie_kv else 2
@@ -189,9 +200,9 @@ class LunaAttention(GenerationState, Multihead):
         value = key if self.tie_kv else affine_of(self.pv_proj)
         if key is None or value is None:
             return None
-        return folded_attention.pack(q, context.transpose(0, 1), key, value, bias=bias, **self.options(padding_mask))
+        return folded_attention.pack(q, context.transpose(0, 1), key, value, bias=bias, **self.options(padding))
 
-    def unpack_folded(self, query: Tensor, key: Tensor, value: Tensor, padding_mask: Tensor | None) -> Tensor | None:
+    def unpack_folded(self, query: Tensor, key: Tensor, value: Tensor, padding: Padding) -> Tensor | None:
         """``out_proj(Y_X) (T, B, C)`` without projecting a long ``query``, or None if that would not be cheaper."""
         steps, batch, channels = query.shape
         sentences, heads, length, _ = key.shape
@@ -201,5 +212,5 @@ class LunaAttention(GenerationState, Multihead):
         to_query, out = affine_of(self.q_proj), affine_of(self.out_proj)
         if to_query is None or out is None:
             return None
-        y = folded_attention.unpack(query.transpose(0, 1), key, value, to_query, out, **self.options(padding_mask))
+        y = folded_attention.unpack(query.transpose(0, 1), key, value, to_query, out, **self.options(padding))
         return y.transpose(0, 1)

@@ -7,26 +7,27 @@ from torch import Tensor, nn
 
 from ..ops import luna_causal_attention as op
 from ..ops.folded_attention import folding_pays, scores_of
+from ..ops.padding import Padding, PaddingLike
 from ..ops.prefix_attention import PrefixMean
-from .checks import check_choice, check_mask
-from .generation_state import GenerationState, IncrementalState, ModuleState, as_state, from_state
-from .multihead import Multihead, beams_apart, beams_of, joined_padding, one_by_one
+from .checks import check_choice, checked_padding
+from .decoding_state import AfterConvolution, StateType
+from .multihead import Multihead, beams_apart, beams_of
 from .projection import affine_of
-from .short_convolution import convolution_of, convolved
+from .short_convolution import convolution_of
 
 
-class LunaCausalAttention(GenerationState, Multihead):
+class LunaCausalAttention(Multihead):
     """Causal pack and unpack attention (arXiv 2106.01540, section 3.4; ``docs/mathematics.md``).
 
-    Steps do not see later ones. Padded steps are neither seen nor counted, at any position. The incremental state has
-    constant size.
+    Steps do not see later ones. Padded steps are neither seen nor counted, at any position. The state of generation
+    has constant size.
 
     Args:
         activation: the positive function of the pack scores, "softplus" or "elu".
         tie_kv: keys and values of the sequence are one projection, the paper's default.
         kernel_size: kernel size of a convolution over X before the projections, odd; 0 = none, as in the paper.
         kernel: "torch", or "triton" for training on a GPU; then the unpack weights may be None.
-        options: those of :class:`.Multihead`.
+        options: further arguments of :class:`.Multihead`.
 
     Raises:
         UsageError: if ``num_heads`` does not divide ``embed_dim``, ``activation`` or ``kernel`` is unknown, or
@@ -63,19 +64,14 @@ class LunaCausalAttention(GenerationState, Multihead):
     def forward(
         self,
         query: Tensor,
-        packed: Tensor | None,
+        packed: Tensor,
         *,
-        padding_mask: Tensor | None = None,
-        packed_padding_mask: Tensor | None = None,
+        padding_mask: PaddingLike = None,
+        packed_padding_mask: PaddingLike = None,
         memory: Tensor | None = None,
-        memory_padding_mask: Tensor | None = None,
-        incremental_state: IncrementalState | None = None,
+        memory_padding_mask: PaddingLike = None,
     ) -> tuple[Tensor, Tensor | None]:
         """Attend from each step to itself and the earlier ones, through the packed slots.
-
-        With ``incremental_state``, ``query`` and ``padding_mask`` contain only the new steps, and the other tensors are
-        read at the first step only. Then the batch of ``query`` may be a multiple of that of the others: the
-        consecutive rows that read one sentence are its beams.
 
         Args:
             query: X, ``(T, B, C)``.
@@ -84,49 +80,104 @@ class LunaCausalAttention(GenerationState, Multihead):
             packed_padding_mask: ``(B, L)`` bool, True = padding: a padded slot is not read.
             memory: ``(S, B, C)``, steps before the first one (fairseq's cross+self attention).
             memory_padding_mask: ``(B, S)`` bool, True = padding.
-            incremental_state: fairseq's state for generation.
 
         Returns:
             ``(T, B, C)`` and the unpack weights ``(H, B, T, L)``, or None.
         """
-        check_mask(padding_mask, query)
-        check_mask(packed_padding_mask, packed, "packed_padding_mask")
-        check_mask(memory_padding_mask, memory, "memory_padding_mask")
-        saved = self.load_state(incremental_state)
-        query, last_inputs = convolved(query, self.convolution, saved, padding_mask)
-        if incremental_state is None:
-            y, weights = self.whole_sequence(
-                query, packed, padding_mask, packed_padding_mask, memory, memory_padding_mask
-            )
-        else:
-            constants = self.load_constants(incremental_state)
-            if saved is None or constants is None:
-                assert packed is not None, "the first step needs the packed slots"
-                beams = beams_of(query.shape[1], packed.shape[1])
-                constants = as_state(op.slots_of(self.heads_of(self.pq_proj, packed), packed_padding_mask))
-                self.save_constants(incremental_state, constants, beams=beams)
-                saved = self.first_state(constants["pq"], memory, memory_padding_mask, beams)
-            found = []
-            for now, mask in one_by_one(query, padding_mask):
-                *outputs, saved = self.next_step(now, mask, from_state(op.Slots, constants), saved)
-                found.append(outputs)
-            self.save_state(incremental_state, saved | last_inputs)
-            y, weights = (x[0] if len(x) == 1 else torch.cat(x, dim=2) for x in zip(*found, strict=True))
+        padding = checked_padding(padding_mask, query)
+        packed_padding = checked_padding(packed_padding_mask, packed, "packed_padding_mask")
+        memory_padding = checked_padding(memory_padding_mask, memory, "memory_padding_mask")
+        if self.convolution is not None:
+            query, _ = self.convolution.causal(query, padding=padding)
+        y, weights = self.whole_sequence(query, packed, padding, packed_padding, memory, memory_padding)
         return self.output(y), None if weights is None else weights.transpose(0, 1)
+
+    @property
+    def state_type(self) -> StateType:
+        """The type of the state, for :func:`.decoding_state.unflatten_state`."""
+        return PrefixMean if self.convolution is None else (AfterConvolution, {"state": PrefixMean})
+
+    def slot_queries(self, packed: Tensor) -> Tensor:
+        """The scaled queries ``(B, H, L, D)`` of the slots of P, all that the steps of generation read of it."""
+        return op.scaled(self.heads_of(self.pq_proj, packed))
+
+    def initial_state(self, slots: Tensor, memory: Tensor | None = None, memory_padding: PaddingLike = None) -> Any:
+        """The state before the first step of generation.
+
+        Args:
+            slots: the result of :meth:`slot_queries`, whose rows the state has.
+            memory, memory_padding: as in :meth:`forward`.
+        """
+        if memory is None:
+            state = op.initial_state(slots, tied=self.tie_kv)
+        else:
+            scores = self.heads_of(self.pc_proj, memory) @ slots.mT
+            k, v = self.keys_and_values(memory)
+            state = op.state_after(k, v, scores, tied=self.tie_kv, activation=self.activation, padding=memory_padding)
+        if self.convolution is None:
+            return state
+        before = self.convolution.kernel_size - 1
+        return AfterConvolution(slots.new_zeros(slots.shape[0], before, self.new.size), state)
+
+    def step(
+        self, x: Tensor, padding: PaddingLike, slots: Tensor, packed_padding: PaddingLike, state: Any
+    ) -> tuple[Tensor, Tensor, Any]:
+        """The next step, or the next steps, of generation: a pure function of tensors.
+
+        Args:
+            x: ``(T, B, C)``; T is 1 but for a segment of several steps, which are computed one after the other.
+            padding: of these steps.
+            slots: the result of :meth:`slot_queries`. B may be a multiple of its rows: consecutive rows of ``x`` are
+                beams of a sentence.
+            packed_padding: of the slots.
+            state: after the call before; at first :meth:`initial_state`, with a row for each of ``x``.
+
+        Returns:
+            ``(T, B, C)``, the unpack weights ``(H, B, T, L)``, and the state after these steps.
+        """
+        padding, packed_padding = checked_padding(padding, x), Padding.of(packed_padding)
+        inputs = None
+        if self.convolution is not None:
+            x, inputs = self.convolution.causal(x, padding=padding, past=state.inputs)
+            state = state.state
+        outputs, weights = [], []
+        for place, one in enumerate(x.split(1)):
+            found = self.one_step(one, padding.at_step(place), slots, packed_padding, state)
+            outputs.append(found[0])
+            weights.append(found[1])
+            state = found[2]
+        y, unpack = (parts[0] if len(parts) == 1 else torch.cat(parts, dim=2) for parts in (outputs, weights))
+        return self.output(y), unpack.transpose(0, 1), state if inputs is None else AfterConvolution(inputs, state)
+
+    def one_step(
+        self, x: Tensor, padding: Padding, slots: Tensor, packed_padding: Padding, state: PrefixMean
+    ) -> tuple[Tensor, Tensor, PrefixMean]:
+        """After the convolution: ``(B, H, 1, D)``, the unpack weights ``(B, H, 1, L)``, and the state."""
+        beams = beams_of(x.shape[1], slots.shape[0])
+        scores = self.heads_of(self.pc_proj, x, beams=beams) @ slots.mT
+        return op.luna_causal_attention_step(
+            self.heads_of(self.q_proj, x),
+            *self.keys_and_values(x),
+            beams_apart(scores, beams),
+            state,
+            activation=self.activation,
+            packed_padding=packed_padding.repeat_rows(beams),
+            **self.options(padding),
+        )
 
     def whole_sequence(
         self,
         query: Tensor,
-        packed: Tensor | None,
-        padding_mask: Tensor | None,
-        packed_padding_mask: Tensor | None,
+        packed: Tensor,
+        padding: Padding,
+        packed_padding: Padding,
         memory: Tensor | None,
-        memory_padding_mask: Tensor | None,
+        memory_padding: Padding,
     ) -> tuple[Tensor, Tensor | None]:
         """All steps at once: ``(B, H, T, D)`` and the unpack weights ``(B, H, T, L)``."""
-        assert packed is not None, "the packed slots are needed"
         if memory is not None:
-            padding_mask = joined_padding(memory, memory_padding_mask, query, padding_mask)
+            sizes = {"steps": len(memory), "others": len(query)}
+            padding = memory_padding.followed_by(padding, like=query, **sizes)
             query = torch.cat([memory, query])
         pq = self.heads_of(self.pq_proj, packed)
         scores = self.folded_scores(pq, query)
@@ -140,48 +191,13 @@ class LunaCausalAttention(GenerationState, Multihead):
             others[-1],
             scores,
             activation=self.activation,
-            packed_padding_mask=packed_padding_mask,
-            **self.options(padding_mask),
+            packed_padding=packed_padding,
+            **self.options(padding),
         )
         if memory is not None:
             y = y[:, :, len(memory) :]
             weights = None if weights is None else weights[:, :, len(memory) :]
         return y, weights
-
-    def first_state(
-        self, pq: Tensor, memory: Tensor | None, memory_padding_mask: Tensor | None, beams: int
-    ) -> ModuleState:
-        """The state before the first step of generation."""
-        if memory is None:
-            state = op.initial_state(pq, tied=self.tie_kv)
-        else:
-            scores = self.heads_of(self.pc_proj, memory) @ pq.mT
-            k, v = self.keys_and_values(memory)
-            state = op.state_after(
-                k, v, scores, tied=self.tie_kv, activation=self.activation, padding_mask=memory_padding_mask
-            )
-        return {name: tensor.repeat_interleave(beams, dim=0) for name, tensor in state._asdict().items()}
-
-    def next_step(
-        self, query: Tensor, padding_mask: Tensor | None, slots: op.Slots, saved: ModuleState
-    ) -> tuple[Tensor, Tensor, ModuleState]:
-        """A further step of generation: results as of :meth:`whole_sequence`, and the state after it."""
-        pq, added = slots
-        beams = beams_of(query.shape[1], pq.shape[0])
-        scores = self.heads_of(self.pc_proj, query, beams=beams) @ pq.mT
-        if beams > 1:
-            scores = beams_apart(scores, beams)
-            added = None if added is None else added.repeat_interleave(beams, 0)
-        y, weights, state = op.luna_causal_attention_step(
-            self.heads_of(self.q_proj, query),
-            *self.keys_and_values(query),
-            scores,
-            from_state(PrefixMean, saved),
-            activation=self.activation,
-            added=added,
-            **self.options(padding_mask),
-        )
-        return y, weights, state._asdict()
 
     def folded_scores(self, pq: Tensor, x: Tensor) -> Tensor | None:
         """Pack scores ``(B, H, T, L)`` of ``x (T, B, C)`` without its keys, or None if that would not be cheaper."""

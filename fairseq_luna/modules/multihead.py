@@ -1,13 +1,11 @@
-"""What every attention with heads has, and the two layouts: time first, as in fairseq, and heads, as in the ops."""
+"""The base of every attention with heads, and the two layouts: time first, as in fairseq, and heads, as in the ops."""
 
-from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, ClassVar
 
-import torch
 from torch import Tensor, nn
 
-from ..ops.real_steps import padding_of
+from ..ops.padding import Padding
 from .checks import check_heads
 from .dropout import Dropout, dropout_probability
 from .projection import Projections, project_together
@@ -17,7 +15,7 @@ from .short_convolution import ShortConvolution
 class Multihead(nn.Module):
     """Heads, dropout and an output; a subclass creates its projections with ``new``, the output as ``out_proj``.
 
-    The order in which it creates them is that of the parameters in a checkpoint's optimizer.
+    A checkpoint's optimizer state has the parameters in the order in which they are created.
 
     Args:
         embed_dim: channels of the sequence, C.
@@ -62,9 +60,9 @@ class Multihead(nn.Module):
         """The dropout probability that applies now."""
         return dropout_probability(self.dropout_module)
 
-    def options(self, padding_mask: Tensor | None) -> dict[str, Any]:
-        """Keyword arguments of all ops but those of a decay, which drop no weights: see ``drop_steps``."""
-        return {"padding_mask": padding_mask, "dropout_p": self.dropout_p()}
+    def options(self, padding: Padding) -> dict[str, Any]:
+        """Keyword arguments of all ops except decays, which have no weights to drop: see ``drop_steps``."""
+        return {"padding": padding, "dropout_p": self.dropout_p()}
 
     def output(self, y: Tensor, *, beams: int = 1) -> Tensor:
         """``(B / beams, H, T beams, D)`` to ``(T, B, C)``."""
@@ -77,7 +75,7 @@ class QueriesKeysValues(Multihead):
     Args:
         source_dim: channels of keys and values; None = C.
         key_bias: keys have a bias too; False where it would have no effect.
-        options: those of :class:`Multihead`.
+        options: further arguments, of :class:`Multihead`.
 
     Raises:
         UsageError: as there.
@@ -135,24 +133,7 @@ def beams_of(batch: int, sentences: int) -> int:
     return batch // sentences if sentences else 1
 
 
-def mask_of(x: Tensor, padding_mask: Tensor | None) -> Tensor:
-    """``padding_mask (B, T)``, or a mask without padding for ``x (T, B, C)``."""
+def padding_of(x: Tensor, padding: Padding) -> Padding:
+    """``padding`` with a mask, also if nothing of ``x (T, B, C)`` is padded."""
     steps, batch = x.shape[:2]
-    return padding_of(padding_mask, batch, steps, x.device)
-
-
-def one_by_one(x: Tensor, padding_mask: Tensor | None) -> Iterable[tuple[Tensor, Tensor | None]]:
-    """The steps of ``x (T, B, C)``, each with its part of ``padding_mask (B, T)``."""
-    if len(x) == 1:
-        return [(x, padding_mask)]
-    masks = [None] * len(x) if padding_mask is None else padding_mask.split(1, dim=1)
-    return zip(x.split(1), masks, strict=True)
-
-
-def joined_padding(
-    memory: Tensor, memory_padding_mask: Tensor | None, query: Tensor, padding_mask: Tensor | None
-) -> Tensor | None:
-    """The padding mask of memory and query concatenated: ``(B, S + T)``, or None if neither is padded."""
-    if memory_padding_mask is None and padding_mask is None:
-        return None
-    return torch.cat([mask_of(memory, memory_padding_mask), mask_of(query, padding_mask)], dim=1)
+    return padding.with_mask(batch, steps, x.device)

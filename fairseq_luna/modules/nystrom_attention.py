@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from ..ops.nystrom_attention import nystrom_attention
+from ..ops.padding import Padding
 from ..published import Difference, Published
 from ..usage_error import ArgumentError
 from .attention import EncoderAttention
@@ -59,12 +60,12 @@ class NystromAttention(QueriesKeysValues, EncoderAttention):
         bound = kernel_size**-0.5  # as in torch's convolutions
         self.kernel = nn.Parameter(torch.empty(self.num_heads, kernel_size).uniform_(-bound, bound))
 
-    def attend(self, x: Tensor, padding_mask: Tensor | None) -> Tensor:
+    def attend(self, x: Tensor, padding: Padding) -> Tensor:
         q, k, v = self.queries_keys_values(x)
         y = nystrom_attention(
             *(q, k, v, self.kernel),
             num_landmarks=self.num_slots,
             iterations=self.iterations,
-            **self.options(padding_mask),
+            **self.options(padding),
         )
         return self.output(y)

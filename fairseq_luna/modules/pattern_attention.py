@@ -9,12 +9,13 @@ import torch
 from torch import Tensor
 
 from ..ops import pattern_attention as op
+from ..ops.padding import Padding
 from ..ops.softmax_attention import softmax_attention
 from ..published import Difference, Published
 from .attention import CausalAttention, EncoderAttention, SourceAttention
 from .checks import check_positive
-from .generation_state import ModuleState
 from .multihead import QueriesKeysValues
+from .softmax_attention import SourceKeysValues
 
 # The numbers that patterns have.
 NUMBERS = ("window", "ramp", "dilation", "stride", "block_size", "count")
@@ -117,7 +118,7 @@ class PatternProjections(QueriesKeysValues):
         check_positive(**chosen)
         self.pattern = pattern(**chosen)
 
-    def inputs(self, x: Tensor, padding_mask: Tensor | None) -> tuple[Tensor, Tensor, Tensor, op.Pattern]:
+    def inputs(self, x: Tensor, padding: Padding) -> tuple[Tensor, Tensor, Tensor, op.Pattern]:
         """The arguments of the op for ``x (T, B, C)``: q, k and v, and the pattern."""
         return *self.queries_keys_values(x), self.pattern
 
@@ -128,12 +129,12 @@ class PatternAttention(PatternProjections, EncoderAttention):
     At padding the result is the bias of the output projection.
     """
 
-    def attend(self, x: Tensor, padding_mask: Tensor | None) -> Tensor:
-        return self.output(self.attended(x, padding_mask))
+    def attend(self, x: Tensor, padding: Padding) -> Tensor:
+        return self.output(self.attended(x, padding))
 
-    def attended(self, x: Tensor, padding_mask: Tensor | None) -> Tensor:
+    def attended(self, x: Tensor, padding: Padding) -> Tensor:
         """What the output projection gets, ``(B, H, T, D)``."""
-        return op.pattern_attention(*self.inputs(x, padding_mask), **self.options(padding_mask))
+        return op.pattern_attention(*self.inputs(x, padding), **self.options(padding))
 
 
 class PatternCausalAttention(PatternProjections, CausalAttention):
@@ -146,31 +147,34 @@ class PatternCausalAttention(PatternProjections, CausalAttention):
 
     State = op.Cache
 
-    def attend(self, x: Tensor, padding_mask: Tensor | None) -> Tensor:
-        inputs = self.inputs(x, padding_mask)
-        return self.output(op.pattern_attention(*inputs, causal=True, **self.options(padding_mask)))
+    def attend(self, x: Tensor, padding: Padding) -> Tensor:
+        inputs = self.inputs(x, padding)
+        return self.output(op.pattern_attention(*inputs, causal=True, **self.options(padding)))
 
-    def step(self, x: Tensor, padding_mask: Tensor | None, state: op.Cache | None) -> tuple[Tensor, op.Cache]:
-        inputs = self.inputs(x, padding_mask)
-        y, state = op.pattern_attention_step(*inputs, state, **self.options(padding_mask))
+    def attend_step(self, x: Tensor, padding: Padding, state: op.Cache | None) -> tuple[Tensor, op.Cache]:
+        inputs = self.inputs(x, padding)
+        y, state = op.pattern_attention_step(*inputs, state, **self.options(padding))
         return self.output(y), state
 
 
 class TopKSourceAttention(PatternProjections, SourceAttention):
-    """Attention of a decoder to the steps of the source with the largest scores.
+    """Cross-attention to the steps of the source with the largest scores.
 
     Arguments: :class:`PatternProjections`, with the pattern ``topk``.
     """
 
     pattern: op.TopK
 
-    def read(self, source: Tensor, padding_mask: Tensor | None, *, need_weights: bool) -> ModuleState:
-        kept = {"k": self.heads_of(self.k_proj, source), "v": self.heads_of(self.v_proj, source)}
-        return kept if padding_mask is None else kept | {"padding_mask": padding_mask}
+    Cached = SourceKeysValues
 
-    def attend_to(self, q: Tensor, kept: ModuleState, *, need_weights: bool) -> tuple[Tensor, Tensor | None]:
-        options = self.options(kept.get("padding_mask")) | {"count": self.pattern.count, "need_weights": need_weights}
-        return op.topk_attention(q, kept["k"], kept["v"], **options)
+    def read_source(self, source: Tensor, padding: Padding, *, need_weights: bool = False) -> SourceKeysValues:
+        return SourceKeysValues(self.heads_of(self.k_proj, source), self.heads_of(self.v_proj, source))
+
+    def attend_queries(
+        self, q: Tensor, cached: SourceKeysValues, padding: Padding, *, need_weights: bool
+    ) -> tuple[Tensor, Tensor | None]:
+        options = self.options(padding) | {"count": self.pattern.count, "need_weights": need_weights}
+        return op.topk_attention(q, *cached, **options)
 
 
 class LongformerAttention(PatternAttention):
@@ -186,17 +190,17 @@ class LongformerAttention(PatternAttention):
         self.first_k_proj = self.new.input()
         self.first_v_proj = self.new.input()
 
-    def attended(self, x: Tensor, padding_mask: Tensor | None) -> Tensor:
-        y = super().attended(x, padding_mask)
+    def attended(self, x: Tensor, padding: Padding) -> Tensor:
+        y = super().attended(x, padding)
         is_first = None
         first = x[:1]
-        if padding_mask is not None:
-            is_first = ~padding_mask & ((~padding_mask).cumsum(1) == 1)
+        if padding.mask is not None:
+            is_first = ~padding.mask & (padding.counts == 1)
             first = (x * is_first.t()[:, :, None]).sum(0, keepdim=True)
         of_first, _ = softmax_attention(
             self.heads_of(self.first_q_proj, first),
             *(self.heads_of(projection, x) for projection in (self.first_k_proj, self.first_v_proj)),
-            **self.options(padding_mask),
+            **self.options(padding),
         )
         if is_first is None:
             return torch.cat([of_first, y[:, :, 1:]], dim=2)
@@ -221,5 +225,5 @@ class BigBirdAttention(PatternAttention):
         super().__init__(pattern=partial(bigbird, seeds=seeds), num_heads=num_heads, **options)
         self.register_buffer("seeds", seeds)
 
-    def inputs(self, x: Tensor, padding_mask: Tensor | None) -> tuple[Tensor, Tensor, Tensor, op.Pattern]:
+    def inputs(self, x: Tensor, padding: Padding) -> tuple[Tensor, Tensor, Tensor, op.Pattern]:
         return *self.queries_keys_values(x), replace(self.pattern, seeds=self.seeds)

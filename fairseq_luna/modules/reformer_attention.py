@@ -5,6 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..ops.padding import Padding
 from ..ops.reformer_attention import reformer_attention
 from ..published import Difference, Published
 from .attention import EncoderAttention
@@ -69,12 +70,12 @@ class ReformerAttention(RedrawnDirections, EncoderAttention):
         shape = self.num_hashes, self.head_size, MOST_DIRECTIONS
         return torch.randn(shape, generator=generator, device=generator.device)
 
-    def attend(self, x: Tensor, padding_mask: Tensor | None) -> Tensor:
+    def attend(self, x: Tensor, padding: Padding) -> Tensor:
         y = reformer_attention(
             self.heads_of(self.q_proj, x),
             self.heads_of(self.v_proj, x),
             self.directions,
             chunk_size=self.chunk_size,
-            **self.options(padding_mask),
+            **self.options(padding),
         )
         return self.output(y)

@@ -9,8 +9,7 @@ from torch import Tensor
 from ..ops.decay_attention import DecayState, decay_attention, decay_attention_step
 from ..ops.dropout import drop_steps
 from ..ops.dtypes import accumulation_dtype
-from ..ops.once_per_batch import once_per_batch
-from ..ops.real_steps import positions
+from ..ops.padding import Padding, computed_once
 from ..published import Difference, Published
 from ..usage_error import ArgumentError
 from .attention import CausalAttention, EncoderAttention
@@ -112,9 +111,9 @@ class Retention(QueriesKeysValues):
         gate = F.silu(self.gate_proj(x))
         return self.out_proj(gate * merge_heads(normed).to(gate.dtype))
 
-    def attend(self, x: Tensor, padding_mask: Tensor | None) -> Tensor:
-        rotation = rotations_of(padding_mask, x.shape[0], self.head_size, accumulation_dtype(x), x.device)
-        y = decay_attention(*self.parts(x, rotation), padding_mask=padding_mask, causal=self.causal)
+    def attend(self, x: Tensor, padding: Padding) -> Tensor:
+        rotation = rotations_of(padding, x.shape[0], self.head_size, accumulation_dtype(x), x.device)
+        y = decay_attention(*self.parts(x, rotation), padding=padding, causal=self.causal)
         return self.gated(y, x)
 
 
@@ -133,14 +132,12 @@ class RetentionCausalAttention(Retention, CausalAttention):
 
     State = RetentionState
 
-    def step(
-        self, x: Tensor, padding_mask: Tensor | None, state: RetentionState | None
-    ) -> tuple[Tensor, RetentionState]:
+    def attend_step(self, x: Tensor, padding: Padding, state: RetentionState | None) -> tuple[Tensor, RetentionState]:
         position = x.new_zeros(x.shape[1], dtype=torch.int64) if state is None else state.steps
         before = None if state is None else DecayState(state.sum)
         parts = self.parts(x, rotations(position[:, None], self.head_size, accumulation_dtype(x)))
-        y, after = decay_attention_step(*parts, before, padding_mask=padding_mask)
-        following = position + (1 if padding_mask is None else ~padding_mask[:, 0])
+        y, after = decay_attention_step(*parts, before, padding=padding)
+        following = position + (1 if padding.mask is None else ~padding.mask[:, 0])
         return self.gated(y, x), RetentionState(after.sum, following)
 
 
@@ -154,12 +151,12 @@ def rotations(places: Tensor, size: int, dtype: torch.dtype) -> tuple[Tensor, Te
     return angles.cos().to(dtype), angles.sin().to(dtype)
 
 
-@once_per_batch
+@computed_once
 def rotations_of(
-    padding_mask: Tensor | None, steps: int, size: int, dtype: torch.dtype, device: torch.device
+    padding: Padding, steps: int, size: int, dtype: torch.dtype, device: torch.device
 ) -> tuple[Tensor, Tensor]:
     """:func:`rotations` of whole sequences, whose real steps are counted from 0."""
-    places = torch.arange(steps, device=device)[None] if padding_mask is None else positions(padding_mask)
+    places = torch.arange(steps, device=device)[None] if padding.mask is None else padding.positions
     return rotations(places, size, dtype)
 
 

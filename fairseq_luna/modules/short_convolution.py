@@ -4,7 +4,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..ops.real_steps import rows_real_first
+from ..ops.padding import Padding, PaddingLike
 from ..ops.short_convolution import short_convolution
 from ..usage_error import ArgumentError
 
@@ -30,39 +30,38 @@ class DepthwiseConvolution(nn.Module):
         """The result, of ``x (T, B, C)`` and its convolution ``y`` in the order of :func:`packed`."""
         raise NotImplementedError
 
-    def centred(self, x: Tensor, *, padding_mask: Tensor | None = None) -> Tensor:
+    def centred(self, x: Tensor, *, padding: PaddingLike = None) -> Tensor:
         """Convolve at each step it and (K - 1) / 2 steps on each side; K is odd.
 
         Args:
             x: ``(T, B, C)``, zero-padded at both ends.
-            padding_mask: ``(B, T)`` bool, True = padding, anywhere: neither seen nor counted.
+            padding: of the steps, anywhere: neither seen nor counted.
 
         Returns:
             ``(T, B, C)``; undefined at padding.
         """
+        padding = Padding.of(padding)
         zeros = x.new_zeros(self.kernel_size // 2, *x.shape[1:])
-        rows = None if padding_mask is None else rows_real_first(padding_mask)
-        y = short_convolution(torch.cat([zeros, packed(x, padding_mask, rows), zeros]), self.weight)
+        rows = None if padding.mask is None else padding.rows_real_first
+        y = short_convolution(torch.cat([zeros, packed(x, padding, rows), zeros]), self.weight)
         return self.finished(x, y, rows)
 
-    def causal(
-        self, x: Tensor, *, padding_mask: Tensor | None = None, past: Tensor | None = None
-    ) -> tuple[Tensor, Tensor]:
+    def causal(self, x: Tensor, *, padding: PaddingLike = None, past: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Convolve at each step it and the K - 1 steps before it.
 
         Args:
             x: ``(T, B, C)``.
-            padding_mask: ``(B, T)`` bool, True = padding, anywhere: neither seen nor counted.
+            padding: of the steps, anywhere: neither seen nor counted.
             past: the second result of the call for the previous steps; None = no previous steps.
 
         Returns:
             ``(T, B, C)``, undefined at padding; and the last K - 1 real inputs, batch first, ``(B, K - 1, C)``.
         """
-        before = self.kernel_size - 1
+        padding, before = Padding.of(padding), self.kernel_size - 1
         past = x.new_zeros(before, *x.shape[1:]) if past is None else past.transpose(0, 1)
-        rows = None if padding_mask is None else rows_real_first(padding_mask)
-        seen = torch.cat([past, packed(x, padding_mask, rows)])
-        return self.finished(x, short_convolution(seen, self.weight), rows), latest(seen, before, padding_mask)
+        rows = None if padding.mask is None else padding.rows_real_first
+        seen = torch.cat([past, packed(x, padding, rows)])
+        return self.finished(x, short_convolution(seen, self.weight), rows), latest(seen, before, padding)
 
 
 class ShortConvolution(DepthwiseConvolution):
@@ -98,11 +97,11 @@ class SiluConvolution(DepthwiseConvolution):
         return F.silu(added(start, y, rows)).contiguous()
 
 
-def packed(x: Tensor, padding_mask: Tensor | None, rows: Tensor | None) -> Tensor:
-    """``x (T, B, C)`` with the real steps first and zeros behind them; ``rows`` are :func:`rows_real_first`."""
-    if padding_mask is None or rows is None:
+def packed(x: Tensor, padding: Padding, rows: Tensor | None) -> Tensor:
+    """``x (T, B, C)`` with the real steps first and zeros behind them; ``rows`` are :func:`Padding.rows_real_first`."""
+    if padding.mask is None or rows is None:
         return x
-    return x.masked_fill(padding_mask.t()[..., None], 0).flatten(0, 1).index_select(0, rows).view(x.shape)
+    return x.masked_fill(padding.mask.t()[..., None], 0).flatten(0, 1).index_select(0, rows).view(x.shape)
 
 
 def added(x: Tensor, y: Tensor, rows: Tensor | None) -> Tensor:
@@ -112,28 +111,14 @@ def added(x: Tensor, y: Tensor, rows: Tensor | None) -> Tensor:
     return x.flatten(0, 1).index_add(0, rows, y.flatten(0, 1).to(x.dtype)).view(x.shape)
 
 
-def latest(seen: Tensor, count: int, padding_mask: Tensor | None) -> Tensor:
+def latest(seen: Tensor, count: int, padding: Padding) -> Tensor:
     """The last ``count`` steps before the padding of ``seen (count + T, B, C)``: ``(B, count, C)``."""
-    if padding_mask is None:
+    if padding.mask is None:
         return seen[len(seen) - count :].transpose(0, 1)
-    place = (~padding_mask).sum(1)[:, None] + torch.arange(count, device=seen.device)
+    place = padding.lengths[:, None] + torch.arange(count, device=seen.device)
     return seen.transpose(0, 1).gather(1, place[..., None].expand(-1, -1, seen.shape[2]))
 
 
 def convolution_of(kernel_size: int, *, embed_dim: int) -> ShortConvolution | None:
     """The convolution, or None if ``kernel_size`` is 0."""
     return ShortConvolution(embed_dim=embed_dim, kernel_size=kernel_size) if kernel_size else None
-
-
-def convolved(
-    x: Tensor, convolution: ShortConvolution | None, saved: dict[str, Tensor] | None, padding_mask: Tensor | None
-) -> tuple[Tensor, dict[str, Tensor]]:
-    """A decoder's ``x (T, B, C)`` after the optional convolution, and the convolution's state for the next step.
-
-    ``saved`` is the attention's state, None before the first step and outside generation.
-    """
-    if convolution is None:
-        return x, {}
-    past = None if saved is None else saved["last_inputs"]
-    x, last_inputs = convolution.causal(x, padding_mask=padding_mask, past=past)
-    return x, {"last_inputs": last_inputs}

@@ -5,21 +5,21 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from ..ops.softmax_attention import Source, causal_softmax_attention, read_source, softmax_attention, source_of
+from ..ops.padding import Padding
+from ..ops.softmax_attention import causal_softmax_attention, softmax_attention
 from ..published import Published
 from .attention import CausalAttention, EncoderAttention, SourceAttention
-from .generation_state import ModuleState, as_state, from_state
-from .multihead import QueriesKeysValues, joined_padding
+from .multihead import QueriesKeysValues
 from .projection import INPUT_GAIN
 
 PUBLISHED = {"softmax": Published("arXiv 1706.03762; fairseq's MultiheadAttention, whose numbers it has")}
 
 
 class SoftmaxProjections(QueriesKeysValues):
-    """The parameters of softmax attention: those of fairseq's MultiheadAttention, in its order.
+    """The parameters of softmax attention, named and ordered as in fairseq's MultiheadAttention.
 
     Args:
-        options: those of :class:`.QueriesKeysValues`.
+        options: further arguments, of :class:`.QueriesKeysValues`.
 
     Raises:
         UsageError: if ``num_heads`` does not divide ``embed_dim``.
@@ -49,13 +49,13 @@ class SoftmaxProjections(QueriesKeysValues):
 class SoftmaxAttention(SoftmaxProjections, EncoderAttention):
     """Attention of every step to every step (arXiv 1706.03762). Arguments: :class:`SoftmaxProjections`."""
 
-    def attend(self, x: Tensor, padding_mask: Tensor | None) -> Tensor:
+    def attend(self, x: Tensor, padding: Padding) -> Tensor:
         q, k, v = self.queries_keys_values(x)
-        return self.output(softmax_attention(q, k, v, **self.options(padding_mask))[0])
+        return self.output(softmax_attention(q, k, v, **self.options(padding))[0])
 
 
 class KeysAndValues(NamedTuple):
-    """Those of all steps so far."""
+    """The cached keys and values of all steps so far."""
 
     key: Tensor  # (B, H, N, D)
     value: Tensor  # (B, H, N, D)
@@ -71,27 +71,39 @@ class SoftmaxCausalAttention(SoftmaxProjections, CausalAttention):
 
     State = KeysAndValues
 
-    def attend(self, x: Tensor, padding_mask: Tensor | None) -> Tensor:
-        return self.step(x, padding_mask, None)[0]
+    def attend(self, x: Tensor, padding: Padding) -> Tensor:
+        return self.attend_step(x, padding, None)[0]
 
-    def step(self, x: Tensor, padding_mask: Tensor | None, state: KeysAndValues | None) -> tuple[Tensor, KeysAndValues]:
+    def attend_step(self, x: Tensor, padding: Padding, state: KeysAndValues | None) -> tuple[Tensor, KeysAndValues]:
         q, k, v = self.queries_keys_values(x)
         if state is not None:
-            padding_mask = joined_padding(state.key.permute(2, 0, 1, 3), state.padding_mask, x, padding_mask)
+            steps = state.key.shape[2]
+            padding = Padding(state.padding_mask).followed_by(padding, steps=steps, others=len(x), like=x)
             k, v = torch.cat([state.key, k], dim=2), torch.cat([state.value, v], dim=2)
-        y = causal_softmax_attention(q, k, v, **self.options(padding_mask))
-        return self.output(y), KeysAndValues(k, v, padding_mask)
+        y = causal_softmax_attention(q, k, v, **self.options(padding))
+        return self.output(y), KeysAndValues(k, v, padding.mask)
+
+
+class SourceKeysValues(NamedTuple):
+    """The cached keys and values of a source."""
+
+    key: Tensor  # (B, H, S, D)
+    value: Tensor  # (B, H, S, D)
 
 
 class SoftmaxSourceAttention(SoftmaxProjections, SourceAttention):
-    """Attention of the target's steps to those of the source, the encoder's output.
+    """Cross-attention of each target step to all steps of the source, the encoder's output.
 
     Arguments: :class:`SoftmaxProjections`.
     """
 
-    def read(self, source: Tensor, padding_mask: Tensor | None, *, need_weights: bool) -> ModuleState:
-        k, v = self.heads_of_each(source, self.k_proj, self.v_proj)
-        return as_state(source_of(k, v, padding_mask))
+    Cached = SourceKeysValues
 
-    def attend_to(self, q: Tensor, kept: ModuleState, *, need_weights: bool) -> tuple[Tensor, Tensor | None]:
-        return read_source(q, from_state(Source, kept), dropout_p=self.dropout_p(), need_weights=need_weights)
+    def read_source(self, source: Tensor, padding: Padding, *, need_weights: bool = False) -> SourceKeysValues:
+        k, v = self.heads_of_each(source, self.k_proj, self.v_proj)
+        return SourceKeysValues(k, v)
+
+    def attend_queries(
+        self, q: Tensor, cached: SourceKeysValues, padding: Padding, *, need_weights: bool
+    ) -> tuple[Tensor, Tensor | None]:
+        return softmax_attention(q, *cached, need_weights=need_weights, **self.options(padding))

@@ -7,6 +7,7 @@ from torch import Tensor
 from ..ops.dropout import drop
 from ..ops.dtypes import accumulation_dtype
 from ..ops.linear_recurrence import RecurrentState, linear_recurrence, linear_recurrence_step
+from ..ops.padding import Padding
 from ..published import Difference, Published
 from .attention import CausalAttention
 from .projection import project_together
@@ -53,11 +54,9 @@ class SSRU(CausalAttention):
         # Not 1 - f, which has no digits left where f is nearly 1.
         return gate.sigmoid(), ((-gate).sigmoid() * drop(inputs, self.dropout_p())).to(inputs.dtype)
 
-    def attend(self, x: Tensor, padding_mask: Tensor | None) -> Tensor:
-        return linear_recurrence(*self.factors_and_inputs(x), padding_mask=padding_mask).relu()
+    def attend(self, x: Tensor, padding: Padding) -> Tensor:
+        return linear_recurrence(*self.factors_and_inputs(x), padding=padding).relu()
 
-    def step(
-        self, x: Tensor, padding_mask: Tensor | None, state: RecurrentState | None
-    ) -> tuple[Tensor, RecurrentState]:
-        c, state = linear_recurrence_step(*self.factors_and_inputs(x), state, padding_mask=padding_mask)
+    def attend_step(self, x: Tensor, padding: Padding, state: RecurrentState | None) -> tuple[Tensor, RecurrentState]:
+        c, state = linear_recurrence_step(*self.factors_and_inputs(x), state, padding=padding)
         return c.relu(), state

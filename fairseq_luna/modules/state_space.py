@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from ..ops.decay_attention import DecayState, decay_attention, decay_attention_step
 from ..ops.dropout import drop_steps
 from ..ops.dtypes import accumulation_dtype
+from ..ops.padding import Padding
 from ..published import Difference, Published
 from .attention import CausalAttention, EncoderAttention
 from .checks import check_positive
@@ -138,14 +139,14 @@ class StateSpace(Multihead):
         y = F.rms_norm(y, (self.channels,), self.norm.weight.to(full), self.norm.eps)
         return self.out_proj(y.to(gate.dtype))
 
-    def attend(self, x: Tensor, padding_mask: Tensor | None) -> Tensor:
+    def attend(self, x: Tensor, padding: Padding) -> Tensor:
         gate, inputs, dt = self.projected(x)
         if self.causal:
-            convolved, _ = self.conv1d.causal(inputs, padding_mask=padding_mask)
+            convolved, _ = self.conv1d.causal(inputs, padding=padding)
         else:
-            convolved = self.conv1d.centred(inputs, padding_mask=padding_mask)
+            convolved = self.conv1d.centred(inputs, padding=padding)
         given, skipped = self.parts(convolved, dt)
-        return self.gated(decay_attention(*given, padding_mask=padding_mask, causal=self.causal) + skipped, gate)
+        return self.gated(decay_attention(*given, padding=padding, causal=self.causal) + skipped, gate)
 
 
 class StateSpaceAttention(StateSpace, EncoderAttention):
@@ -171,11 +172,11 @@ class StateSpaceCausalAttention(StateSpace, CausalAttention):
 
     State = SpaceState
 
-    def step(self, x: Tensor, padding_mask: Tensor | None, state: SpaceState | None) -> tuple[Tensor, SpaceState]:
+    def attend_step(self, x: Tensor, padding: Padding, state: SpaceState | None) -> tuple[Tensor, SpaceState]:
         gate, inputs, dt = self.projected(x)
         past = None if state is None else state.inputs
-        convolved, last_inputs = self.conv1d.causal(inputs, padding_mask=padding_mask, past=past)
+        convolved, last_inputs = self.conv1d.causal(inputs, padding=padding, past=past)
         given, skipped = self.parts(convolved, dt)
         before = None if state is None else DecayState(state.sum)
-        y, after = decay_attention_step(*given, before, padding_mask=padding_mask)
+        y, after = decay_attention_step(*given, before, padding=padding)
         return self.gated(y + skipped, gate), SpaceState(after.sum, last_inputs)

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from ..ops import synthesizer_attention as op
 from ..ops.dtypes import accumulation_dtype, full_precision
-from ..ops.real_steps import pack_left
+from ..ops.padding import Padding, PaddingLike
 from ..published import Difference, Published
 from ..usage_error import ArgumentError
 from .attention import CausalAttention, EncoderAttention
@@ -73,10 +73,10 @@ class Synthesizer(NamedArguments, Multihead):
         self.v_proj = self.new.input()
         self.out_proj = self.new.output()
 
-    def attend(self, x: Tensor, padding_mask: Tensor | None) -> Tensor:
+    def attend(self, x: Tensor, padding: Padding) -> Tensor:
         self.check_length(len(x), self.max_positions, attention="a synthesizer")
         v = self.heads_of(self.v_proj, x)
-        return self.output(self.scores.attention(x, v, causal=self.causal, **self.options(padding_mask)))
+        return self.output(self.scores.attention(x, v, causal=self.causal, **self.options(padding)))
 
 
 class SynthesizerAttention(Synthesizer, EncoderAttention):
@@ -91,12 +91,12 @@ class SynthesizerCausalAttention(Synthesizer, CausalAttention):
 
     State = op.Values
 
-    def step(self, x: Tensor, padding_mask: Tensor | None, state: op.Values | None) -> tuple[Tensor, op.Values]:
+    def attend_step(self, x: Tensor, padding: Padding, state: op.Values | None) -> tuple[Tensor, op.Values]:
         v = self.heads_of(self.v_proj, x)
         steps = 1 if state is None else state.v.shape[2] + 1
         self.check_length(steps, self.max_positions, attention="a synthesizer")
         scores = self.scores.rows(x, op.next_positions(state, v), steps)
-        y, state = op.synthesizer_attention_step(scores, v, state, **self.options(padding_mask))
+        y, state = op.synthesizer_attention_step(scores, v, state, **self.options(padding))
         return self.output(y), state
 
 
@@ -113,20 +113,20 @@ class ScoreMap(nn.Module):
         super().__init__()
         self.num_heads, self.max_positions = num_heads, max_positions
 
-    def forward(self, x: Tensor, *, padding_mask: Tensor | None = None) -> Tensor:
+    def forward(self, x: Tensor, *, padding: PaddingLike = None) -> Tensor:
         """All scores of ``x (T, B, C)``, by position among its real steps: ``(B or 1, H, T, T)``.
 
-        ``padding_mask (B, T)`` bool, True = padding, anywhere.
+        ``padding`` is that of the steps, anywhere.
         """
         raise NotImplementedError
 
-    def attention(self, x: Tensor, v: Tensor, *, padding_mask: Tensor | None, **options: Any) -> Tensor:
+    def attention(self, x: Tensor, v: Tensor, *, padding: Padding, **options: Any) -> Tensor:
         """Softmax attention with the scores of ``x (T, B, C)`` to ``v (B, H, T, D)``, in the shape of ``v``.
 
         ``options`` are those of :func:`.synthesizer_attention`.
         """
-        scores = self(x, padding_mask=padding_mask)
-        return op.synthesizer_attention(scores, v, padding_mask=padding_mask, **options)
+        scores = self(x, padding=padding)
+        return op.synthesizer_attention(scores, v, padding=padding, **options)
 
     def rows(self, x: Tensor, positions: Tensor, columns: int) -> Tensor:
         """The scores of the first ``columns`` positions for a step ``x (1, B, C)``: ``(B or 1, H, 1, columns)``.
@@ -147,8 +147,8 @@ class ContentScores(ScoreMap):
         """``(B, H, T, columns)``."""
         raise NotImplementedError
 
-    def forward(self, x: Tensor, *, padding_mask: Tensor | None = None) -> Tensor:
-        return self.scores(pack_left(self.features(x), padding_mask), len(x))
+    def forward(self, x: Tensor, *, padding: PaddingLike = None) -> Tensor:
+        return self.scores(Padding.of(padding).pack_left(self.features(x)), len(x))
 
     def rows(self, x: Tensor, positions: Tensor, columns: int) -> Tensor:
         return self.scores(self.features(x), columns)
@@ -171,9 +171,9 @@ class DenseScores(ContentScores):
         with full_precision(features):
             return features.to(dtype) @ self.positions[:, :columns].to(dtype).mT
 
-    def attention(self, x: Tensor, v: Tensor, *, padding_mask: Tensor | None, **options: Any) -> Tensor:
+    def attention(self, x: Tensor, v: Tensor, *, padding: Padding, **options: Any) -> Tensor:
         keys = self.positions[:, : len(x)]
-        return op.position_attention(self.features(x), keys, v, padding_mask=padding_mask, **options)
+        return op.position_attention(self.features(x), keys, v, padding=padding, **options)
 
 
 class FactorizedDenseScores(ContentScores):
@@ -223,7 +223,7 @@ class RandomScores(ScoreMap):
             )
         self.matrix = nn.Parameter(torch.randn(self.num_heads, self.max_positions, self.max_positions))
 
-    def forward(self, x: Tensor, *, padding_mask: Tensor | None = None) -> Tensor:
+    def forward(self, x: Tensor, *, padding: PaddingLike = None) -> Tensor:
         return self.matrix[None, :, : len(x), : len(x)]
 
     def rows(self, x: Tensor, positions: Tensor, columns: int) -> Tensor:
@@ -242,7 +242,7 @@ class FactorizedRandomScores(ScoreMap):
         self.left = nn.Parameter(torch.randn(shape) * scale)
         self.right = nn.Parameter(torch.randn(shape).mT.contiguous() * scale)
 
-    def forward(self, x: Tensor, *, padding_mask: Tensor | None = None) -> Tensor:
+    def forward(self, x: Tensor, *, padding: PaddingLike = None) -> Tensor:
         return (self.left[:, : len(x)] @ self.right[:, :, : len(x)])[None]
 
     def rows(self, x: Tensor, positions: Tensor, columns: int) -> Tensor:

@@ -6,15 +6,15 @@ Shapes depend only on T, so that nothing here synchronises with the device.
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from .dtypes import full_precision
-from .once_per_batch import once_per_batch
-from .real_steps import lengths_of, positions
+from .padding import Padding, PaddingLike, computed_once
 
 # Keeps rounding errors from moving a random size out of its bounds; far below one step.
 INSIDE = 1 - 1e-6
@@ -39,9 +39,10 @@ class Blocks:
     has_previous: Tensor  # (T, B, 1), 0 in the first block, otherwise 1
     summing: Tensor  # (B M, 1, S), 1/P in places of steps, 0 in empty ones; P is a power of two, at least S
     filled: Tensor  # (B M, 1, 1), n/P for a block of n steps, but not 0
-    # Bool, True = nothing is there, but False for the first, because a softmax over nothing is NaN.
-    empty_places: Tensor  # (B M, S)
-    empty_blocks: Tensor  # (B, M)
+    # Empty ones are padding, but for the first of each, because a softmax over nothing is NaN.
+    empty_places: Padding  # of (B M, S)
+    empty_blocks: Padding  # of (B, M)
+    derived: dict[Any, Any] = field(default_factory=dict, repr=False)  # see padding.computed_once
 
 
 def block_counts(lengths: Tensor, num_blocks: int) -> Tensor:
@@ -64,7 +65,7 @@ def block_counts(lengths: Tensor, num_blocks: int) -> Tensor:
 
 
 def cut_by_number(
-    padding_mask: Tensor, num_blocks: int, *, random: bool = False, dtype: torch.dtype = torch.float32
+    padding: PaddingLike, num_blocks: int, *, random: bool = False, dtype: torch.dtype = torch.float32
 ) -> Blocks:
     """Cut each sentence into :func:`block_counts` blocks.
 
@@ -72,48 +73,51 @@ def cut_by_number(
     ``floor(p m / n)``. Random sizes are in ``[1, 2n/m]``, drawn from torch's generator of the mask's device.
 
     Args:
-        padding_mask: ``(B, T)`` bool, True = padding, anywhere.
+        padding: of the steps, anywhere.
         num_blocks: blocks of a sentence; 0 = the optimum for its length.
         random: random sizes instead of equal ones.
         dtype: that of the sequences, for the factors.
     """
-    lengths = lengths_of(padding_mask)
-    most, capacity = layout(padding_mask.shape[1], num_blocks, random)
+    padding = Padding.of(padding)
+    lengths = padding.lengths
+    most, capacity = layout(padding.existing_mask.shape[1], num_blocks, random)
     ends = (random_ends if random else equal_ends)(lengths, block_counts(lengths, num_blocks), most)
-    return blocks_of(ends, padding_mask, capacity, dtype)
+    return blocks_of(ends, padding, capacity, dtype)
 
 
-def cut_by_size(padding_mask: Tensor, block_size: int, *, dtype: torch.dtype = torch.float32) -> Blocks:
-    """Cut after every ``block_size`` real steps of ``padding_mask (B, T)``, True = padding. The last may be shorter."""
-    steps = padding_mask.shape[1]
-    lengths = lengths_of(padding_mask)[:, None]
-    full = torch.arange(1, max(1, -(-steps // block_size)) + 1, device=padding_mask.device) * block_size
-    return blocks_of(torch.minimum(full, lengths), padding_mask, min(block_size, steps), dtype)
+def cut_by_size(padding: PaddingLike, block_size: int, *, dtype: torch.dtype = torch.float32) -> Blocks:
+    """Cut after every ``block_size`` real steps; ``padding`` has a mask ``(B, T)``. The last may be shorter."""
+    padding = Padding.of(padding)
+    steps = padding.existing_mask.shape[1]
+    lengths = padding.lengths[:, None]
+    full = torch.arange(1, max(1, -(-steps // block_size)) + 1, device=lengths.device) * block_size
+    return blocks_of(torch.minimum(full, lengths), padding, min(block_size, steps), dtype)
 
 
-def cut_to_shrink(padding_mask: Tensor, block_size: int, *, dtype: torch.dtype = torch.float32) -> Blocks:
+def cut_to_shrink(padding: PaddingLike, block_size: int, *, dtype: torch.dtype = torch.float32) -> Blocks:
     """Cut n real steps into ``ceil(n / block_size)`` equal blocks of at most ``block_size`` steps.
 
     With equal blocks no short last block weighs as much as a full one in the means of the next layers.
 
     Args:
-        padding_mask: ``(B, T)`` bool, True = padding, anywhere.
+        padding: of the steps, anywhere.
         block_size: 1 or more.
         dtype: as in :func:`cut_by_number`.
     """
-    steps = padding_mask.shape[1]
-    lengths = lengths_of(padding_mask)
+    padding = Padding.of(padding)
+    steps = padding.existing_mask.shape[1]
+    lengths = padding.lengths
     counts = ((lengths + block_size - 1) // block_size).clamp(min=1)
     ends = equal_ends(lengths, counts, max(1, -(-steps // block_size)))
-    return blocks_of(ends, padding_mask, min(block_size, steps), dtype)
+    return blocks_of(ends, padding, min(block_size, steps), dtype)
 
 
-@once_per_batch
+@computed_once
 def same_blocks(
-    cut: Callable[..., Blocks], padding_mask: Tensor, number: int, dtype: torch.dtype = torch.float32
+    padding: Padding, cut: Callable[..., Blocks], number: int, dtype: torch.dtype = torch.float32
 ) -> Blocks:
-    """``cut(padding_mask, number)``, the same object for all layers that get the same mask."""
-    return cut(padding_mask, number, dtype=dtype)
+    """``cut(padding, number)``, the same object for all layers that get the same padding."""
+    return cut(padding, number, dtype=dtype)
 
 
 def layout(steps: int, num_blocks: int, random: bool) -> tuple[int, int]:
@@ -157,10 +161,10 @@ def random_ends(lengths: Tensor, counts: Tensor, most: int) -> Tensor:
     return torch.where(number >= counts, lengths, ends)
 
 
-def blocks_of(ends: Tensor, padding_mask: Tensor, capacity: int, dtype: torch.dtype) -> Blocks:
+def blocks_of(ends: Tensor, padding: Padding, capacity: int, dtype: torch.dtype) -> Blocks:
     """The blocks that end before the positions ``ends (B, M)`` of the real steps."""
     (batch, most), device = ends.shape, ends.device
-    position = positions(padding_mask)
+    position = padding.positions
     block = torch.searchsorted(ends, position, right=True).clamp(max=most - 1)
     starts = F.pad(ends[:, :-1], (1, 0))
     sizes = ends - starts
@@ -172,15 +176,15 @@ def blocks_of(ends: Tensor, padding_mask: Tensor, capacity: int, dtype: torch.dt
     places = batch * most * capacity
     step_rows = F.pad(sentence.expand(-1, most * capacity).flatten(), (0, 1)).index_copy(
         0,
-        place_rows.masked_fill(padding_mask, places).t().flatten(),
-        torch.arange(padding_mask.numel(), device=device),
+        place_rows.masked_fill(padding.existing_mask, places).t().flatten(),
+        torch.arange(block.numel(), device=device),
     )[:-1]
 
     number, some = torch.arange(capacity, device=device), sizes.clamp(min=1).flatten()[:, None]
     filled = some.to(dtype) * share_of_place(capacity)
     return Blocks(
         block=block,
-        padding_mask=padding_mask,
+        padding_mask=padding.existing_mask,
         sizes=sizes,
         capacity=capacity,
         step_rows=step_rows,
@@ -190,8 +194,8 @@ def blocks_of(ends: Tensor, padding_mask: Tensor, capacity: int, dtype: torch.dt
         has_previous=(block > 0).to(dtype).t()[:, :, None],
         summing=(number < sizes.flatten()[:, None]).to(dtype)[:, None] * share_of_place(capacity),
         filled=filled[:, None],
-        empty_places=number >= some,
-        empty_blocks=(sizes == 0) & (torch.arange(most, device=device) > 0),
+        empty_places=Padding(number >= some),
+        empty_blocks=Padding((sizes == 0) & (torch.arange(most, device=device) > 0)),
     )
 
 
@@ -251,4 +255,4 @@ def block_means(x: Tensor, blocks: Blocks) -> tuple[Tensor, Tensor]:
         True = no such block in this sentence. A sentence without real steps has one block, which is zero.
     """
     (by_block,) = to_blocks(x.transpose(0, 1)[:, None], blocks=blocks)
-    return reduce_blocks(by_block, blocks)[:, 0].transpose(0, 1), blocks.empty_blocks
+    return reduce_blocks(by_block, blocks)[:, 0].transpose(0, 1), blocks.empty_blocks.existing_mask

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from .once_per_batch import once_per_batch
+from .padding import Padding, computed_once
 
 
 def masked_softmax(scores: Tensor, padded: Tensor | None, *, dim: int) -> Tensor:
@@ -17,11 +17,11 @@ def masked_softmax(scores: Tensor, padded: Tensor | None, *, dim: int) -> Tensor
     return scores.masked_fill(padded, torch.finfo(scores.dtype).min).softmax(dim).masked_fill(padded, 0)
 
 
-@once_per_batch
-def unseen_keys(padding_mask: Tensor | None, steps: int, device: torch.device) -> Tensor:
+@computed_once
+def unseen_keys(padding: Padding, steps: int, device: torch.device) -> Tensor:
     """What each of T ``steps`` does not see in causal attention, padding and later ones: ``(B or 1, 1, T, T)`` bool.
 
-    ``padding_mask (B, T)`` bool, True = padding.
+    ``padding`` is that of the keys, ``(B, T)``.
     """
     later = torch.ones(1, 1, steps, steps, dtype=torch.bool, device=device).triu(1)
-    return later if padding_mask is None else later | padding_mask[:, None, None]
+    return later if padding.mask is None else later | padding.mask[:, None, None]

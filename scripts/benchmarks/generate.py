@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.utils.benchmark import timer
 
 from fairseq_luna.commands.command_line import CommandError, positive
+from fairseq_luna.ops.padding import Padding
 
 from . import engines, systems
 from .flags import Row
@@ -71,10 +72,13 @@ class WatchedDecoder:
 
 
 def size_in_bytes(state: Any) -> int:
-    """The size of all tensors in fairseq's incremental state."""
+    """The size of all tensors in fairseq's incremental state: in its dictionaries, and in our tuples and padding."""
     if isinstance(state, Tensor):
         return state.nbytes
-    return sum(map(size_in_bytes, state.values())) if isinstance(state, dict) else 0
+    if isinstance(state, Padding):
+        return size_in_bytes(state.mask)
+    parts = state.values() if isinstance(state, dict) else state if isinstance(state, tuple) else ()
+    return sum(map(size_in_bytes, parts))
 
 
 class Generation:

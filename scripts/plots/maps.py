@@ -16,7 +16,6 @@ from fairseq_luna.modules import (
     LunaCausalAttention,
     SoftmaxSourceAttention,
 )
-from fairseq_luna.modules.attention import ConvolvedAttention
 from plots import recorders
 
 SIDES = ("encoder", "cross", "decoder")
@@ -94,8 +93,7 @@ def _layers(model: Any, side: str) -> Any:
 
 
 def _module(model: Any, side: str, layer: int) -> nn.Module | None:
-    module = getattr(_layers(model, side)[layer], "encoder_attn" if side == "cross" else "self_attn", None)
-    return module.attention if isinstance(module, ConvolvedAttention) else module
+    return getattr(_layers(model, side)[layer], "encoder_attn" if side == "cross" else "self_attn", None)
 
 
 def _checked(model: Any, side: str, layer: int) -> nn.Module:

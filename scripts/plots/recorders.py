@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from fairseq_luna.modules import FastformerCausalAttention, LunaAttention, LunaCausalAttention, luna_attention
 from fairseq_luna.ops.fastformer_attention.shared import scaled_score
 from fairseq_luna.ops.luna_causal_attention import pack_weights
+from fairseq_luna.ops.padding import Padding
 
 Weights = dict[str, Tensor]
 
@@ -58,18 +59,18 @@ def luna(module: LunaAttention) -> Iterator[list[Weights]]:
     seen: list[Weights] = []
     steps: list[Tensor] = []
 
-    def with_weights(method: Callable[..., Any], op: str) -> Callable[..., Any]:
-        """``method`` of the module, which calls ``op``."""
-        original = getattr(luna_attention, op)
+    def with_weights(method: Callable[..., Any]) -> Callable[..., Any]:
+        """``method`` of the module, which calls softmax attention."""
+        original = luna_attention.softmax_attention
 
         def attend(*args: Any, need_weights: bool, **options: Any) -> tuple[Tensor, Tensor | None]:
             out, weights = original(*args, need_weights=True, **options)
             steps.append(weights[0])
             return out, weights if need_weights else None
 
-        def recording(*args: Any) -> Any:
-            with patch.object(luna_attention, op, attend):
-                found = method(*args)
+        def recording(*args: Any, **options: Any) -> Any:
+            with patch.object(luna_attention, "softmax_attention", attend):
+                found = method(*args, **options)
             if len(steps) == 2:
                 pack, unpack = steps
                 seen.append({"pack": pack, "unpack": unpack, "through": unpack @ pack.mean(0)})
@@ -79,8 +80,8 @@ def luna(module: LunaAttention) -> Iterator[list[Weights]]:
         return recording
 
     replaced = {
-        "pack": with_weights(module.pack, "softmax_attention"),
-        "unpack": with_weights(module.unpack, "read_source"),
+        "pack": with_weights(module.pack),
+        "attend_to_source": with_weights(module.attend_to_source),
         # The folded forms call neither.
         **dict.fromkeys(("pack_folded", "unpack_folded"), lambda *_: None),
     }
@@ -101,10 +102,10 @@ def luna_causal(module: LunaCausalAttention) -> Any:
     """
 
     def weights_of(output: Any, given: dict[str, Any]) -> Weights:
-        unpack, own = output[1][:, 0], given.get("padding_mask")
+        unpack, own = output[1][:, 0], mask_in(given, "padding_mask")
         parts = [(convolved(module, given["query"], own, causal=True), own)]
         if given.get("memory") is not None:
-            parts.insert(0, (given["memory"], given.get("memory_padding_mask")))
+            parts.insert(0, (given["memory"], mask_in(given, "memory_padding_mask")))
         words = torch.cat([x[:, :1] for x, _ in parts])
         real = torch.cat([x.new_ones(len(x)) if mask is None else (~mask[0]).to(x) for x, mask in parts])
         packed = module.heads_of(module.pq_proj, given["packed"][:, :1])
@@ -124,7 +125,7 @@ def fastformer(module: Any) -> Any:
     causal = isinstance(module, FastformerCausalAttention)
 
     def weights_of(output: Any, given: dict[str, Any]) -> Weights:
-        mask = given.get("padding_mask")
+        mask = mask_in(given, "padding_mask")
         x = convolved(module, next(iter(given.values())), mask, causal=causal)[:, :1]
         real = torch.ones(1, len(x), dtype=torch.bool) if mask is None else ~mask[:1]
         if causal:
@@ -142,10 +143,15 @@ def fastformer(module: Any) -> Any:
     return after_forward(module, weights_of)
 
 
+def mask_in(given: dict[str, Any], name: str) -> Tensor | None:
+    """The mask ``(B, T)`` in the argument ``name``, which may be a :class:`.Padding`."""
+    return Padding.of(given.get(name)).mask
+
+
 def convolved(module: Any, x: Tensor, padding_mask: Tensor | None, *, causal: bool) -> Tensor:
     """``x (T, B, C)`` after the convolution of ``module``, if it has one; ``padding_mask (B, T)``, True = padding."""
     if module.convolution is None:
         return x
     if causal:
-        return module.convolution.causal(x, padding_mask=padding_mask)[0]
-    return module.convolution.centred(x, padding_mask=padding_mask)
+        return module.convolution.causal(x, padding=padding_mask)[0]
+    return module.convolution.centred(x, padding=padding_mask)

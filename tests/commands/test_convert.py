@@ -113,7 +113,7 @@ def test_what_has_a_counterpart_is_not_drawn_at_random(family, flags, parts, ker
         theirs, ours = (getattr(model, side).layers[0].self_attn for model in (old, new))
         for name, origin in parts.items():
             if name == origin or not hasattr(theirs, name):
-                part = getattr(ours.attention if kernel_size else ours, name)
+                part = getattr(ours, name)
                 given = getattr(theirs, origin).weight
                 assert part.weight.equal(given[:, : part.weight.shape[1]]), (side, name)
 

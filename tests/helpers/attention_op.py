@@ -75,7 +75,7 @@ class Op(NamedTuple):
 
     def __call__(self, form: str, inputs: Sequence[Tensor], padding_mask: Tensor | None = None, **options: Any):
         """The outputs of the "naive" or the "fast" form."""
-        options |= {**self.options, "padding_mask": padding_mask}
+        options |= {**self.options, "padding": padding_mask}
         function = self.function(self.name, ".naive" if form == "naive" else "")
         return tensors(function(*self.arguments(inputs), **options))
 
@@ -83,7 +83,7 @@ class Op(NamedTuple):
         """The outputs of one step, and the state after it; ``state`` is None before the first."""
         options |= {name: value for name, value in self.options.items() if name != "causal"}
         function = self.function(f"{self.name}_step")
-        *outputs, state = function(*self.arguments(inputs), state, padding_mask=padding_mask, **options)
+        *outputs, state = function(*self.arguments(inputs), state, padding=padding_mask, **options)
         return tuple(outputs), state
 
     def in_steps(self, inputs: Sequence[Tensor], mask: Tensor | None = None, **options: Any) -> Iterator[Any]:
@@ -157,7 +157,7 @@ class LunaCausal(Op):
 
     def masks(self, inputs):
         slots = torch.arange(inputs[-1].shape[1], device=inputs[-1].device)
-        return {"packed_padding_mask": (inputs[-1] > 0) & (slots > 0)} if self.constants else {}
+        return {"packed_padding": (inputs[-1] > 0) & (slots > 0)} if self.constants else {}
 
     def __call__(self, form, inputs, padding_mask=None, **options):
         return super().__call__(form, inputs, padding_mask, **self.masks(inputs), **options)
@@ -166,8 +166,7 @@ class LunaCausal(Op):
         """With scores in place of the queries of slots and the keys."""
         *qkv, pq, pk = self.arguments(inputs)
         state = state or luna_causal_attention.initial_state(pq, tied=qkv[1] is qkv[2])
-        slots = luna_causal_attention.slots_of(pq, self.masks(inputs).get("packed_padding_mask"))
-        options |= {**self.options, "added": slots.added, "padding_mask": padding_mask}
+        options |= {**self.options, **self.masks(inputs), "padding": padding_mask}
         scores = luna_causal_attention.pack_scores(pq, pk)
         *outputs, state = luna_causal_attention.luna_causal_attention_step(*qkv, scores, state, **options)
         return tuple(outputs), state
@@ -179,7 +178,7 @@ class Prefix(Op):
     def step(self, inputs, state, padding_mask=None):
         q, k, v = inputs
         dtype, before = accumulation_dtype(q), state or prefix_attention.initial_prefix_mean(k, v)
-        state = prefix_attention.advance(k.to(dtype), v, before, padding_mask=padding_mask)
+        state = prefix_attention.advance(k.to(dtype), v, before, padding=padding_mask)
         return ((q.to(dtype).mT * state.mean).sum(2, keepdim=True).to(q.dtype),), state
 
 
@@ -235,7 +234,7 @@ class Synthesizer(Op):
         p = synthesizer_attention.next_positions(state, v).expand(batch, -1)
         rows = p[:, None, :, None].expand(-1, heads, -1, scores.shape[3])
         scores = scores.expand(batch, -1, -1, -1).gather(2, rows)[..., :seen]
-        options["padding_mask"] = padding_mask
+        options["padding"] = padding_mask
         y, state = synthesizer_attention.synthesizer_attention_step(scores, v, state, **options)
         return (y,), state
 

@@ -18,7 +18,10 @@ from fairseq_luna.modules import (
     LunaCausalAttention,
 )
 from fairseq_luna.modules.block_attention import WithinBlockAttention
+from fairseq_luna.modules.checks import checked_padding
+from fairseq_luna.modules.decoding_state import repeat_rows, select_rows
 from fairseq_luna.ops.block_partition import cut_by_number
+from fairseq_luna.ops.padding import Padding
 from support import TINY
 
 SIZE, SLOTS, STEPS, BATCH = 8, 3, 20, 3
@@ -43,16 +46,27 @@ class LunaSelf(WithSlots, LunaAttention):
 
 
 class LunaCausal(WithSlots, LunaCausalAttention):
-    def forward(self, x, *, padding_mask=None, incremental_state=None):
-        packed = self.packed(x.shape[1])
-        return super().forward(x, packed, padding_mask=padding_mask, incremental_state=incremental_state)[0]
+    def forward(self, x, *, padding_mask=None):
+        return super().forward(x, self.packed(x.shape[1]), padding_mask=padding_mask)[0]
+
+    def step(self, x, padding, state):
+        slots = self.slot_queries(self.packed(1))
+        state = repeat_rows(self.initial_state(slots), x.shape[1]) if state is None else state
+        out, _, state = super().step(x, padding, slots, None, state)
+        return out, state
 
 
 class LunaSource(WithSlots, LunaAttention):
-    def forward(self, x, source, *, source_padding_mask=None, **options):
-        packed = None if source is None else self.packed(source.shape[1])
-        out, _, weights = super().forward(x, packed, source, context_padding_mask=source_padding_mask, **options)
-        return out, weights
+    def forward(self, x, source, *, source_padding_mask=None, need_weights=False):
+        padding = checked_padding(source_padding_mask, source, "source_padding_mask")
+        cached = self.read_source(source, padding, need_weights=need_weights)
+        return self.attend_to_source(x, cached, padding, need_weights=need_weights)
+
+    def read_source(self, source, padding, *, need_weights=False):
+        return super().read_source(self.packed(source.shape[1]), source, padding, need_weights=need_weights)[0]
+
+    def attend_to_source(self, x, cached, padding, *, need_weights=False):
+        return super().attend_to_source(x, cached, Padding(), need_weights=need_weights)
 
 
 class Pyramid(WithinBlockAttention):
@@ -127,17 +141,40 @@ def every(*places, without=(), also=()):
     return pytest.mark.parametrize(("name", "place"), found, ids=map("-".join, found))
 
 
-def call(module, place, x, mask=None, source=None, **state):
-    """The output for ``x (T, B, C)``; ``mask`` is that of what is read: of ``x`` or, at the source, of ``source``."""
+def call(module, place, x, mask=None, source=None, kept=None):
+    """The output for ``x (T, B, C)``; ``mask`` is that of what is read: of ``x`` or, at the source, of ``source``.
+
+    With :class:`Kept`, ``x`` are the next steps of generation.
+    """
+    if kept is not None:
+        return kept.next_steps(module, place, x, Padding.of(mask), source)
     if place == "source":
-        return module(x, source, source_padding_mask=mask, **state)[0]
-    return module(x, padding_mask=mask, **state)
+        return module(x, source, source_padding_mask=mask)[0]
+    return module(x, padding_mask=mask)
 
 
-def call_in_steps(module, place, x, source, incremental_state):
-    """The outputs ``(1, B, C)`` of the steps of generation, one after the other."""
-    for t, step in enumerate(x.split(1)):
-        yield call(module, place, step, source=source if t == 0 else None, incremental_state=incremental_state)
+class Kept:
+    """What generation keeps of an attention: the state of a decoder's, or what is read of the source."""
+
+    def __init__(self):
+        self.value, self.padding = None, Padding()
+
+    def next_steps(self, module, place, x, padding, source=None):
+        if place == "source":
+            if self.value is None:
+                self.value, self.padding = module.read_source(source, padding), padding
+            return module.attend_to_source(x, self.value, self.padding)[0]
+        out, self.value = module.step(x, padding, self.value)
+        return out
+
+    def reorder(self, rows):
+        self.value = select_rows(self.value, rows)
+
+
+def in_steps(module, x, place="decoder", source=None):
+    """The outputs ``(T, B, C)``, one step at a time."""
+    kept = Kept()
+    return torch.cat([call(module, place, step, source=source, kept=kept) for step in x.split(1)])
 
 
 def randn(steps=STEPS, batch=BATCH, seed=0, size=SIZE):

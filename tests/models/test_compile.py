@@ -53,15 +53,21 @@ def test_layers_in_training(flags):
 
 
 @EVERY_VARIANT
-def test_a_layer_in_a_decoding_step(flags):
-    model = build_model(**flags).eval()
-
-    def run():
-        state, encoder_out = {}, model.encoder(PADDED)
-        for t in range(1, 4):
-            model.decoder(WHOLE[:, :t], encoder_out=encoder_out, incremental_state=state)
-
-    assert_one_graph(model.decoder.layers[0], run)
+@torch.no_grad()
+def test_a_decoding_step(flags):
+    """Of the whole decoder, at any position."""
+    decoder, results = build_model(**flags).eval().decoder, []
+    encoder_out = build_model(**flags).eval().encoder(PADDED)
+    source = decoder.read_source(encoder_out)
+    state = decoder.initial_state(source, encoder_out, beams=1)
+    for t in range(2):
+        state = decoder.step(WHOLE[:, t], t, source, state)[1]
+    torch._dynamo.reset()
+    for step in (decoder.step, torch.compile(decoder.step, backend="eager", fullgraph=True)):
+        torch.manual_seed(1)
+        results.append(tree_leaves(step(WHOLE[:, 2], torch.tensor([2]), source, state)))
+    for expected, actual in zip(*results, strict=True):
+        assert expected is actual is None or expected.equal(actual)
 
 
 def result_and_gradients(function, module, place, steps):

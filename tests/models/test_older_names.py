@@ -1,4 +1,4 @@
-"""Flags that once had another name, which is still read from command lines, YAML and checkpoints, and never shown."""
+"""Flags and parameters that once had another name, which is still read from command lines, YAML and checkpoints."""
 
 import shlex
 from argparse import ArgumentParser
@@ -15,7 +15,7 @@ import fairseq_luna
 from fairseq_luna.commands.averaging import average
 from fairseq_luna.usage_error import UsageError
 from own_command import shown
-from support import translation_task
+from support import CLOSE, PAD, build_model, golden, translation_task
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 
@@ -102,3 +102,75 @@ def test_a_training_goes_on_with_either_name(trained, tiny_data, tmp_path):
     states = [checkpoint_utils.load_checkpoint_to_cpu(str(path)) for path in resumed]
     assert [state["optimizer_history"][-1]["num_updates"] for state in states] == [3, 3]
     assert states[0]["model"][CONVOLUTION].equal(states[1]["model"][CONVOLUTION])
+
+
+CONVOLVED = golden("convolved.pt")
+EVERY_CONVOLVED = pytest.mark.parametrize("recorded", CONVOLVED.values(), ids=CONVOLVED)
+
+
+def build_convolved(recorded):
+    return build_model("mixed", words=10, seed=7, **recorded["flags"]).eval()
+
+
+@EVERY_CONVOLVED
+@torch.no_grad()
+def test_a_model_with_a_convolution_is_loaded_with_its_older_parameter_names(recorded):
+    assert any(".self_attn.attention." in name for name in recorded["model"])
+    model, source = build_convolved(recorded), recorded["source"]
+    model.load_state_dict(dict(recorded["model"]), strict=True)
+    logits = model(source, source.ne(PAD).sum(1), recorded["prefix"])[0]
+    torch.testing.assert_close(logits, recorded["logits"], **CLOSE)
+    # The optimizer's state has no names but this order.
+    todays = [name.replace(".self_attn.attention.", ".self_attn.") for name in recorded["parameters"]]
+    assert [name for name, _ in model.named_parameters()] == todays
+
+
+@pytest.fixture(scope="module")
+def convolved(tiny_data, tmp_path_factory):
+    """A checkpoint of a model with a convolution, and the same with the older parameter names."""
+    folder = tmp_path_factory.mktemp("convolved")
+    attentions = ("--encoder-self-attention=linear", "--decoder-self-attention=rfa", "--store-ema", "--ema-fp32")
+    flags = ("--arch=mixed_tiny", *commands.SIZES, *commands.APOLLO, *attentions, "--attention-kernel-size=3")
+    new = commands.train(tiny_data, folder, *flags, "--max-update=2", "--disable-validation")
+    state = torch.load(new, weights_only=True)
+    for place in (state, state["extra_state"]):
+        for part in {"model", "ema", "ema_fp32_params"} & place.keys():
+            place[part] = {
+                name if ".convolution." in name else name.replace(".self_attn.", ".self_attn.attention."): weight
+                for name, weight in place[part].items()
+            }
+    torch.save(state, folder / "older.pt")
+    return flags, new, folder / "older.pt"
+
+
+def test_every_command_reads_older_parameter_names(convolved, tiny_data, tmp_path, capsys):
+    _, new, older = convolved
+    texts = [fairseq_luna.load(path, data=tiny_data).translate("w1 w2 w3") for path in (new, older)]
+    assert texts[0] == texts[1]
+    state = torch.load(new, weights_only=True)
+    for paths in ([older, new], [new, older]):
+        mean = average(paths)
+        for found, expected in ((mean, state), (mean["extra_state"], state["extra_state"])):
+            for part in {"model", "ema", "ema_fp32_params"} & expected.keys():
+                assert list(found[part]) == list(expected[part])
+                assert all(weight.equal(expected[part][name]) for name, weight in found[part].items())
+    starts = []
+    for path in (new, older):
+        start = tmp_path / f"{path.stem}.pt"
+        shown(capsys, "convert", path, "--arch=mixed_tiny", "--encoder-self-attention=softmax", f"--output={start}")
+        starts.append(torch.load(start, weights_only=True)["model"])
+    assert starts[0].keys() == starts[1].keys()
+    copied = [name for name in starts[0] if "encoder.layers.0.self_attn." in name]
+    assert copied and all(starts[0][name].equal(starts[1][name]) for name in copied)
+
+
+def test_a_training_goes_on_with_older_parameter_names(convolved, tiny_data, tmp_path):
+    flags, *paths = convolved
+    models = []
+    for path in paths:
+        restored = (*flags, f"--restore-file={path}", "--max-update=3", "--disable-validation")
+        models.append(
+            torch.load(commands.train(tiny_data, tmp_path / path.stem, *restored), weights_only=True)["model"]
+        )
+    assert models[0].keys() == models[1].keys()
+    assert all(weight.equal(models[1][name]) for name, weight in models[0].items())

@@ -5,11 +5,12 @@ import torch
 from torch.utils.checkpoint import checkpoint
 
 from fairseq_luna.modules import BlockAttention, BlockCausalAttention
+from fairseq_luna.modules.decoding_state import flatten_state
 from fairseq_luna.modules.multihead import merge_heads
 from fairseq_luna.ops import block_partition
 from fairseq_luna.ops.block_attention import naive
 from fairseq_luna.ops.block_partition import blocks_of, cut_by_number, cut_by_size
-from fairseq_luna.ops.once_per_batch import one_pass
+from fairseq_luna.ops.padding import Padding
 from numeric import PADDED, assert_same_function, mixed_padding, sequences
 
 UNORDERED = pytest.mark.parametrize("unordered", ["none", "mean", "sum"], ids=["ordered", "mean", "sum"])
@@ -37,7 +38,7 @@ def by_the_equations(module, x, mask):
     """The naive form with the module's projections and convolution."""
     causal = isinstance(module, BlockCausalAttention)
     if module.convolution is not None:
-        given = {"padding_mask": mask}
+        given = {"padding": mask}
         x = module.convolution.causal(x, **given)[0] if causal else module.convolution.centred(x, **given)
     blocks = cut_by_size(mask, module.block_size) if causal else cut_by_number(mask, module.num_blocks)
     if module.unordered == "none":
@@ -67,19 +68,16 @@ def test_equals_the_naive_form(share_levels, unordered, kernel_size, kind, cut, 
 
 
 @pytest.mark.parametrize(("random", "cuts"), [(False, 1), (True, 3)], ids=["equal", "random"])
-def test_layers_of_a_pass_share_the_cut_of_a_mask_unless_blocks_are_random(random, cuts, monkeypatch):
+def test_layers_share_the_cut_of_a_padding_unless_blocks_are_random(random, cuts, monkeypatch):
     layers = [build(random_blocks=random) for _ in range(3)]
-
-    @one_pass
-    def run(mask):
-        for layer in layers:
-            layer(inputs(), padding_mask=mask)
 
     made = []
     monkeypatch.setattr(block_partition, "blocks_of", lambda *args: made.append(args) or blocks_of(*args))
     for mask in (mixed_padding(30), mixed_padding(30)):
         made.clear()
-        run(mask)
+        padding = Padding(mask)
+        for layer in layers:
+            layer(inputs(), padding_mask=padding)
         assert len(made) == cuts
 
 
@@ -114,10 +112,10 @@ def test_activation_checkpointing_draws_the_same_blocks_again():
 @pytest.mark.parametrize("kernel_size", [0, 5], ids=["plain", "convolution"])
 def test_the_state_grows_by_one_summary_per_complete_block(unordered, kernel_size):
     module = build(BlockCausalAttention, unordered=unordered, kernel_size=kernel_size)
-    state, sizes = {}, []
+    state, sizes = None, []
     for x in inputs(steps=40, batch=1).detach():
-        module(x[None], incremental_state=state)
-        sizes.append(sum(tensor.numel() for tensor in module.load_state(state).values()))
+        _, state = module.step(x[None], Padding(), state)
+        sizes.append(sum(tensor.numel() for tensor in flatten_state(state).values()))
     # Z and, for the convolution, the last K - 1 inputs. For each step of the open block a part of its summary and, if
     # blocks are ordered, a key and a value. For each complete block a key and a value.
     always = SIZE + (4 * SIZE if kernel_size else 0)

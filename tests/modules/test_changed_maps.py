@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn.modules import module as of_all
 from torch.nn.utils import parametrize
 
-from every_attention import WITH_OPTIONS, build, call, call_in_steps, every, inputs
+from every_attention import WITH_OPTIONS, build, call, every, in_steps, inputs
 from fairseq_luna.modules.projection import affine_of, project_together
 
 pytestmark = pytest.mark.slow
@@ -34,7 +34,7 @@ def generated(module, place):
     x, source = inputs(module)
     if place == "encoder":
         return call(module, place, x)
-    return torch.cat([*call_in_steps(module, place, x, source, {})])
+    return in_steps(module, x, place, source)
 
 
 EVERY_RUN = pytest.mark.parametrize("run", [trained, generated])

@@ -4,12 +4,12 @@ from functools import partial
 
 import pytest
 import torch
-from torch.utils._pytree import tree_leaves
 
 import every_attention
-from every_attention import EVERY, WITH_OPTIONS, call, inputs
+from every_attention import EVERY, WITH_OPTIONS, Kept, call, inputs
 from fairseq_luna.models.mixed.attentions import ATTENTIONS
-from fairseq_luna.modules.generation_state import GenerationState
+from fairseq_luna.modules.decoding_state import flatten_state, select_rows
+from fairseq_luna.ops.padding import Padding
 from largest_tensor import LargestTensor
 from numeric import gradients, mixed_padding, scattered_padding
 
@@ -47,12 +47,6 @@ def small_of(name):
 def in_fp64(name, place, steps, batch=3, source_steps=None, **options):
     module = build(name, place, **options).double()
     return module, *(x.double().requires_grad_() for x in inputs(module, steps, batch, source_steps))
-
-
-def reorder(module, state, order):
-    for each in module.modules():
-        if isinstance(each, GenerationState):
-            each.reorder_incremental_state(state, order)
 
 
 @every()
@@ -103,14 +97,14 @@ def test_generation_equals_the_whole_pass_and_follows_the_beam(name, place, padd
     mask = scattered_padding(3, 100) if padded else torch.zeros(3, 100, dtype=torch.bool)
     expected = module(x, padding_mask=mask if padded else None)
     orders = {20: [2, 0, 1], 47: [0, 0, 1, 2], 67: [0, 2, 3], 80: [2]}
-    state, rows, t = {}, torch.arange(3), 0
+    kept, rows, t = Kept(), torch.arange(3), 0
     for steps in (*[1] * 40, 7, *[1] * 20, 13, 20):
         if t in orders:
             order = torch.tensor(orders[t])
-            reorder(module, state, order)
+            kept.reorder(order)
             rows = rows[order]
         now, t = slice(t, t + steps), t + steps
-        out = module(x[now, rows], padding_mask=mask[rows, now] if padded else None, incremental_state=state)
+        out = call(module, place, x[now, rows], mask[rows, now] if padded else None, kept=kept)
         real = ~mask[rows, now].t()
         assert out.isfinite().all()
         torch.testing.assert_close(out[real], expected[now, rows][real], **CLOSE)
@@ -120,10 +114,10 @@ def test_generation_equals_the_whole_pass_and_follows_the_beam(name, place, padd
 @torch.no_grad()
 def test_the_state_of_generation_does_not_grow(name, place):
     """Once a window or a chunk is full."""
-    module, state, sizes = build(name, place), {}, []
+    module, kept, sizes = build(name, place), Kept(), []
     for part in inputs(module, 640)[0].split([600, 40]):
-        module(part, incremental_state=state)
-        sizes.append(sum(x.numel() for x in tree_leaves(state) if torch.is_tensor(x)))
+        call(module, place, part, kept=kept)
+        sizes.append(sum(x.numel() for x in flatten_state(kept.value).values()))
     assert sizes[0] == sizes[1]
 
 
@@ -142,27 +136,20 @@ def test_the_source_is_read_once_and_shared_by_beams(name, place, need_weights):
     if not name.startswith("luna"):  # which reads slots
         values = module.heads_of(module.v_proj, source[:, of_sentences])
         torch.testing.assert_close(module.output(weights.transpose(0, 1) @ values), expected, **CLOSE)
-    state, rows = {}, torch.arange(6)
+    rows, padding = torch.arange(6), Padding(mask)
+    kept = module.read_source(source, padding, need_weights=need_weights)
     for t in range(5):
-        before = module.load_constants(state)
         if t == 2:  # beams of a sentence change places
             rows = torch.tensor([1, 0, 2, 2, 4, 5])
-            reorder(module, state, rows)
-            assert all(module.load_constants(state)[key] is kept for key, kept in before.items())
         if t == 4:  # the second sentence is finished
-            left = torch.tensor([0, 1, 4, 5])
-            reorder(module, state, left)
-            rows = rows[left]
-        # Of linformer's slots the weights of words are made again for each step.
-        again = need_weights and name == "linformer" and t < 4
-        given, given_mask = (source, mask) if t == 0 or again else (None, None)
-        options = {"source_padding_mask": given_mask, "need_weights": need_weights and (again or name != "linformer")}
-        out, found = module(x[t : t + 1, rows], given, incremental_state=state, **options)
+            kept, padding = select_rows(kept, torch.tensor([0, 2])), padding.rows(torch.tensor([0, 2]))
+            rows = rows[torch.tensor([0, 1, 4, 5])]
+        out, found = module.attend_to_source(x[t : t + 1, rows], kept, padding, need_weights=need_weights)
         torch.testing.assert_close(out[0], expected[t, rows], **CLOSE)
-        assert (found is None) != options["need_weights"]
+        assert (found is None) != need_weights
         if found is not None:
             torch.testing.assert_close(found[:, :, 0], weights[:, rows, t], **CLOSE)
-    assert {len(kept) for kept in module.load_constants(state).values() if torch.is_tensor(kept)} == {2}
+    assert {len(x) for x in flatten_state(kept).values()} == {2}
 
 
 @every()
@@ -173,12 +160,9 @@ def test_half_precision_stays_near_fp32(name, place, dtype, bound):
     for precision in (torch.float32, dtype):
         module = build(name, place).to(precision)
         x, source = (each.to(dtype).to(precision) for each in inputs(module, 120, 3, 90))
-        outs, state = [call(module, place, x, source=source)], {}
+        outs, kept = [call(module, place, x, source=source)], Kept()
         if place != "encoder":
-            steps = [
-                call(module, place, x[t : t + 1], source=source if t == 0 else None, incremental_state=state)
-                for t in range(40)
-            ]
+            steps = [call(module, place, x[t : t + 1], source=source if t == 0 else None, kept=kept) for t in range(40)]
             outs.append(torch.cat(steps))
         assert {out.dtype for out in outs} == {precision}
         found.append([out.float() for out in outs])
@@ -220,12 +204,12 @@ def test_data_decides_no_branch(name, place):
     """Meta tensors have no data: reading a number from one is an error. On a GPU it would wait for the device."""
     module = build(name, place, dropout=0.1).to("meta").train()
     x, source = (each.to("meta") for each in inputs(module, 70))
-    mask, state = scattered_padding(3, 70).to("meta"), {}
+    mask, kept = scattered_padding(3, 70).to("meta"), Kept()
     call(module, place, x, mask, source).sum().backward()
     assert {p.grad.device.type for p in module.parameters()} == {"meta"}
     for t in range(20 if place != "encoder" else 0):
         of_step = mask if place == "source" else (mask[:, t : t + 1] if t >= 7 else None)
-        out = call(module.eval(), place, x[t : t + 1], of_step, source, incremental_state=state)
+        out = call(module.eval(), place, x[t : t + 1], of_step, source, kept=kept)
         assert out.shape == x[:1].shape
 
 

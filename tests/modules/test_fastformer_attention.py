@@ -59,11 +59,11 @@ def test_equals_the_naive_form(kind, chosen, padded):
     x, mask = inputs(), scattered_padding(2, 40) if padded else None
     out, convolved = module(x, padding_mask=mask), x
     if module.convolution:
-        given = {"padding_mask": mask}
+        given = {"padding": mask}
         convolved = module.convolution.causal(x, **given)[0] if causal else module.convolution.centred(x, **given)
     q, k, v = module.queries_keys_values(convolved)
     attention = naive.fastformer_causal_attention if causal else naive.fastformer_attention
-    u, global_query = attention(q, k, v, module.maps(), padding_mask=mask)
+    u, global_query = attention(q, k, v, module.maps(), padding=mask)
     expected = module.out_proj(merge_heads(u)) + merge_heads(q if residual == "query" else global_query)
     assert_same_function(out, expected, [x, *module.parameters()])
 

@@ -24,7 +24,7 @@ def naive(module, query, packed, context, context_padding_mask=None, packed_padd
 
     def attention(q, k, v, heads, mask, bias=None):
         q, k, v = (split_heads(x, heads) for x in (q, k, v))
-        out, weights = softmax_attention(q, k, v, padding_mask=mask, bias=bias, need_weights=True)
+        out, weights = softmax_attention(q, k, v, padding=mask, bias=bias, need_weights=True)
         return merge_heads(out), weights
 
     maps = (module.pc_proj, module.pc_proj) if module.tie_kv else (module.pk_proj, module.pv_proj)
@@ -77,7 +77,7 @@ def test_the_convolution_comes_before_the_attention(need_weights):
     x, packed, _ = inputs(steps=9)
     mask = padding(2, 9, 9, 4)
     options = {"context_padding_mask": mask, "need_weights": need_weights}
-    convolved = module.convolution.centred(x, padding_mask=mask)
+    convolved = module.convolution.centred(x, padding=mask)
     torch.testing.assert_close(module(x, packed, x, **options), without(convolved, packed, convolved, **options))
     out, packed_context, _ = module(x, packed, x, **options)
     alone = x[:4, 1:]

@@ -2,8 +2,10 @@ import pytest
 import torch
 
 from fairseq_luna.modules import LunaCausalAttention
+from fairseq_luna.modules.decoding_state import repeat_rows
 from fairseq_luna.modules.multihead import merge_heads
 from fairseq_luna.ops.luna_causal_attention import naive
+from fairseq_luna.ops.padding import Padding
 from numeric import PADDED, assert_same_function, scattered_padding, sequences
 from support import CLOSE, golden
 
@@ -36,14 +38,14 @@ def test_equals_the_authors_numbers(name):
 
 def by_the_equations(module, query, packed, padding_mask=None, packed_padding_mask=None):
     """The naive form with the module's projections and convolution: output and weights."""
-    x = query if module.convolution is None else module.convolution.causal(query, padding_mask=padding_mask)[0]
+    x = query if module.convolution is None else module.convolution.causal(query, padding=padding_mask)[0]
     k, v = module.keys_and_values(x)
     y, weights = naive.luna_causal_attention(
         *(module.heads_of(module.q_proj, x), k, v),
         *(module.heads_of(module.pq_proj, packed), module.heads_of(module.pc_proj, x)),
         activation=module.activation,
-        padding_mask=padding_mask,
-        packed_padding_mask=packed_padding_mask,
+        padding=padding_mask,
+        packed_padding=packed_padding_mask,
     )
     return module.out_proj(merge_heads(y)), weights.transpose(0, 1)
 
@@ -89,18 +91,18 @@ def with_memory():
 
 @TIED
 @CONVOLVED
-@pytest.mark.parametrize("steps", [1, 4])
 @pytest.mark.parametrize("memory", [False, True], ids=["alone", "memory"])
-def test_beams_of_a_sentence_read_one_row(tie_kv, kernel_size, memory, steps):
+def test_beams_of_a_sentence_read_one_row(tie_kv, kernel_size, memory):
     module, beams = build(tie_kv=tie_kv, kernel_size=kernel_size), 3
     query, packed = (x.detach() for x in inputs(steps=12, batch=6))
     rows = torch.arange(2).repeat_interleave(beams)
     options = {name: x for name, x in with_memory().items() if memory or name == "packed_padding_mask"}
     of_rows = {name: x[:, rows] if name == "memory" else x[rows] for name, x in options.items()}
     expected, expected_weights = module(query, packed[:, rows], **of_rows)
-    state = {}
-    for begin in range(0, 12, steps):
-        out, weights = module(query[begin : begin + steps], packed[:, :2], incremental_state=state, **options)
-        torch.testing.assert_close(out, expected[begin : begin + steps])
-        torch.testing.assert_close(weights, expected_weights[:, :, begin : begin + steps])
-    assert module.load_constants(state)["pq"].shape[0] == 2
+    pq = module.slot_queries(packed[:, :2])
+    state = repeat_rows(module.initial_state(pq, options.get("memory"), options.get("memory_padding_mask")), beams)
+    slots = Padding(options["packed_padding_mask"])
+    for t in range(12):
+        out, weights, state = module.step(query[t : t + 1], Padding(), pq, slots, state)
+        torch.testing.assert_close(out, expected[t : t + 1])
+        torch.testing.assert_close(weights, expected_weights[:, :, t : t + 1])

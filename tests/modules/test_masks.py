@@ -1,5 +1,8 @@
 """What every attention makes of its padding mask when it is used alone."""
 
+import gc
+import weakref
+
 import pytest
 import torch
 from functorch.compile import aot_module
@@ -8,6 +11,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from every_attention import SIZE, build, call, every, inputs, randn
 from fairseq_luna.modules import AttentionPooling, LunaAttention, LunaCausalAttention
+from fairseq_luna.ops.padding import Padding
 from fairseq_luna.usage_error import UsageError
 
 STEPS, BATCH = 12, 3
@@ -57,6 +61,21 @@ def test_a_mask_that_was_written_to_is_read_again(name, place, write):
     assert not after.isclose(before, **CLOSE).all()
 
 
+@every()
+@torch.no_grad()
+def test_what_is_derived_from_padding_is_freed_with_it(name, place):
+    """At once: a cycle of references would keep its tensors until the garbage collector runs."""
+    attend, padding = attending(name, place), Padding(some_padding())
+    gc.disable()
+    try:
+        attend(padding)
+        freed = weakref.ref(padding)
+        del padding
+        assert freed() is None
+    finally:
+        gc.enable()
+
+
 @pytest.mark.slow
 @every()
 @torch.no_grad()
@@ -96,14 +115,6 @@ def test_what_is_no_mask_is_refused(name, place):
         with pytest.raises(UsageError, match=r"_?padding_mask .*: must be torch.bool \(3, 12\)") as refused:
             attend(mask)
         assert "\n" not in str(refused.value) and shown in str(refused.value)
-
-
-@every("decoder")
-def test_the_mask_of_a_step_of_generation_is_checked(name, place):
-    module, x, state = build(name, place), randn(2, BATCH), {}
-    module(x[:1], padding_mask=torch.zeros(BATCH, 1, dtype=torch.bool), incremental_state=state)
-    with pytest.raises(UsageError, match=r"padding_mask torch.bool \(3, 2\): must be torch.bool \(3, 1\)"):
-        module(x[1:], padding_mask=torch.zeros(BATCH, 2, dtype=torch.bool), incremental_state=state)
 
 
 @pytest.mark.parametrize("argument", ["context_padding_mask", "packed_padding_mask", "memory_padding_mask"])

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from every_attention import SIZE, build, call, every, inputs
+from every_attention import SIZE, Kept, build, call, every, inputs
 
 pytestmark = pytest.mark.slow
 # Steps, sentences, and steps of the source.
@@ -50,18 +50,16 @@ def test_the_result_has_the_size_of_its_input(name, place, steps, batch, source_
 @PADDED
 @torch.no_grad()
 def test_generation_goes_on_until_no_row_is_left(name, place, batch, source_steps, beams, padded):
-    module, state = build(name, place), {}
+    module, kept = build(name, place), Kept()
     _, source = inputs(module, 1, batch, source_steps)
     rows = batch * beams
     for step, order in enumerate((torch.arange(rows), torch.arange(0), torch.arange(0))):
         x = torch.randn(1, rows, SIZE)
-        if place == "source":
-            mask = no_padding(padded, batch, source_steps)
-            out, _ = module(x, source if step == 0 else None, source_padding_mask=mask, incremental_state=state)
-        else:
-            out = module(x, padding_mask=no_padding(padded, rows, 1), incremental_state=state)
+        mask = no_padding(padded, batch, source_steps) if place == "source" else no_padding(padded, rows, 1)
+        out = call(module, place, x, mask, source, kept=kept)
         assert out.shape == x.shape and out.isfinite().all()
-        for each in module.modules():
-            if hasattr(each, "reorder_incremental_state"):
-                each.reorder_incremental_state(state, order)
+        kept.reorder(order if place == "decoder" or step else torch.arange(batch))
         rows = len(order)
+        if place == "source" and not rows:
+            kept.reorder(order)
+            kept.padding = kept.padding.rows(order)

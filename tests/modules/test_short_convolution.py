@@ -15,8 +15,8 @@ def inputs(steps=12, batch=2, size=6):
     return sequences((steps, batch, size))[0]
 
 
-def causal(module, x, padding_mask=None):
-    return module.causal(x, padding_mask=padding_mask)[0]
+def causal(module, x, padding=None):
+    return module.causal(x, padding=padding)[0]
 
 
 def extended(x, before, after):
@@ -38,6 +38,6 @@ def test_equals_the_naive_form(kernel_size):
 def test_padding_has_no_effect_wherever_it_stands(call, kernel_size):
     """Neither on the real steps, nor on any gradient, even if it is not a number."""
     module, x, mask = build(kernel_size), inputs(steps=30, batch=3), mixed_padding(30)
-    out = call(module, x.masked_fill(mask.t()[..., None], torch.nan), padding_mask=mask)
+    out = call(module, x.masked_fill(mask.t()[..., None], torch.nan), padding=mask)
     alone = [call(module, x[:, row : row + 1][~mask[row]])[:, 0] for row in range(3)]
     assert_same_function(out.transpose(0, 1)[~mask], torch.cat(alone), [x, module.weight])

@@ -3,7 +3,9 @@
 import pytest
 import torch
 
+from every_attention import Kept, call
 from fairseq_luna.modules import SynthesizerAttention, SynthesizerCausalAttention
+from fairseq_luna.modules.decoding_state import flatten_state
 from fairseq_luna.modules.synthesizer_attention import (
     DenseScores,
     FactorizedDenseScores,
@@ -77,21 +79,21 @@ def test_a_longer_sequence_is_refused(scores):
     [x] = sequences((LONGEST + 1, 1, SIZE))
     with pytest.raises(UsageError, match=said):
         build(scores)(x)
-    module, state = build(scores, SynthesizerCausalAttention), {}
+    module, kept = build(scores, SynthesizerCausalAttention), Kept()
     with pytest.raises(UsageError, match=said):
         module(x)
-    module(x[:LONGEST], incremental_state=state)
+    call(module, "decoder", x[:LONGEST], kept=kept)
     with pytest.raises(UsageError, match=said):
-        module(x[LONGEST:], incremental_state=state)
+        call(module, "decoder", x[LONGEST:], kept=kept)
 
 
 @EVERY_KIND
 def test_the_state_is_the_values(scores):
-    module, state, [x] = build(scores, SynthesizerCausalAttention), {}, sequences((5, 3, SIZE))
-    for t in range(5):
-        module(x[t : t + 1], incremental_state=state)
-    kept = module.load_state(state)
-    assert {name: tensor.shape for name, tensor in kept.items()} == {"v": (3, HEADS, 5, SIZE // HEADS)}
+    module, kept, [x] = build(scores, SynthesizerCausalAttention), Kept(), sequences((5, 3, SIZE))
+    call(module, "decoder", x, kept=kept)
+    assert {name: tensor.shape for name, tensor in flatten_state(kept.value).items()} == {
+        "v": (3, HEADS, 5, SIZE // HEADS)
+    }
 
 
 def test_the_parameters_of_a_matrix_of_positions():

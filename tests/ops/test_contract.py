@@ -98,7 +98,7 @@ def test_any_shape_and_padding(op, sizes, share, seed):
 @pytest.mark.slow
 @each(takes("block_length"))
 @settings(max_examples=40, deadline=None)
-@example(steps=300, block_length=1, share=0.2)  # more blocks than are summed at once
+@example(steps=300, block_length=1, share=0.2)  # more blocks than are summed at computed_once
 @given(steps=st.integers(1, 70), block_length=st.integers(1, 40), share=st.sampled_from([0.0, 0.2, 0.9, 1.0]))
 def test_any_block_length(op, steps, block_length, share):
     shortest = 2 if op.name == "prefix_softmax" else 1

@@ -24,7 +24,7 @@ def test_the_state_of_a_whole_sequence_is_that_after_its_steps(normaliser):
     op, mask = op_of(normaliser, causal=True), mixed_padding(40)
     q, k, v = inputs = op.make()
     *_, ((stepped,), state) = op.in_steps(inputs, mask)
-    whole = fused.kernel_mean_of(k, v, padding_mask=mask)
+    whole = fused.kernel_mean_of(k, v, padding=mask)
     torch.testing.assert_close(tuple(whole), tuple(state))
     # The last step sees all of them.
     last = fused.read_kernel_mean(q[:, :, -1:], whole, normaliser=normaliser, causal=True)

@@ -17,6 +17,6 @@ def test_weights_without_a_mask_are_those_with_which_values_are_added():
 def test_equals_the_numbers_of_the_published_implementation(form):
     def attention(q, k, v, sums, *, recorded):
         mask = torch.arange(q.shape[2]) >= recorded["lengths"][:, None]
-        return form.linformer_attention(q, k, v, sums, sums, padding_mask=mask)
+        return form.linformer_attention(q, k, v, sums, sums, padding=mask)
 
     assert_recorded("linformer.pt", attention, ("q", "k", "v", "sums"))

@@ -24,7 +24,7 @@ def test_the_state_of_a_whole_sequence_is_that_after_its_steps(activation):
     op, mask = ACTIVATIONS[activation], mixed_padding(40)
     _, k, v, pq, pk = inputs = op.make()
     *_, (_, state) = op.in_steps(inputs, mask)
-    whole = state_after(k, v, pack_scores(pq, pk), tied=False, activation=activation, padding_mask=mask)
+    whole = state_after(k, v, pack_scores(pq, pk), tied=False, activation=activation, padding=mask)
     torch.testing.assert_close(tuple(whole), tuple(state))
 
 

@@ -14,6 +14,7 @@ import torch
 from fairseq_luna.ops.luna_causal_attention import chunked, naive, self_check
 from fairseq_luna.ops.luna_causal_attention import triton as op
 from fairseq_luna.ops.luna_causal_attention.shared import pack_scores
+from fairseq_luna.ops.padding import Padding
 from numeric import TOLERANCE, assert_gradients_close
 
 pytestmark = pytest.mark.slow
@@ -53,14 +54,14 @@ def problem(steps, size, slots, dtype, tied):
 
 
 def masks(steps, slots, padding, padded_slots):
-    found = {"padding_mask": None, "packed_padding_mask": None}
+    found = {"padding": None, "packed_padding": None}
     if padding is not None:
-        found["padding_mask"] = torch.zeros(BATCH, steps, dtype=torch.bool)
+        found["padding"] = torch.zeros(BATCH, steps, dtype=torch.bool)
         third = slice(-(steps // 3), None) if padding == "end" else slice(steps // 3)
-        found["padding_mask"][1, third] = True
+        found["padding"][1, third] = True
     if padded_slots:
-        found["packed_padding_mask"] = torch.arange(slots).expand(BATCH, -1) >= torch.tensor([[slots // 2], [slots]])
-    return found
+        found["packed_padding"] = torch.arange(slots).expand(BATCH, -1) >= torch.tensor([[slots // 2], [slots]])
+    return {name: Padding(mask) for name, mask in found.items()}
 
 
 def by_kernels(q, k, v, pk, pq, **options):

@@ -11,7 +11,7 @@ OP = OPS["prefix-attention"]
 def test_the_state_of_a_whole_sequence_is_that_after_its_steps():
     inputs, mask = OP.make(), mixed_padding(40)
     *_, (_, state) = OP.in_steps(inputs, mask)
-    torch.testing.assert_close(tuple(recurrent.prefix_mean_of(*inputs[1:], padding_mask=mask)), tuple(state))
+    torch.testing.assert_close(tuple(recurrent.prefix_mean_of(*inputs[1:], padding=mask)), tuple(state))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=["fp32", "bf16", "fp16"])

@@ -24,7 +24,7 @@ def test_the_largest_score_so_far_is_none_of_padding(spread, block_length):
     (scores, v), mask = OP.make(), mixed_padding(40)
     scores = (scores * spread + 1e4 * mask[:, None]).detach().requires_grad_()
     [expected] = OP("naive", [scores, v], mask)
-    actual = chunked.prefix_softmax(scores, v, padding_mask=mask, block_length=block_length)
+    actual = chunked.prefix_softmax(scores, v, padding=mask, block_length=block_length)
     assert_same_function(actual, expected, (scores, v))
     [stepped] = OP.generated([scores, v], mask)
     torch.testing.assert_close(stepped, expected, **TOLERANCE[torch.float64])

@@ -29,7 +29,7 @@ def test_long_sentences_have_more_buckets_up_to_twice_the_directions():
     q, _, directions = OPS["reformer-4"].make(M=3)
     lengths = (40, 17, 8)
     mask = torch.arange(40) >= torch.tensor(lengths)[:, None]
-    found = buckets(q, directions, chunk_size=4, padding_mask=mask)
+    found = buckets(q, directions, chunk_size=4, padding=mask)
     counts = [found[row, ..., :length].unique().numel() for row, length in enumerate(lengths)]
     assert counts == [6, 6, 2]
     assert (found.transpose(1, 3)[mask] == 6).all()

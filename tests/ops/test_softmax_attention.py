@@ -3,6 +3,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from every_op import OPS
+from fairseq_luna.ops.padding import Padding
 from fairseq_luna.ops.softmax_attention import fused
 from numeric import EVERY_DTYPE, mixed_padding
 
@@ -10,16 +11,16 @@ OP = OPS["softmax"]
 
 
 @EVERY_DTYPE
-def test_a_source_that_is_read_again_and_an_output_without_weights(dtype):
+def test_padding_that_is_read_again_and_an_output_without_weights(dtype):
     (q, k, v), mask = OP.make(torch.empty(0, dtype=dtype)), mixed_padding(40)
     mask[2] = True
     expected, expected_weights = OP("fast", [q, k, v], mask)
     assert not expected_weights.masked_select(mask[:, None, None]).any()
-    source = fused.source_of(k, v, mask)
+    padding = Padding(mask)
     for _ in range(2):
-        out, weights = fused.read_source(q, source, need_weights=True)
+        out, weights = fused.softmax_attention(q, k, v, padding=padding, need_weights=True)
         assert out.equal(expected) and weights.equal(expected_weights)
-    alone, none = fused.softmax_attention(q, k, v, padding_mask=mask)
+    alone, none = fused.softmax_attention(q, k, v, padding=mask)
     assert alone.equal(expected) and none is None
 
 

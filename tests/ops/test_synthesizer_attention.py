@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from every_op import OPS
-from fairseq_luna.ops.real_steps import pack_left
+from fairseq_luna.ops.padding import Padding
 from largest_tensor import LargestTensor
 from numeric import EVERY_DTYPE, TOLERANCE, mixed_padding
 
@@ -13,7 +13,7 @@ from numeric import EVERY_DTYPE, TOLERANCE, mixed_padding
 def test_keys_of_positions_give_scores_of_positions(causal, dtype):
     q, keys, v = inputs = OPS[f"synthesizer-keys{causal}"].make(torch.empty(0, dtype=dtype))
     mask = mixed_padding(40)
-    scores = pack_left(q, mask) @ keys.mT
+    scores = Padding(mask).pack_left(q) @ keys.mT
     expected = OPS[f"synthesizer-words{causal}"]("naive", [scores, v], mask)
     torch.testing.assert_close(OPS[f"synthesizer-keys{causal}"]("fast", inputs, mask), expected, **TOLERANCE[dtype])
 

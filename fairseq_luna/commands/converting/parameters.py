@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from ...usage_error import UsageError
 from ..checkpoints import NO_PARAMETER, check_finite
 from ..dictionaries import joint_dictionary
-from .rules import Rule, plain, rules_of, zero
+from .rules import Rule, rules_of, zero
 
 
 class Part(NamedTuple):
@@ -58,7 +58,7 @@ def convert(old: nn.Module, new: nn.Module) -> tuple[list[Part], list[Part]]:
     Returns:
         The parts of ``new``, and those of ``old`` that it does not take. Shared tensors count once, the first.
     """
-    theirs = {plain(name): value for name, value in old.state_dict().items() if not NO_PARAMETER.search(name)}
+    theirs = {name: value for name, value in old.state_dict().items() if not NO_PARAMETER.search(name)}
     rules = rules_of(new, old)
     made: dict[int, Part] = {}
     taken = set()
@@ -68,7 +68,7 @@ def convert(old: nn.Module, new: nn.Module) -> tuple[list[Part], list[Part]]:
             continue
         stem = name if name in rules else name.rpartition(".")[0]
         rule = rules.get(stem, Rule())
-        names = [plain(other + name.removeprefix(stem)) for other in (stem, *rule.names)]
+        names = [other + name.removeprefix(stem) for other in (stem, *rule.names)]
         found = [other for other in names if other in theirs and (theirs[other].shape == value.shape or rule.fit)]
         if _seeds_other_shapes(name, state, theirs):
             found = []
@@ -93,7 +93,7 @@ def convert(old: nn.Module, new: nn.Module) -> tuple[list[Part], list[Part]]:
 def _seeds_other_shapes(name: str, new: Mapping[str, Tensor], old: Mapping[str, Tensor]) -> bool:
     """Whether ``name`` is the seed of random numbers of which ``old`` has another shape."""
     drawn = [name.removesuffix("seed") + part for part in ("directions", "matrices")] if name.endswith(".seed") else []
-    return any(plain(part) in old and part in new and old[plain(part)].shape != new[part].shape for part in drawn)
+    return any(part in old and part in new and old[part].shape != new[part].shape for part in drawn)
 
 
 def _copied(new: Tensor, old: Tensor, rule: Rule) -> str:

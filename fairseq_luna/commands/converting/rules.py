@@ -138,9 +138,9 @@ RULES_FROM: dict[type[nn.Module], Mapping[str, Rule]] = {
 def rules_of(model: nn.Module, old: nn.Module) -> dict[str, Rule]:
     """The rule of each child module or parameter of ``model`` that has one; its names are whole too."""
     found = {}
-    before = {plain(prefix): module for prefix, module in old.named_modules()}
+    before = dict(old.named_modules())
     for prefix, module in model.named_modules():
-        theirs = before.get(plain(prefix))
+        theirs = before.get(prefix)
         for rules in (*_of_kind(RULES_FROM, theirs), *_of_kind(RULES, module)):
             for name, rule in rules.items():
                 names = tuple(f"{prefix}.{other}" for other in rule.names)
@@ -149,11 +149,6 @@ def rules_of(model: nn.Module, old: nn.Module) -> dict[str, Rule]:
             fit = same_end if prefix.startswith("decoder.") else same_middle
             found[f"{prefix}.weight"] = Rule(start=zero, fit=fit)
     return found
-
-
-def plain(name: str) -> str:
-    """``name`` as in a model without the convolution that --attention-kernel-size asks for."""
-    return name.replace(".self_attn.attention.", ".self_attn.").removesuffix(".attention")
 
 
 def _of_kind(table: dict[type[nn.Module], Mapping[str, Rule]], module: nn.Module | None) -> list[Mapping[str, Rule]]:

@@ -1,4 +1,4 @@
-"""What the two graphs of an exported model compute; ``fairseq_luna.deployed.graphs`` calls them."""
+"""The modules that the two graphs of an exported model are made of; ``fairseq_luna.deployed.graphs`` runs them."""
 
 import torch
 import torch.nn.functional as F

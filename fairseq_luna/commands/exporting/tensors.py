@@ -1,25 +1,24 @@
 """Encoders and decoder steps as modules whose inputs and outputs are tensors, for torch.export.
 
-In fairseq the generation state is a dictionary that modules write into, and models leave out masks where nothing is
-padded; a graph can express neither. Here the state is an argument and a result, as named tensors, and masks are kept,
-or if asked left out, for any input. ``docs/translate.md`` says what can be exported and has an example.
+A decoder's step takes and returns its state; here both, and what it reads of the source, are dictionaries of named
+tensors. Models leave out masks where nothing is padded; here they are kept, or if asked left out, for any input.
+``docs/translate.md`` says what can be exported and has an example.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
-import torch
-import torch.nn.functional as F
-from fairseq.modules import LearnedPositionalEmbedding
 from torch import Tensor, nn
-from torch.overrides import TorchFunctionMode
 
+from ...deployed.graphs import CONSTANT
+from ...models.shared.generation import DecoderSource
 from ...models.shared.source_rows import READ_BY_DECODERS
-from ...modules.generation_state import GenerationState
+from ...modules.decoding_state import flatten_state, unflatten_state
+from ...ops.padding import Padding
 from ...usage_error import UsageError
 
 Tensors = dict[str, Tensor]
+# The beginnings of the names of what depends on the source alone, and of the state; layers are numbers.
+CONSTANTS, STATE, LAYERS = f"decoder{CONSTANT}", "decoder/state/", "layers."
 
 
 class EncoderForExport(nn.Module):
@@ -40,8 +39,7 @@ class EncoderForExport(nn.Module):
             What a decoder reads: ``encoder_out (S, B, C)``, ``encoder_padding_mask (B, S)``, True = padding, and for
             Luna ``packed_out (L, B, C)`` and ``packed_padding_mask (B, L)``.
         """
-        with _IndependentOfData():
-            out = self.encoder(src_tokens, src_tokens.ne(self.encoder.padding_idx).sum(1))
+        out = self.encoder.encode(src_tokens, Padding(src_tokens.eq(self.encoder.padding_idx)))
         return {name: out[name][0] for name in READ_BY_DECODERS if out.get(name)}
 
 
@@ -74,18 +72,38 @@ class DecoderStepForExport(nn.Module):
         Returns:
             ``(B, V)``, and the state after this step.
         """
-        modules = _stateful(self.model.decoder)
-        incremental_state = _nested(state, modules)
-        encoder_out: dict[str, list[Tensor]] = {name: [] for name in READ_BY_DECODERS} | {
-            k: [v] for k, v in source.items()
-        }
-        if state and not source:
-            encoder_out["encoder_out"] = [torch.empty(0)]
         decoder = self.model.decoder
-        with _IndependentOfData(padded=self.padded), _any_position(decoder.embed_positions):
-            out = decoder(prev_output_tokens, encoder_out=encoder_out, incremental_state=incremental_state)
-        log_probs = self.model.get_normalized_probs(out, log_probs=True)
-        return log_probs.squeeze(1), _flat(incremental_state, modules)
+        if state:
+            cached, before = from_tensors(decoder, state)
+        else:
+            encoder_out = {name: [source[name]] if name in source else [] for name in READ_BY_DECODERS}
+            cached = decoder.read_source(encoder_out)
+            before = decoder.initial_state(cached, encoder_out)
+        tokens = prev_output_tokens[:, -1]
+        padding = tokens[:, None].eq(decoder.padding_idx) if self.padded else None
+        logits, after = decoder.step(tokens, prev_output_tokens.shape[1] - 1, cached, before, padding=padding)
+        log_probs = self.model.get_normalized_probs((logits, None), log_probs=True)
+        return log_probs, as_tensors(cached, after)
+
+
+def as_tensors(source: DecoderSource, state: Any) -> Tensors:
+    """The source and the state of a decoder's step as named tensors."""
+    constants = {CONSTANTS + name.removeprefix(LAYERS): x for name, x in flatten_state(source).items()}
+    return constants | {STATE + name: x for name, x in flatten_state(state).items()}
+
+
+def from_tensors(decoder: Any, tensors: Tensors) -> tuple[DecoderSource, Any]:
+    """The inverse of :func:`as_tensors`."""
+    constants, states = (
+        {name.removeprefix(prefix): x for name, x in tensors.items() if name.startswith(prefix)}
+        for prefix in (CONSTANTS, STATE)
+    )
+    cached, state = [], []
+    for number, layer in enumerate(decoder.layers):
+        cached.append(layer.cached_type and unflatten_state(layer.cached_type, constants, f"{number}."))
+        state.append(unflatten_state(layer.state_type, states, f"{number}."))
+    padding, packed_padding = (Padding(constants.get(name)) for name in ("padding", "packed_padding"))
+    return DecoderSource(padding, packed_padding, tuple(cached)), tuple(state)
 
 
 def _single(model: Any) -> Any:
@@ -94,70 +112,3 @@ def _single(model: Any) -> Any:
     if len(models) != 1:
         raise UsageError(f"an ensemble of {len(models)} models: export each of its .models")
     return models[0]
-
-
-class _IndependentOfData(TorchFunctionMode):
-    """Avoids control flow that depends on data, and shapes as tensors, while a graph is recorded.
-
-    ``if mask.any()`` is always true and ``lengths.min()`` is 0: the other branches are only faster. Shapes that
-    fairseq's positional embedding reads as a tensor stay integers, which can be dynamic in a graph. The calls are in
-    forward passes of fairseq, which have no argument for it: the other way is a copy of them.
-
-    Args:
-        padded: what ``mask.any()`` is.
-    """
-
-    def __init__(self, *, padded: bool = True) -> None:
-        super().__init__()
-        self.padded = padded
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func is Tensor.any and len(args) == 1:
-            return torch.tensor(self.padded)
-        if func is Tensor.min and len(args) == 1:
-            return torch.tensor(0)
-        if func is torch._shape_as_tensor:
-            return args[0].shape
-        return func(*args, **(kwargs or {}))
-
-
-@contextmanager
-def _any_position(embedding: Any) -> Iterator[None]:
-    """Keeps the position of a step free in a graph: fairseq's ``int(...)`` of a learned one would fix it."""
-    if not isinstance(embedding, LearnedPositionalEmbedding):
-        yield
-        return
-
-    def newest(tokens: Tensor, incremental_state: Any = None) -> Tensor:
-        position = tokens.new_full((1, 1), embedding.padding_idx + tokens.shape[1])
-        return F.embedding(position, embedding.weight, embedding.padding_idx)
-
-    embedding.forward = newest
-    try:
-        yield
-    finally:
-        del embedding.forward
-
-
-def _stateful(decoder: nn.Module) -> dict[str, GenerationState]:
-    """The modules with a generation state, by name."""
-    return {name: module for name, module in decoder.named_modules() if isinstance(module, GenerationState)}
-
-
-def _nested(state: Tensors, modules: dict[str, GenerationState]) -> dict[str, dict[str, Tensor | None]]:
-    nested: dict[str, dict[str, Tensor | None]] = {}
-    for place, tensor in state.items():
-        module, kind, name = place.split("/")
-        key = modules[module].state_key(kind)
-        nested.setdefault(key, {})[name] = tensor
-    return nested
-
-
-def _flat(incremental_state: Any, modules: dict[str, GenerationState]) -> Tensors:
-    return {
-        f"{place}/{kind}/{name}": tensor
-        for place, module in modules.items()
-        for kind in ("constants", "state")
-        for name, tensor in incremental_state.get(module.state_key(kind), {}).items()
-        if torch.is_tensor(tensor)
-    }

@@ -3,18 +3,18 @@
 from typing import Any
 
 import torch
-from fairseq.models.transformer import TransformerEncoderBase
 from fairseq.modules import LayerNorm, SinusoidalPositionalEmbedding
 from torch import Tensor, nn
 
 from ...modules.dropout import WordDropout
-from ...ops.once_per_batch import one_pass
+from ...ops.padding import Padding
+from ..shared.encoder import PaddedEncoder
 from ..shared.layers import wrap_layer
-from ..shared.source_rows import EncoderOut, encoder_out, reordered
+from ..shared.source_rows import EncoderOut, encoder_out, masks_of
 from .layers import LunaEncoderLayer
 
 
-class LunaEncoder(TransformerEncoderBase):
+class LunaEncoder(PaddedEncoder):
     """Encodes a source as x, one vector per token, and as p, ``cfg.projection_length`` packed slots.
 
     Args:
@@ -47,33 +47,41 @@ class LunaEncoder(TransformerEncoderBase):
         is_last = self.layers_built == cfg.encoder.layers
         return wrap_layer(LunaEncoderLayer(cfg, packed_is_read=self.packed_is_read or not is_last), cfg)
 
-    def forward_embedding(self, src_tokens: Tensor, token_embedding: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    def forward_embedding(
+        self, src_tokens: Tensor, token_embedding: Tensor | None = None, padding: Padding | None = None
+    ) -> tuple[Tensor, Tensor]:
         if token_embedding is None:
             token_embedding = self.embed_tokens(src_tokens)
-        return super().forward_embedding(src_tokens, self.word_dropout(token_embedding))
+        return super().forward_embedding(src_tokens, self.word_dropout(token_embedding), padding)
 
-    def packed_input(self, lengths: Tensor, longest: int, shortest: int) -> tuple[Tensor, Tensor | None]:
-        """The input of the first layer: the packed sequence ``(L, B, C)`` and its padding mask ``(B, L)`` or None.
+    def packed_input(self, padding: Padding, batch: int, longest: int, shortest: int) -> tuple[Tensor, Padding]:
+        """The input of the first layer: the packed sequence ``(L, B, C)`` and its padding.
 
         Unless ``--fix-projection-length`` is given, a sentence uses at most as many slots as it has tokens. Slots that
         no sentence of the batch uses are left out.
+
+        Args:
+            padding: of the source.
+            batch: B.
+            longest: steps of the source.
+            shortest: a lower bound of the tokens of a sentence; if all have more tokens than slots, none is padding.
         """
-        batch = lengths.shape[0]
         slots = self.packed_embeddings.shape[0]
         padding_mask = None
         if not self.fix_projection_length:
             slots = min(slots, longest or 1)
             if shortest < slots:
                 # A sentence that is all padding keeps one slot; without any, the softmax over its slots would be NaN.
-                padding_mask = torch.arange(slots, device=lengths.device) >= lengths.clamp(min=1)[:, None]
+                device = self.packed_embeddings.device
+                lengths = padding.with_mask(batch, longest, device).lengths
+                padding_mask = torch.arange(slots, device=device) >= lengths.clamp(min=1)[:, None]
         packed = self.embed_scale * self.packed_embeddings[:slots]
         if self.packed_positions is not None:
             packed = packed + self.packed_positions[:slots]
         if self.layernorm_packed_embedding is not None:
             packed = self.layernorm_packed_embedding(packed)
-        return self.dropout_module(packed[:, None].expand(-1, batch, -1)), padding_mask
+        return self.dropout_module(packed[:, None].expand(-1, batch, -1)), Padding(padding_mask)
 
-    @one_pass
     def forward_scriptable(
         self,
         src_tokens: Tensor,
@@ -88,31 +96,40 @@ class LunaEncoder(TransformerEncoderBase):
             ``(B, L)``. The lists of masks without padding are empty.
         """
         batch, steps = src_tokens.shape
-        padding_mask = src_tokens.eq(self.padding_idx)
-        lengths = (~padding_mask).sum(1)
-        shortest = int(lengths.min()) if batch else steps  # the one number that a GPU is asked for
-        x, embedding = self.forward_embedding(src_tokens, token_embeddings)
-        x = x.transpose(0, 1).contiguous()
-        packed, packed_padding_mask = self.packed_input(lengths, steps, shortest)
-        masks = [padding_mask] if shortest < steps else []
-        packed_masks = [] if packed_padding_mask is None else [packed_padding_mask]
+        padding = Padding(src_tokens.eq(self.padding_idx))
+        shortest = int(padding.lengths.min()) if batch else steps  # the one number read from the device
+        if shortest == steps:
+            padding = Padding()
+        return self.encode(src_tokens, padding, return_all_hiddens, token_embeddings, shortest=shortest)
 
+    def encode(
+        self,
+        src_tokens: Tensor,
+        padding: Padding,
+        return_all_hiddens: bool = False,
+        token_embeddings: Tensor | None = None,
+        *,
+        shortest: int = 0,
+    ) -> EncoderOut:
+        """:meth:`forward_scriptable` for known ``padding`` of ``src_tokens (B, T)``: no branch depends on the data.
+
+        ``shortest`` is for :meth:`packed_input`; 0 is correct for sentences of any length.
+        """
+        batch, steps = src_tokens.shape
+        x, embedding = self.forward_embedding(src_tokens, token_embeddings, padding)
+        x = x.transpose(0, 1).contiguous()
+        p, packed_padding = self.packed_input(padding, batch, steps, shortest)
         states = [x] if return_all_hiddens else []
         for layer in self.layers:
-            x, packed = layer(x, packed, masks[0] if masks else None, packed_padding_mask)
+            x, p = layer(x, p, padding, packed_padding)
             if return_all_hiddens:
                 states.append(x)
         if self.layer_norm is not None:
             x = self.layer_norm(x)
         if self.packed_layer_norm is not None:
-            packed = self.packed_layer_norm(packed)
-
-        more = {"packed_out": [packed], "packed_padding_mask": packed_masks}
-        return encoder_out(x, embedding, masks, lengths, states, **more)
-
-    def reorder_encoder_out(self, encoder_out: EncoderOut, new_order: Tensor) -> EncoderOut:
-        """Select the rows ``new_order`` of the batch, which the decoder does when it reads them."""
-        return reordered(encoder_out, new_order)
+            p = self.packed_layer_norm(p)
+        more = {"packed_out": [p], "packed_padding_mask": masks_of(packed_padding)}
+        return encoder_out(x, embedding, padding, states, **more)
 
     def upgrade_state_dict_named(self, state_dict: dict[str, Tensor], name: str) -> dict[str, Tensor]:
         """Do nothing: the names that fairseq's encoder renames are older than any Luna checkpoint."""

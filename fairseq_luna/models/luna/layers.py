@@ -1,14 +1,16 @@
 """Luna's encoder and decoder layer: each takes and returns a sequence x and a packed sequence p."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from fairseq.modules import LayerNorm
 from torch import Tensor
 
 from ...modules import LunaAttention, LunaCausalAttention
-from ...modules.generation_state import IncrementalState
+from ...modules.decoding_state import StateType
+from ...ops.padding import Padding
 from ..shared.attentions import KERNEL, attention_options, source_attention, with_flags
+from ..shared.generation import DecoderSource
 from ..shared.layers import DecoderLayer, ResidualLayer
 
 # Flags of the attentions, and the constructor arguments that they become.
@@ -38,16 +40,14 @@ class LunaEncoderLayer(ResidualLayer):
         if self.normalize_before or packed_is_read:
             self.self_attn_packed_layer_norm = LayerNorm(self.embed_dim, export=cfg.export)
 
-    def forward(
-        self, x: Tensor, packed: Tensor, padding_mask: Tensor | None, packed_padding_mask: Tensor | None
-    ) -> tuple[Tensor, Tensor]:
+    def forward(self, x: Tensor, packed: Tensor, padding: Padding, packed_padding: Padding) -> tuple[Tensor, Tensor]:
         """Apply the layer.
 
         Args:
             x: ``(T, B, C)``.
             packed: ``(L, B, C)``.
-            padding_mask: ``(B, T)`` bool, True = padding.
-            packed_padding_mask: ``(B, L)`` bool, True = padding.
+            padding: of x.
+            packed_padding: of p.
 
         Returns:
             x and p of the same shapes.
@@ -56,7 +56,7 @@ class LunaEncoderLayer(ResidualLayer):
         x = self.prenorm(x, self.self_attn_layer_norm)
         packed = self.prenorm(packed, self.self_attn_packed_layer_norm)
         x, packed_context, _ = self.self_attn(
-            x, packed, x, context_padding_mask=padding_mask, packed_padding_mask=packed_padding_mask
+            x, packed, x, context_padding_mask=padding, packed_padding_mask=packed_padding
         )
         x = self.add_and_norm(x, residual, self.self_attn_layer_norm)
         packed = self.add_and_norm(packed_context, packed_residual, self.self_attn_packed_layer_norm)
@@ -64,12 +64,12 @@ class LunaEncoderLayer(ResidualLayer):
 
 
 class LunaDecoderLayer(DecoderLayer):
-    """Causal Luna attention over x, Luna's or fairseq's attention to the source, then the feed-forward network.
+    """Causal Luna attention over x, Luna's or softmax cross-attention, then the feed-forward network.
 
     Args:
         cfg: the nested config.
         packed_is_read: whether the updated p is read; if not, a post-norm layer has no norm for it.
-        no_encoder_attn: leave out the attention to the source; the causal attention still reads its packed sequence.
+        no_encoder_attn: leave out the cross-attention; the causal attention still reads the packed sequence.
     """
 
     def __init__(self, cfg: Any, *, packed_is_read: bool, no_encoder_attn: bool) -> None:
@@ -89,78 +89,121 @@ class LunaDecoderLayer(DecoderLayer):
             if packs and (self.normalize_before or packed_is_read):
                 self.encoder_attn_packed_layer_norm = LayerNorm(self.embed_dim, export=cfg.export)
 
-    def needs_packed(self, incremental_state: IncrementalState | None, *, need_weights: bool) -> bool:
-        """Whether this step needs the packed sequence, because the generation state does not hold what is read of it.
-
-        That is the first step, and the first one that returns the attention to the source.
-        """
-        if self.self_attn.load_state(incremental_state) is None:
-            return True
-        return (
-            need_weights
-            and isinstance(self.encoder_attn, LunaAttention)
-            and not self.encoder_attn.keeps_pack_weights(incremental_state)
-        )
-
-    def forward(
+    def whole_sequence(
         self,
         x: Tensor,
-        packed: Tensor | None,
-        encoder_out: Tensor,
+        packed: Tensor,
+        source: Tensor,
         *,
-        encoder_padding_mask: Tensor | None = None,
-        packed_padding_mask: Tensor | None = None,
-        padding_mask: Tensor | None = None,
-        incremental_state: IncrementalState | None = None,
+        padding: Padding,
+        packed_padding: Padding,
+        source_padding: Padding,
         need_weights: bool = False,
-    ) -> tuple[Tensor, Tensor | None, Tensor | None]:
-        """Apply the layer.
+    ) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Apply the layer to all steps of a batch.
 
         Args:
-            x: ``(T, B, C)``; in generation only the newest steps.
-            packed: ``(L, B, C)``, or None in generation if the state holds all that is read of it.
-            encoder_out: ``(S, B, C)``.
-            encoder_padding_mask: ``(B, S)`` bool, True = padding.
-            packed_padding_mask: ``(B, L)`` bool, True = padding.
-            padding_mask: ``(B, T)`` bool, True = padding.
-            incremental_state: fairseq's generation state.
-            need_weights: also return the attention to the encoder's output.
+            x: ``(T, B, C)``.
+            packed: p, ``(L, B, C)``.
+            source: the encoder's output, ``(S, B, C)``.
+            padding: of x.
+            packed_padding: of p.
+            source_padding: of the source.
+            need_weights: also return the cross-attention weights.
 
         Returns:
             x and p of the same shapes, and the weights ``(H, B, T, S)`` or None.
         """
-        residual = x
-        x, _ = self.self_attn(
+        y, _ = self.self_attn(
             self.prenorm(x, self.self_attn_layer_norm),
             packed,
-            padding_mask=padding_mask,
-            packed_padding_mask=packed_padding_mask,
-            memory=encoder_out if self.cross_self_attention else None,
-            memory_padding_mask=encoder_padding_mask if self.cross_self_attention else None,
-            incremental_state=incremental_state,
+            padding_mask=padding,
+            packed_padding_mask=packed_padding,
+            memory=source if self.cross_self_attention else None,
+            memory_padding_mask=source_padding if self.cross_self_attention else None,
         )
-        x = self.add_and_norm(x, residual, self.self_attn_layer_norm)
-        weights = None
-        options: dict[str, Any] = {"incremental_state": incremental_state, "need_weights": need_weights}
+        x = self.add_and_norm(y, x, self.self_attn_layer_norm)
+        if self.encoder_attn is None:
+            return self.feed_forward(x), packed, None
+        query = self.prenorm(x, self.encoder_attn_layer_norm)
+        packed_context = None
         if isinstance(self.encoder_attn, LunaAttention):
-            options |= {"context_padding_mask": encoder_padding_mask, "packed_padding_mask": packed_padding_mask}
-            x, packed, weights = self.read_packed_source(self.encoder_attn, x, packed, encoder_out, **options)
-        elif self.encoder_attn is not None:
-            x, weights = self.attend_to_source(x, encoder_out, encoder_padding_mask=encoder_padding_mask, **options)
+            y, packed_context, weights = self.encoder_attn(
+                query,
+                self.prenorm(packed, self.encoder_attn_packed_layer_norm),
+                source,
+                context_padding_mask=source_padding,
+                packed_padding_mask=packed_padding,
+                need_weights=need_weights,
+            )
+        else:
+            y, weights = self.encoder_attn(query, source, source_padding_mask=source_padding, need_weights=need_weights)
+        x = self.add_and_norm(y, x, self.encoder_attn_layer_norm)
+        packed = packed if packed_context is None else self.next_packed(packed_context, packed)
         return self.feed_forward(x), packed, weights
 
-    def read_packed_source(
-        self, attention: LunaAttention, x: Tensor, packed: Tensor | None, encoder_out: Tensor, **options: Any
-    ) -> tuple[Tensor, Tensor | None, Tensor | None]:
-        """The sub-layer that reads the source through p and writes p: results as in ``forward``.
+    def next_packed(self, packed_context: Tensor, packed: Tensor) -> Tensor:
+        """The next layer's p, from the source packed into p and p itself; unspecified if none reads it."""
+        if not self.packed_is_read:
+            return packed_context
+        return self.add_and_norm(packed_context, packed, self.encoder_attn_packed_layer_norm)
 
-        ``options`` are those of the ``attention``.
+    def read_source(
+        self, packed: Tensor, source: Tensor, source_padding: Padding, *, need_weights: bool
+    ) -> tuple["LunaSource", Tensor]:
+        """Cache p and the ``source (S, B, C)`` for all steps of generation; and return the next layer's p."""
+        slots = self.self_attn.slot_queries(packed)
+        if isinstance(self.encoder_attn, LunaAttention):
+            p = self.prenorm(packed, self.encoder_attn_packed_layer_norm)
+            cached, packed_context = self.encoder_attn.read_source(p, source, source_padding, need_weights=need_weights)
+            return LunaSource(slots, cached), self.next_packed(packed_context, packed)
+        if self.encoder_attn is None:
+            return LunaSource(slots, None), packed
+        cached = self.encoder_attn.read_source(source, source_padding, need_weights=need_weights)
+        return LunaSource(slots, cached), packed
+
+    def initial_state(self, cached: "LunaSource", source: Tensor, source_padding: Padding) -> tuple[Any]:
+        """The state before the first step of generation, with one row for each sentence, in a tuple."""
+        memory = source if self.cross_self_attention else None
+        return (self.self_attn.initial_state(cached.slots, memory, source_padding),)
+
+    def step(
+        self,
+        x: Tensor,
+        padding: Padding,
+        cached: "LunaSource",
+        source: DecoderSource,
+        state: Any,
+        *,
+        need_weights: bool,
+    ) -> tuple[Tensor, Any, Tensor | None]:
+        """Apply the layer to one step of generation.
+
+        Arguments and results: :meth:`.SelfAttentionDecoderLayer.step`, but there is a state before the first step.
         """
-        residual, packed_residual = x, packed
-        if packed is not None:
-            packed = self.prenorm(packed, self.encoder_attn_packed_layer_norm)
-        x, packed, weights = attention(self.prenorm(x, self.encoder_attn_layer_norm), packed, encoder_out, **options)
-        x = self.add_and_norm(x, residual, self.encoder_attn_layer_norm)
-        if packed is not None and packed_residual is not None and self.packed_is_read:
-            packed = self.add_and_norm(packed, packed_residual, self.encoder_attn_packed_layer_norm)
-        return x, packed, weights
+        query = self.prenorm(x, self.self_attn_layer_norm)
+        y, _, state = self.self_attn.step(query, padding, cached.slots, source.packed_padding, state)
+        x = self.add_and_norm(y, x, self.self_attn_layer_norm)
+        weights = None
+        if self.encoder_attn is not None:
+            packs = isinstance(self.encoder_attn, LunaAttention)
+            padding_read = source.packed_padding if packs else source.padding
+            x, weights = self.attend_to_cached_source(x, cached.source, padding_read, need_weights=need_weights)
+        return self.feed_forward(x), state, weights
+
+    @property
+    def state_type(self) -> StateType:
+        """The type of the layer's state, for :func:`.decoding_state.unflatten_state`."""
+        return self.self_attn.state_type
+
+    @property
+    def cached_type(self) -> StateType:
+        """The type of what :meth:`read_source` returns for the steps."""
+        return LunaSource, {} if self.encoder_attn is None else {"source": self.encoder_attn.cached_type}
+
+
+class LunaSource(NamedTuple):
+    """The cache of a sentence that the steps of a layer read."""
+
+    slots: Tensor  # (B, H, L, D), the queries of the packed slots
+    source: Any  # what the cross-attention has read of the source; None without one

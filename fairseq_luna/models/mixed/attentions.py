@@ -9,7 +9,6 @@ from torch import nn
 from ... import modules
 from ...modules import feature_maps
 from ...modules import synthesizer_attention as synthesizer
-from ...modules.attention import ConvolvedAttention
 from ...modules.linformer_attention import LinformerProjections
 from ...modules.pattern_attention import local, longformer, sparse, topk
 from ...usage_error import UsageError
@@ -211,12 +210,10 @@ def factory_of(cfg: Any, place: str) -> Factory:
 
 def build_attention(cfg: Any, place: str) -> nn.Module:
     """The attention of one layer; self-attentions after the convolution that ``cfg``, the nested config, asks for."""
-    attention = factory_of(cfg, place).build(cfg, place)
-    if place == "source" or not cfg.attention_kernel_size:
-        return attention
-    size = (cfg.encoder if place == "encoder" else cfg.decoder).embed_dim
-    convolved = partial(ConvolvedAttention, attention, causal=place == "decoder")
-    return with_flags(convolved, cfg, KERNEL, embed_dim=size)
+    attention: Any = factory_of(cfg, place).build(cfg, place)
+    if place != "source" and cfg.attention_kernel_size:
+        with_flags(attention.convolve, cfg, KERNEL)
+    return attention
 
 
 def build_for_stack(place: str) -> BuildAttention:

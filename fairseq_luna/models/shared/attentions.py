@@ -92,7 +92,7 @@ def flag_options(cfg: Any, flags: Mapping[str, str]) -> dict[str, Any]:
 class Sharing:
     """``build``, called for each layer of a stack: all attentions get the children and parameters of the first.
 
-    The modules themselves differ, because each keeps its own generation state. ``names`` says of the first what is
+    The modules themselves differ, so that a forward hook on one is of one layer. ``names`` says of the first what is
     shared, such as ``q_proj`` or ``attention.key_sums``.
     """
 

@@ -5,14 +5,37 @@ from typing import Any
 from fairseq.models.transformer import TransformerEncoderBase
 from torch import Tensor, nn
 
-from ...ops.once_per_batch import one_pass
-from ...ops.real_steps import lengths_of
+from ...ops.padding import Padding
 from .attentions import BuildAttention
 from .layers import SelfAttentionEncoderLayer, wrap_layer
+from .positions import positions_of_sequence
 from .source_rows import EncoderOut, encoder_out, reordered
 
 
-class SelfAttentionEncoder(TransformerEncoderBase):
+class PaddedEncoder(TransformerEncoderBase):
+    """fairseq's encoder with one :class:`.Padding` for positions and layers, whose output is not copied for beams."""
+
+    def forward_embedding(
+        self, src_tokens: Tensor, token_embedding: Tensor | None = None, padding: Padding | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """The first layer's input, and the words alone: each ``(B, T, C)`` for ``src_tokens (B, T)``."""
+        words = self.embed_tokens(src_tokens) if token_embedding is None else token_embedding
+        x = words = self.embed_scale * words
+        if padding is None:
+            padding = Padding(src_tokens.eq(self.padding_idx))
+        positions = positions_of_sequence(self.embed_positions, src_tokens.shape[1], padding)
+        x = x if positions is None else x + positions
+        if self.layernorm_embedding is not None:
+            x = self.layernorm_embedding(x)
+        x = self.dropout_module(x)
+        return x if self.quant_noise is None else self.quant_noise(x), words
+
+    def reorder_encoder_out(self, encoder_out: EncoderOut, new_order: Tensor) -> EncoderOut:
+        """Select the rows ``new_order`` of the batch, which the decoder does when it reads them."""
+        return reordered(encoder_out, new_order)
+
+
+class SelfAttentionEncoder(PaddedEncoder):
     """An encoder of :class:`.layers.SelfAttentionEncoderLayer`.
 
     Args:
@@ -31,7 +54,6 @@ class SelfAttentionEncoder(TransformerEncoderBase):
     def build_encoder_layer(self, cfg: Any) -> nn.Module:
         return wrap_layer(SelfAttentionEncoderLayer(cfg, self.build_self_attention(cfg)), cfg)
 
-    @one_pass
     def forward_scriptable(
         self,
         src_tokens: Tensor,
@@ -46,21 +68,27 @@ class SelfAttentionEncoder(TransformerEncoderBase):
         Returns:
             The dictionary of fairseq's encoder; without padding the list of masks is empty.
         """
-        padding_mask = src_tokens.eq(self.padding_idx)
-        masks = [padding_mask] if padding_mask.any() else []  # the one number that a GPU is asked for
-        x, embedding = self.forward_embedding(src_tokens, token_embeddings)
-        if masks:
-            x = x.masked_fill(padding_mask[..., None], 0)
+        mask = src_tokens.eq(self.padding_idx)
+        padding = Padding(mask if mask.any() else None)  # the one number read from the device
+        return self.encode(src_tokens, padding, return_all_hiddens, token_embeddings)
+
+    def encode(
+        self,
+        src_tokens: Tensor,
+        padding: Padding,
+        return_all_hiddens: bool = False,
+        token_embeddings: Tensor | None = None,
+    ) -> EncoderOut:
+        """:meth:`forward_scriptable` for known ``padding`` of ``src_tokens (B, T)``: no branch depends on the data."""
+        x, embedding = self.forward_embedding(src_tokens, token_embeddings, padding)
+        if padding.mask is not None:
+            x = x.masked_fill(padding.mask[..., None], 0)
         x = x.transpose(0, 1).contiguous()
         states = [x] if return_all_hiddens else []
         for layer in self.layers:
-            x = layer(x, masks[0] if masks else None)
+            x = layer(x, padding)
             if return_all_hiddens:
                 states.append(x)
         if self.layer_norm is not None:
             x = self.layer_norm(x)
-        return encoder_out(x, embedding, masks, lengths_of(padding_mask), states)
-
-    def reorder_encoder_out(self, encoder_out: EncoderOut, new_order: Tensor) -> EncoderOut:
-        """Select the rows ``new_order`` of the batch, which the decoder does when it reads them."""
-        return reordered(encoder_out, new_order)
+        return encoder_out(x, embedding, padding, states)

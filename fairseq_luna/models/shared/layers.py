@@ -9,10 +9,12 @@ from fairseq.modules.checkpoint_activations import checkpoint_wrapper
 from fairseq.modules.quant_noise import quant_noise
 from torch import Tensor, nn
 
+from ...modules.decoding_state import StateType
 from ...modules.dropout import dropout_probability
-from ...modules.generation_state import IncrementalState
 from ...ops.dropout import add_dropped
+from ...ops.padding import Padding
 from .attentions import BuildAttention
+from .generation import DecoderSource
 
 
 class ResidualLayer(nn.Module):
@@ -57,43 +59,44 @@ class ResidualLayer(nn.Module):
 
 
 class DecoderLayer(ResidualLayer):
-    """A layer of a decoder, without self-attention, that may have an attention to the source.
+    """A layer of a decoder, without self-attention, that may have a cross-attention.
+
+    A subclass has three methods, ``whole_sequence``, ``read_source`` and ``step``, and the types of what they return.
+    A decoder calls them by :meth:`forward`, so that forward hooks and FSDP, which gathers the parameters of a layer
+    when it is called, act in generation as well.
 
     Args:
         cfg: the nested config.
     """
 
-    encoder_attn: nn.Module | None
+    encoder_attn: Any  # a SourceAttention or a LunaAttention, or None
     encoder_attn_layer_norm: nn.Module
 
     def __init__(self, cfg: Any) -> None:
         super().__init__(cfg, cfg.decoder)
 
-    def attend_to_source(
-        self,
-        x: Tensor,
-        encoder_out: Tensor | None,
-        *,
-        encoder_padding_mask: Tensor | None,
-        incremental_state: IncrementalState | None,
-        need_weights: bool,
-    ) -> tuple[Tensor, Tensor | None]:
-        """The sub-layer that reads the source ``(S, B, C)``, with residual connection and norm.
+    def forward(self, *inputs: Any, method: str = "whole_sequence", **options: Any) -> Any:
+        """Call a method of the layer."""
+        return getattr(self, method)(*inputs, **options)
 
-        In generation what is read of the source is computed at the first step and kept in ``incremental_state``.
+    def attend_to_cached_source(
+        self, x: Tensor, cached: Any, padding: Padding, *, need_weights: bool
+    ) -> tuple[Tensor, Tensor | None]:
+        """The sub-layer of the cross-attention in a step of generation, with residual connection and norm.
+
+        Args:
+            x: ``(1, B, C)``.
+            cached: what the cross-attention has read of the source.
+            padding: of the source, or of the packed sequence in which it has been packed.
+            need_weights: also return the weights.
 
         Returns:
-            ``(T, B, C)``, the shape of ``x``, and the weights ``(H, B, T, S)`` or None.
+            ``(1, B, C)``, and the weights ``(H, B, 1, S)`` or None.
         """
         assert self.encoder_attn is not None
-        context, weights = self.encoder_attn(
-            self.prenorm(x, self.encoder_attn_layer_norm),
-            encoder_out,
-            source_padding_mask=encoder_padding_mask,
-            incremental_state=incremental_state,
-            need_weights=need_weights,
-        )
-        return self.add_and_norm(context, x, self.encoder_attn_layer_norm), weights
+        query = self.prenorm(x, self.encoder_attn_layer_norm)
+        y, weights = self.encoder_attn.attend_to_source(query, cached, padding, need_weights=need_weights)
+        return self.add_and_norm(y, x, self.encoder_attn_layer_norm), weights
 
 
 class SelfAttentionEncoderLayer(ResidualLayer):
@@ -101,7 +104,7 @@ class SelfAttentionEncoderLayer(ResidualLayer):
 
     Args:
         cfg: the nested config.
-        self_attn: takes ``x (T, B, C)`` and ``padding_mask (B, T)``, True = padding; returns ``(T, B, C)``.
+        self_attn: takes ``x (T, B, C)`` and ``padding_mask``, a :class:`.Padding`; returns ``(T, B, C)``.
     """
 
     def __init__(self, cfg: Any, self_attn: nn.Module) -> None:
@@ -109,10 +112,10 @@ class SelfAttentionEncoderLayer(ResidualLayer):
         self.self_attn = self_attn
         self.self_attn_layer_norm = LayerNorm(self.embed_dim, export=cfg.export)
 
-    def forward(self, x: Tensor, encoder_padding_mask: Tensor | None) -> Tensor:
-        """``(T, B, C)`` to the same; ``encoder_padding_mask (B, T)`` bool, True = padding."""
+    def forward(self, x: Tensor, padding: Padding) -> Tensor:
+        """``(T, B, C)`` with its ``padding`` to the same."""
         residual = x
-        x = self.self_attn(self.prenorm(x, self.self_attn_layer_norm), padding_mask=encoder_padding_mask)
+        x = self.self_attn(self.prenorm(x, self.self_attn_layer_norm), padding_mask=padding)
         return self.feed_forward(self.add_and_norm(x, residual, self.self_attn_layer_norm))
 
     def upgrade_state_dict_named(self, state_dict: dict[str, Tensor], name: str) -> None:
@@ -120,67 +123,90 @@ class SelfAttentionEncoderLayer(ResidualLayer):
 
 
 class SelfAttentionDecoderLayer(DecoderLayer):
-    """Causal self-attention, attention to the encoder's output, then the feed-forward network.
+    """Causal self-attention, cross-attention, then the feed-forward network.
 
     Args:
         cfg: the nested config.
-        self_attn: takes ``x (T, B, C)``, ``padding_mask (B, T)`` and ``incremental_state``; returns ``(T, B, C)``.
-        build_source_attention: called with ``cfg``; returns the attention to the encoder's output, which is called as
-            :class:`~fairseq_luna.modules.SoftmaxSourceAttention` is. None: there is none.
+        self_attn: a :class:`~fairseq_luna.modules.attention.CausalAttention`.
+        build_source_attention: called with ``cfg``; returns the cross-attention, a
+            :class:`~fairseq_luna.modules.attention.SourceAttention`. None: there is none.
     """
 
     def __init__(self, cfg: Any, self_attn: nn.Module, *, build_source_attention: BuildAttention | None) -> None:
         super().__init__(cfg)
-        self.self_attn = self_attn
+        self.self_attn: Any = self_attn
         self.self_attn_layer_norm = LayerNorm(self.embed_dim, export=cfg.export)
         self.encoder_attn = None
         if build_source_attention is not None:
             self.encoder_attn = build_source_attention(cfg)
             self.encoder_attn_layer_norm = LayerNorm(self.embed_dim, export=cfg.export)
 
-    def forward(
-        self,
-        x: Tensor,
-        encoder_out: Tensor | None = None,
-        encoder_padding_mask: Tensor | None = None,
-        incremental_state: IncrementalState | None = None,
-        self_attn_mask: Tensor | None = None,
-        self_attn_padding_mask: Tensor | None = None,
-        need_attn: bool = False,
-        need_head_weights: bool = False,
-    ) -> tuple[Tensor, Tensor | None, None]:
-        """Apply the layer; the arguments are those that fairseq's decoder passes.
+    def whole_sequence(
+        self, x: Tensor, padding: Padding, source: Tensor | None, source_padding: Padding, *, need_weights: bool = False
+    ) -> tuple[Tensor, Tensor | None]:
+        """Apply the layer to all steps of a batch.
 
         Args:
-            x: ``(T, B, C)``; in generation only the newest steps.
-            encoder_out: ``(S, B, C)``.
-            encoder_padding_mask: ``(B, S)`` bool, True = padding.
-            incremental_state: fairseq's generation state.
-            self_attn_mask: always None: the self-attention is causal by construction.
-            self_attn_padding_mask: ``(B, T)`` bool, True = padding.
-            need_attn, need_head_weights: also return the attention to the encoder's output, of each head.
+            x: ``(T, B, C)``.
+            padding: of x.
+            source: the encoder's output, ``(S, B, C)``; None if there is no cross-attention.
+            source_padding: of the source.
+            need_weights: also return the cross-attention weights.
 
         Returns:
-            ``(T, B, C)``; the weights ``(H, B, T, S)`` or None; None, where fairseq's layer exports its state.
+            ``(T, B, C)``, and the weights ``(H, B, T, S)`` or None.
         """
-        assert self_attn_mask is None
-        residual = x
-        x = self.self_attn(
-            self.prenorm(x, self.self_attn_layer_norm),
-            padding_mask=self_attn_padding_mask,
-            incremental_state=incremental_state,
-        )
-        x = self.add_and_norm(x, residual, self.self_attn_layer_norm)
+        y = self.self_attn(self.prenorm(x, self.self_attn_layer_norm), padding_mask=padding)
+        x = self.add_and_norm(y, x, self.self_attn_layer_norm)
         weights = None
         if self.encoder_attn is not None:
-            x, weights = self.attend_to_source(
-                x,
-                encoder_out,
-                encoder_padding_mask=encoder_padding_mask,
-                incremental_state=incremental_state,
-                need_weights=need_attn or need_head_weights,
-            )
-        return self.feed_forward(x), weights, None
+            query = self.prenorm(x, self.encoder_attn_layer_norm)
+            y, weights = self.encoder_attn(query, source, source_padding_mask=source_padding, need_weights=need_weights)
+            x = self.add_and_norm(y, x, self.encoder_attn_layer_norm)
+        return self.feed_forward(x), weights
+
+    def read_source(self, source: Tensor | None, padding: Padding, *, need_weights: bool) -> tuple[Any]:
+        """Cache the ``source (S, B, C)`` for all steps of generation; None without cross-attention.
+
+        In a tuple, because fairseq's activation checkpointing takes a NamedTuple for several results.
+        """
+        if self.encoder_attn is None:
+            return (None,)
+        assert source is not None, "the cross-attention needs the encoder's output"
+        return (self.encoder_attn.read_source(source, padding, need_weights=need_weights),)
+
+    def step(
+        self, x: Tensor, padding: Padding, cached: Any, source: DecoderSource, state: Any, *, need_weights: bool
+    ) -> tuple[Tensor, Any, Tensor | None]:
+        """Apply the layer to one step of generation.
+
+        Args:
+            x: ``(1, B, C)``.
+            padding: of the step.
+            cached: the result of :meth:`read_source`.
+            source: which ``cached`` is a part of, with the padding of the source.
+            state: after the step before; None: there is none.
+            need_weights: also return the cross-attention weights.
+
+        Returns:
+            ``(1, B, C)``, the state after the step, and the weights ``(H, B, 1, S)`` or None.
+        """
+        y, state = self.self_attn.step(self.prenorm(x, self.self_attn_layer_norm), padding, state)
+        x = self.add_and_norm(y, x, self.self_attn_layer_norm)
+        weights = None
+        if self.encoder_attn is not None:
+            x, weights = self.attend_to_cached_source(x, cached, source.padding, need_weights=need_weights)
+        return self.feed_forward(x), state, weights
+
+    @property
+    def state_type(self) -> StateType:
+        """The type of the layer's state, for :func:`.decoding_state.unflatten_state`."""
+        return self.self_attn.state_type
+
+    @property
+    def cached_type(self) -> StateType:
+        """The type of :meth:`read_source`'s result; None without cross-attention."""
+        return None if self.encoder_attn is None else self.encoder_attn.cached_type
 
 
 def wrap_layer(layer: nn.Module, cfg: Any) -> nn.Module:

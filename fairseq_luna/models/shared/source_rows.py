@@ -7,33 +7,49 @@ selects the rows. Where they are the beams of a search, it need not: each beam r
 import torch
 from torch import Tensor
 
+from ...ops.padding import Padding
+
 EncoderOut = dict[str, list[Tensor]]
 # What decoders read, and the dimension of the batch.
 READ_BY_DECODERS = {"encoder_out": 1, "encoder_padding_mask": 0, "packed_out": 1, "packed_padding_mask": 0}
 
 
 def encoder_out(
-    x: Tensor, embedding: Tensor, masks: list[Tensor], lengths: Tensor, states: list[Tensor], **more: list[Tensor]
+    x: Tensor, embedding: Tensor, padding: Padding, states: list[Tensor], **more: list[Tensor]
 ) -> EncoderOut:
     """The dictionary of fairseq's encoders, with ``more``.
 
     Args:
         x: the output, ``(T, B, C)``.
         embedding: ``(B, T, C)``.
-        masks: the padding mask, ``(B, T)`` bool, True = padding, or nothing if nothing is padded.
-        lengths: ``(B,)``.
+        padding: of the source.
         states: the input and output of each layer, or nothing.
     """
+    steps, batch = x.shape[:2]
+    if padding.mask is None:
+        lengths = torch.full((batch,), steps, dtype=torch.int32, device=x.device)
+    else:
+        lengths = padding.lengths.to(torch.int32)
     return {
         "encoder_out": [x],
-        "encoder_padding_mask": masks,
+        "encoder_padding_mask": masks_of(padding),
         "encoder_embedding": [embedding],
         "encoder_states": states,
         "fc_results": [],
         "src_tokens": [],
-        "src_lengths": [lengths.to(torch.int32).reshape(-1, 1)],
+        "src_lengths": [lengths.reshape(-1, 1)],
         **more,
     }
+
+
+def masks_of(padding: Padding) -> list[Tensor]:
+    """The mask in a list, which is empty without padding."""
+    return [] if padding.mask is None else [padding.mask]
+
+
+def padding_from(masks: list[Tensor]) -> Padding:
+    """The inverse of :func:`masks_of`."""
+    return Padding(masks[0] if masks else None)
 
 
 def reordered(encoder_out: EncoderOut, new_order: Tensor) -> EncoderOut:
@@ -43,7 +59,7 @@ def reordered(encoder_out: EncoderOut, new_order: Tensor) -> EncoderOut:
 
 
 def selected_rows(encoder_out: EncoderOut) -> EncoderOut:
-    """What decoders read of ``encoder_out``, with a row for each selected one.
+    """The tensors of ``encoder_out`` that decoders read, with a row for each selected row.
 
     If every sentence was selected the same number of times, one after the other, each has a single row.
     """

@@ -3,12 +3,12 @@
 from argparse import Namespace
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
-from copy import deepcopy
+from copy import copy, deepcopy
 from inspect import signature
 from typing import Any, NoReturn
 
 from fairseq.hub_utils import GeneratorHubInterface
-from torch import Tensor
+from torch import Tensor, nn
 
 from ... import quiet
 from ...option_names import checks_names
@@ -17,7 +17,7 @@ from ...subwords import SPACE, mark_of, says_nothing
 from ...translation import EMPTY, Translation
 from ...usage_error import UnreadableText, UsageError
 from .alignments import Pairs, replacements, with_replacements, word_pairs, words_of_pieces
-from .decoder import alignment_is
+from .decoder import CausalDecoder
 from .translator_options import INSTEAD, check_names
 
 PREFIXES = "prefix_allowed_tokens_fn"
@@ -233,8 +233,9 @@ class TorchTranslator(GeneratorHubInterface):
         self._check_lengths(tokenized_sentences, skipped=bool(options.get("skip_invalid_size_inputs")))
         aligned = bool(options.get("print_alignment", self.cfg.generation.print_alignment))
         try:
-            with alignment_is(aligned), nullcontext() if verbose else quiet.fairseq():  # it logs what is verbose
-                found = super().generate(tokenized_sentences, beam, verbose, **options)
+            with nullcontext() if verbose else quiet.fairseq():  # it logs what is verbose
+                translator = self.with_alignment(aligned)
+                found = GeneratorHubInterface.generate(translator, tokenized_sentences, beam, verbose, **options)
         except (AssertionError, OverflowError) as error:
             if isinstance(error, AssertionError) and "max_len" not in str(error):
                 raise
@@ -255,10 +256,24 @@ class TorchTranslator(GeneratorHubInterface):
 
     def _with_batches(self, max_tokens: int | None, batch_size: int | None) -> "TorchTranslator":
         """The same translator with batches of another size; threads may use this one meanwhile."""
-        other = object.__new__(type(self))
-        other.__dict__.update(self.__dict__, cfg=deepcopy(self.cfg))
+        other = shallow_copy(self)
+        other.cfg = deepcopy(self.cfg)
         other.cfg.dataset.max_tokens, other.cfg.dataset.batch_size = max_tokens, batch_size
         return other
+
+    def with_alignment(self, wanted: bool) -> "TorchTranslator":
+        """A translator with the same parameters, whose decoders return cross-attention weights if ``wanted``.
+
+        Each call has one of its own, so that threads that share a model do not change each other's results.
+        """
+        models = []
+        for model in self.models:
+            if isinstance(model.decoder, CausalDecoder):
+                decoder = copy(model.decoder)
+                decoder.need_attn = wanted
+                model = with_child(model, "decoder", decoder)
+            models.append(model)
+        return with_child(self, "models", nn.ModuleList(models))
 
     def apply_bpe(self, sentence: str) -> str:
         """The pieces of ``sentence``, with spaces between them. Raises UnreadableText if nothing can cut it."""
@@ -288,6 +303,20 @@ class TorchTranslator(GeneratorHubInterface):
         dataset = Namespace(max_tokens=limit, batch_size=self.cfg.dataset.batch_size)
         call = Namespace(cfg=Namespace(dataset=dataset), task=self.task, max_positions=self.max_positions)
         return GeneratorHubInterface._build_batches(call, tokens, skip_invalid_size_inputs)
+
+
+def with_child(module: Any, name: str, child: nn.Module) -> Any:
+    """A shallow copy of ``module``, with the same parameters but another ``child`` of this ``name``."""
+    new = shallow_copy(module)
+    new._modules = module._modules | {name: child}
+    return new
+
+
+def shallow_copy(module: Any) -> Any:
+    """A module with the same attributes; :func:`copy.copy` is refused for a translator."""
+    new = object.__new__(type(module))
+    new.__dict__.update(module.__dict__)
+    return new
 
 
 def _without_prefixes(build_generator: Callable[..., Any]) -> Callable[..., Any]:

@@ -67,4 +67,4 @@ def attention_within(
     if causal:
         # Blocks are filled from their first place on: no real step has an empty place before it.
         return scaled_dot_product_attention(q, k, v, is_causal=True, dropout_p=dropout_p)
-    return softmax_attention(q, k, v, padding_mask=blocks.empty_places, dropout_p=dropout_p)[0]
+    return softmax_attention(q, k, v, padding=blocks.empty_places, dropout_p=dropout_p)[0]

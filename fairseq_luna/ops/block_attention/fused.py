@@ -10,8 +10,8 @@ from torch import Tensor
 
 from ..block_partition import Blocks
 from ..dtypes import full_precision
-from ..once_per_batch import once_per_batch
-from ..softmax_attention import additive_mask, scaled_dot_product_attention
+from ..padding import additive_mask, computed_once
+from ..softmax_attention import scaled_dot_product_attention
 from .shared import Projection, attention_among
 
 
@@ -48,7 +48,7 @@ def read_blocks(x: Tensor, blocks: Blocks, *, causal: bool = False) -> Tensor:
         return (_pairs(blocks, causal).reading.to(x.dtype) @ x).transpose(0, 1)
 
 
-@once_per_batch
+@computed_once
 def _pairs(blocks: Blocks, causal: bool) -> Pairs:
     """The matrices that all layers with the same ``blocks`` read."""
     block, padded, dtype = blocks.block, blocks.padding_mask, blocks.summing.dtype

@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ..dtypes import accumulation_dtype
+from ..padding import Padding, PaddingLike
 from ..softmax_attention import softmax_attention
 from .shared import Finish, Projection
 
@@ -47,13 +48,13 @@ def block_attention_step(
     *,
     block_size: int,
     finish: Finish,
-    padding_mask: Tensor | None = None,
+    padding: PaddingLike = None,
     dropout_p: float = 0.0,
 ) -> tuple[Tensor, Tensor, BlockState]:
     """One step of the causal :func:`.naive.block_attention`.
 
     Args:
-        q, k, v, project, padding_mask, dropout_p: as there, with T = 1. A padded step is not counted, and its output is
+        q, k, v, project, padding, dropout_p: as there, with T = 1. A padded step is not counted, and its output is
             undefined.
         state: after the steps before; None = there are none.
         block_size: steps in a block.
@@ -62,12 +63,12 @@ def block_attention_step(
     Returns:
         Y and ``finish(Z)``, each ``(B, H, 1, D)`` in the dtype of ``q``, and the state after this step.
     """
-    state, place = before_step(state, v, block_size, finish, padding_mask)
+    state, place = before_step(state, v, block_size, finish, padding)
     keys, values = put(k, state.keys, place), put(v, state.values, place)
     later = None if place is None else place.later
-    y, _ = softmax_attention(q, keys, values, padding_mask=later, dropout_p=dropout_p)
+    y, _ = softmax_attention(q, keys, values, padding=later, dropout_p=dropout_p)
     state = state._replace(keys=keys, values=values, members=put(y, state.members, place))
-    return y, state.read, advance(state, project, "mean", block_size, finish, padding_mask, dropout_p)
+    return y, state.read, advance(state, project, "mean", block_size, finish, padding, dropout_p)
 
 
 def unordered_block_attention_step(
@@ -78,27 +79,28 @@ def unordered_block_attention_step(
     reduce: str,
     block_size: int,
     finish: Finish,
-    padding_mask: Tensor | None = None,
+    padding: PaddingLike = None,
     dropout_p: float = 0.0,
 ) -> tuple[Tensor, Tensor, BlockState]:
     """One step of the causal :func:`.naive.unordered_block_attention`.
 
     Arguments are those of it and of :func:`block_attention_step`, as is the result.
     """
-    state, place = before_step(state, v, block_size, finish, padding_mask)
+    state, place = before_step(state, v, block_size, finish, padding)
     state = state._replace(members=put(v, state.members, place))
     y = reduced(state.members, reduce, place)
-    return y, state.read, advance(state, project, reduce, block_size, finish, padding_mask, dropout_p)
+    return y, state.read, advance(state, project, reduce, block_size, finish, padding, dropout_p)
 
 
 def before_step(
-    state: BlockState | None, v: Tensor, block_size: int, finish: Finish, padding_mask: Tensor | None
+    state: BlockState | None, v: Tensor, block_size: int, finish: Finish, padding: PaddingLike
 ) -> tuple[BlockState, Place | None]:
     """The state before a step with values ``v (B, H, 1, D)``, and the place of the step; None = after the others."""
+    padding = Padding.of(padding)
     if state is None:
         none = v[:, :, :0]
         state = BlockState(none, none, none, none, none, read=finish(torch.zeros_like(v)))
-    if padding_mask is not None and state.steps is None:
+    if padding.mask is not None and state.steps is None:
         state = with_places(state, block_size)
     return state, place_of(state)
 
@@ -146,10 +148,11 @@ def advance(
     reduce: str,
     block_size: int,
     finish: Finish,
-    padding_mask: Tensor | None,
+    padding: PaddingLike,
     dropout_p: float,
 ) -> BlockState:
     """Count a step; in rows where it is real and ends its block, open the next block."""
+    padding = Padding.of(padding)
     if state.steps is None and state.members.shape[2] < block_size:
         return state  # no block ends
     q, k, v = project(reduced(state.members, reduce))
@@ -160,11 +163,11 @@ def advance(
         none = state.members[:, :, :0]
         return state._replace(keys=none, values=none, members=none, read=finish(z))
 
-    real = True if padding_mask is None else ~padding_mask[:, 0]
+    real = True if padding.mask is None else ~padding.mask[:, 0]
     steps = state.steps + real
     ended = (steps % block_size == 0) & real
     unused = torch.cat([state.unused, ~ended[:, None]], dim=1)
     # Where no block ended the result is not used; nothing is masked there, because a softmax over nothing is NaN.
-    z, _ = softmax_attention(q, keys, values, padding_mask=unused & ended[:, None], dropout_p=dropout_p)
+    z, _ = softmax_attention(q, keys, values, padding=unused & ended[:, None], dropout_p=dropout_p)
     read = torch.where(ended[:, None, None, None], finish(z), state.read)
     return state._replace(read=read, steps=steps, unused=unused)

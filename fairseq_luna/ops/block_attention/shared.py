@@ -18,4 +18,4 @@ def attention_among(summaries: Tensor, project: Projection, blocks: Blocks, caus
     q, k, v = project(summaries)
     if causal:
         return scaled_dot_product_attention(q, k, v, is_causal=True, dropout_p=dropout_p)
-    return softmax_attention(q, k, v, padding_mask=blocks.empty_blocks, dropout_p=dropout_p)[0]
+    return softmax_attention(q, k, v, padding=blocks.empty_blocks, dropout_p=dropout_p)[0]

@@ -4,7 +4,7 @@ from torch import Tensor
 
 from ..chunks import block_count, cut, joined
 from ..dtypes import accumulation_dtype
-from ..real_steps import zeros_at_padding
+from ..padding import Padding, PaddingLike
 from .sums import DecayedSums, sums_of_later
 
 
@@ -14,7 +14,7 @@ def decay_attention(
     v: Tensor,
     log_decay: Tensor,
     *,
-    padding_mask: Tensor | None = None,
+    padding: PaddingLike = None,
     causal: bool = True,
     block_length: int | None = None,
 ) -> Tensor:
@@ -24,16 +24,17 @@ def decay_attention(
         q, k: ``(B, H, T, D)``.
         v: ``(B, H, T, E)``.
         log_decay: g, at most 0: ``(B, H, T)``, or broadcastable to it.
-        padding_mask: ``(B, T)`` bool, True = padding, anywhere; None = no padding.
+        padding: of the steps, anywhere.
         causal: no step sees a later one.
         block_length: C, the most steps in a block; None chooses it by shape. It affects cost, not the result.
 
     Returns:
         ``(B, H, T, E)`` in the dtype of ``q``; summed in fp32 if ``q`` is half precision, also under autocast.
     """
+    padding = Padding.of(padding)
     dtype = accumulation_dtype(q)
     g = log_decay.to(dtype).expand(q.shape[:3])
-    k, g = zeros_at_padding(k, padding_mask), zeros_at_padding(g, padding_mask)
+    k, g = padding.zero(k), padding.zero(g)
     blocks = block_count(k, v, block_length)
     queries, keys, values, g = (cut(x.to(dtype), blocks) for x in (q, k, v, g[..., None]))
     out = DecayedSums.apply(queries, keys, values, g, blocks)[0]

@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 
 from ..dtypes import accumulation_dtype
+from ..padding import Padding, PaddingLike
 
 
 def decay_attention(
@@ -12,7 +13,7 @@ def decay_attention(
     v: Tensor,
     log_decay: Tensor,
     *,
-    padding_mask: Tensor | None = None,
+    padding: PaddingLike = None,
     causal: bool = True,
 ) -> Tensor:
     """Linear attention that forgets: each step multiplies the sum of the earlier ones by ``exp(g_t)``.
@@ -27,12 +28,13 @@ def decay_attention(
         q, k: ``(B, H, T, D)``.
         v: ``(B, H, T, E)``.
         log_decay: g, at most 0: ``(B, H, T)``, or broadcastable to it.
-        padding_mask: ``(B, T)`` bool, True = padding, anywhere; None = no padding.
+        padding: ``(B, T)`` bool, True = padding, anywhere; None = no padding.
         causal: no step sees a later one.
 
     Returns:
         ``(B, H, T, E)`` in the dtype of ``q``; summed in fp32 if ``q`` is half precision.
     """
+    padding_mask = Padding.of(padding).mask
     dtype = accumulation_dtype(q)
     g = log_decay.to(dtype).expand(q.shape[:3])
     keys, values, queries = k.to(dtype), v.to(dtype), q.to(dtype)

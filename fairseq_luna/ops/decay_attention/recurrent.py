@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from ..dtypes import accumulation_dtype, full_precision
-from ..real_steps import zeros_at_padding
+from ..padding import Padding, PaddingLike
 
 
 class DecayState(NamedTuple):
@@ -22,7 +22,7 @@ def decay_attention_step(
     log_decay: Tensor,
     state: DecayState | None,
     *,
-    padding_mask: Tensor | None = None,
+    padding: PaddingLike = None,
 ) -> tuple[Tensor, DecayState]:
     """One step of causal :func:`.naive.decay_attention`: its arguments with T = 1.
 
@@ -31,9 +31,10 @@ def decay_attention_step(
     Returns:
         ``(B, H, 1, E)`` in the dtype of ``q``, and the state after this step.
     """
+    padding = Padding.of(padding)
     out_dtype, dtype = q.dtype, accumulation_dtype(k)
     q, k, v, log_decay = (x.to(dtype) for x in (q, k, v, log_decay))
-    k, log_decay = zeros_at_padding(k, padding_mask), zeros_at_padding(log_decay, padding_mask)
+    k, log_decay = padding.zero(k), padding.zero(log_decay)
     total = k.mT * v
     if state is not None:
         total = torch.addcmul(total, log_decay.exp()[..., None], state.sum)

@@ -5,10 +5,11 @@ from torch import Tensor
 
 from ..dropout import drop
 from ..dtypes import accumulation_dtype, full_precision
+from ..padding import Padding, PaddingLike
 
 
 def external_attention(
-    q: Tensor, keys: Tensor, values: Tensor, *, padding_mask: Tensor | None = None, dropout_p: float = 0.0
+    q: Tensor, keys: Tensor, values: Tensor, *, padding: PaddingLike = None, dropout_p: float = 0.0
 ) -> Tensor:
     """Attention to S learned slots, linear in T; specified by :func:`.naive.external_attention`.
 
@@ -16,30 +17,32 @@ def external_attention(
         q: ``(B, H, T, D)``.
         keys: ``(S, D)``.
         values: ``(S, E)``.
-        padding_mask: ``(B, T)`` bool, True = padding.
+        padding: of the steps.
         dropout_p: dropout probability of the weights.
 
     Returns:
         ``(B, H, T, E)`` in the dtype of ``q``.
     """
+    padding = Padding.of(padding)
     scores = slot_scores(q, keys)
-    totals = without_padding(scores, padding_mask).logsumexp(2, keepdim=True)
-    nothing = None if padding_mask is None else padding_mask.all(1)[:, None, None, None]
+    totals = without_padding(scores, padding).logsumexp(2, keepdim=True)
+    nothing = None if padding.mask is None else padding.mask.all(1)[:, None, None, None]
     return read_slots(scores, totals, values, nothing, dropout_p).to(q.dtype)
 
 
 def external_causal_attention(
-    q: Tensor, keys: Tensor, values: Tensor, *, padding_mask: Tensor | None = None, dropout_p: float = 0.0
+    q: Tensor, keys: Tensor, values: Tensor, *, padding: PaddingLike = None, dropout_p: float = 0.0
 ) -> Tensor:
     """Causal attention to S learned slots, linear in T; specified by :func:`.naive.external_causal_attention`.
 
     Arguments are those of :func:`external_attention`.
     """
+    padding = Padding.of(padding)
     scores = slot_scores(q, keys)
-    added = without_padding(scores, padding_mask)
+    added = without_padding(scores, padding)
     # As in dtypes.running_sum.
     totals = (added.double() if added.is_cuda else added).logcumsumexp(2).to(scores.dtype)
-    nothing = None if padding_mask is None else ((~padding_mask).cumsum(1) == 0)[:, None, :, None]
+    nothing = None if padding.mask is None else (padding.counts == 0)[:, None, :, None]
     return read_slots(scores, totals, values, nothing, dropout_p).to(q.dtype)
 
 
@@ -50,11 +53,12 @@ def slot_scores(q: Tensor, keys: Tensor) -> Tensor:
         return q.to(dtype) @ keys.to(dtype).mT
 
 
-def without_padding(scores: Tensor, padding_mask: Tensor | None) -> Tensor:
+def without_padding(scores: Tensor, padding: PaddingLike) -> Tensor:
     """Scores that add nothing to a sum of exponentials at padding; finite, because gradients of -inf are NaN."""
-    if padding_mask is None:
+    padding = Padding.of(padding)
+    if padding.mask is None:
         return scores
-    return scores.masked_fill(padding_mask[:, None, :, None], torch.finfo(scores.dtype).min)
+    return scores.masked_fill(padding.mask[:, None, :, None], torch.finfo(scores.dtype).min)
 
 
 def read_slots(scores: Tensor, totals: Tensor, values: Tensor, nothing: Tensor | None, dropout_p: float) -> Tensor:

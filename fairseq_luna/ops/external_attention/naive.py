@@ -5,10 +5,11 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ..dtypes import accumulation_dtype
+from ..padding import Padding, PaddingLike
 
 
 def external_attention(
-    q: Tensor, keys: Tensor, values: Tensor, *, padding_mask: Tensor | None = None, dropout_p: float = 0.0
+    q: Tensor, keys: Tensor, values: Tensor, *, padding: PaddingLike = None, dropout_p: float = 0.0
 ) -> Tensor:
     """Attention to S learned slots (arXiv 2105.02358, equations 5 and 6).
 
@@ -18,21 +19,23 @@ def external_attention(
         q: ``(B, H, T, D)``.
         keys: K, ``(S, D)``, of all heads.
         values: V, ``(S, E)``.
-        padding_mask: ``(B, T)`` bool, True = padding: not in the sum over j; its own output is unspecified.
+        padding: ``(B, T)`` bool, True = padding: not in the sum over j; its own output is unspecified.
         dropout_p: dropout probability of the weights.
 
     Returns:
         ``(B, H, T, E)`` in the dtype of ``q``; sums are in fp32 for half precision. 0 for a sentence that is all
         padding.
     """
+    padding_mask = Padding.of(padding).mask
     scores = _scores(q, keys)
     return _relative(scores, scores, values, padding_mask, dropout_p).to(q.dtype)
 
 
 def external_causal_attention(
-    q: Tensor, keys: Tensor, values: Tensor, *, padding_mask: Tensor | None = None, dropout_p: float = 0.0
+    q: Tensor, keys: Tensor, values: Tensor, *, padding: PaddingLike = None, dropout_p: float = 0.0
 ) -> Tensor:
     """:func:`external_attention` with j over the real steps up to i. Before the first real step y is 0."""
+    padding_mask = Padding.of(padding).mask
     scores, outputs = _scores(q, keys), []
     for end in range(1, q.shape[2] + 1):
         padded = None if padding_mask is None else padding_mask[:, :end]

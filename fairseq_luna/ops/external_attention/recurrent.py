@@ -5,6 +5,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from ..padding import Padding, PaddingLike
 from .fused import read_slots, slot_scores
 
 
@@ -25,7 +26,7 @@ def external_causal_attention_step(
     values: Tensor,
     state: SlotMeans | None,
     *,
-    padding_mask: Tensor | None = None,
+    padding: PaddingLike = None,
     dropout_p: float = 0.0,
 ) -> tuple[Tensor, SlotMeans]:
     """One step of :func:`.naive.external_causal_attention`: its arguments with T = 1; first the state is None.
@@ -35,20 +36,21 @@ def external_causal_attention_step(
     """
     scores = slot_scores(q, keys)
     newest = scores[:, :, 0]
-    state = advance(newest, state or SlotMeans(torch.zeros_like(newest), newest.new_zeros(len(q))), padding_mask)
+    state = advance(newest, state or SlotMeans(torch.zeros_like(newest), newest.new_zeros(len(q))), Padding.of(padding))
     nothing = (state.steps == 0)[:, None, None, None]
     return read_slots(scores, state.log_mean[:, :, None], values, nothing, dropout_p).to(q.dtype), state
 
 
-def advance(scores: Tensor, state: SlotMeans, padding_mask: Tensor | None) -> SlotMeans:
-    """Add ``scores (B, H, S)`` to the means, except where ``padding_mask (B, 1)`` is True."""
+def advance(scores: Tensor, state: SlotMeans, padding: PaddingLike) -> SlotMeans:
+    """Add ``scores (B, H, S)`` to the means, except where the step is ``padding``."""
+    padding = Padding.of(padding)
     steps = state.steps + 1
     count = steps[:, None, None]
     change = torch.logaddexp((-1 / count).log1p(), scores - state.log_mean - count.log())
     log_mean = state.log_mean + change
-    if padding_mask is None:
+    if padding.mask is None:
         return SlotMeans(log_mean, steps)
     return SlotMeans(
-        torch.where(padding_mask[..., None], state.log_mean, log_mean),
-        torch.where(padding_mask[:, 0], state.steps, steps),
+        torch.where(padding.mask[..., None], state.log_mean, log_mean),
+        torch.where(padding.mask[:, 0], state.steps, steps),
     )

@@ -7,6 +7,7 @@ from ..chunks import in_chunks
 from ..dropout import drop
 from ..dtypes import full_precision
 from ..masked_softmax import masked_softmax
+from ..padding import Padding, PaddingLike
 from .shared import FastformerMaps, scaled_score
 
 LONGEST_SUM = 512  # steps in one matrix product
@@ -18,29 +19,30 @@ def fastformer_attention(
     v: Tensor,
     maps: FastformerMaps,
     *,
-    padding_mask: Tensor | None = None,
+    padding: PaddingLike = None,
     dropout_p: float = 0.0,
 ) -> tuple[Tensor, Tensor]:
     """Fastformer's bidirectional attention.
 
     Args:
         q, k, v: ``(B, H, T, D)``.
-        maps, padding_mask, dropout_p: as in :func:`.naive.fastformer_attention`.
+        maps, padding, dropout_p: as in :func:`.naive.fastformer_attention`.
 
     Returns:
         ``u (B, H, T, D)`` and the global query ``(B, H, 1, D)``, in the dtype of ``q``.
     """
-    global_query = _pooled(maps.query_score(q), q, padding_mask, dropout_p)
+    padding = Padding.of(padding)
+    global_query = _pooled(maps.query_score(q), q, padding, dropout_p)
     p = maps.combine_key(global_query, k)
-    global_key = _pooled(maps.key_score(p), p, padding_mask, dropout_p)
+    global_key = _pooled(maps.key_score(p), p, padding, dropout_p)
     return maps.combine_value(global_key, v), global_query
 
 
-def _pooled(score: Tensor, x: Tensor, padding_mask: Tensor | None, dropout_p: float) -> Tensor:
+def _pooled(score: Tensor, x: Tensor, padding: Padding, dropout_p: float) -> Tensor:
     """Mean of ``x (B, H, T, D)`` weighted by the softmax of ``score (B, H, T)`` over time: ``(B, H, 1, D)``."""
     # Contiguous, because dropout's random numbers follow the memory layout.
     score = scaled_score(score, x).contiguous()
-    padded = None if padding_mask is None else padding_mask[:, None, :]
+    padded = None if padding.mask is None else padding.mask[:, None, :]
     weights = drop(masked_softmax(score, padded, dim=-1), dropout_p)
     with full_precision(x):
         return _weighted_sum(weights, x.to(weights.dtype)).to(x.dtype)

@@ -6,6 +6,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ..dtypes import accumulation_dtype
+from ..padding import Padding, PaddingLike
 from ..prefix_softmax.naive import prefix_softmax, softmax_mean
 from .shared import FastformerMaps
 
@@ -16,7 +17,7 @@ def fastformer_attention(
     v: Tensor,
     maps: FastformerMaps,
     *,
-    padding_mask: Tensor | None = None,
+    padding: PaddingLike = None,
     dropout_p: float = 0.0,
 ) -> tuple[Tensor, Tensor]:
     """Fastformer's bidirectional attention (arXiv 2108.09084, section 3.2).
@@ -31,7 +32,7 @@ def fastformer_attention(
     Args:
         q, k, v: ``(B, H, T, D)``.
         maps: w_q, w_k, combine_key and combine_value.
-        padding_mask: ``(B, T)`` bool, True = padding: the step has no weight. If all steps are padding, the global
+        padding: ``(B, T)`` bool, True = padding: the step has no weight. If all steps are padding, the global
             query and the global key are zero.
         dropout_p: dropout probability of the attention weights a and b.
 
@@ -39,11 +40,12 @@ def fastformer_attention(
         ``u (B, H, T, D)`` and the global query ``(B, H, 1, D)``, in the dtype of ``q``. Softmaxes and sums are in
         fp32 if ``q`` is half precision.
     """
+    padding_mask = Padding.of(padding).mask
     score = scaled(maps.query_score(q), q)
-    global_query = softmax_mean(score, q * kept(score, dropout_p), padding_mask=padding_mask).to(q.dtype)
+    global_query = softmax_mean(score, q * kept(score, dropout_p), padding=padding_mask).to(q.dtype)
     p = maps.combine_key(global_query, k)
     score = scaled(maps.key_score(p), q)
-    global_key = softmax_mean(score, p * kept(score, dropout_p), padding_mask=padding_mask).to(q.dtype)
+    global_key = softmax_mean(score, p * kept(score, dropout_p), padding=padding_mask).to(q.dtype)
     return maps.combine_value(global_key, v), global_query
 
 
@@ -53,7 +55,7 @@ def fastformer_causal_attention(
     v: Tensor,
     maps: FastformerMaps,
     *,
-    padding_mask: Tensor | None = None,
+    padding: PaddingLike = None,
     dropout_p: float = 0.0,
 ) -> tuple[Tensor, Tensor]:
     """Fastformer's attention without access to later steps (derived in ``docs/mathematics.md``).
@@ -69,7 +71,7 @@ def fastformer_causal_attention(
     Args:
         q, k, v: ``(B, H, T, D)``.
         maps: w_q, w_k, combine_key and combine_value.
-        padding_mask: ``(B, T)`` bool, True = padding: the step has no weight, at any position. Before the first real
+        padding: ``(B, T)`` bool, True = padding: the step has no weight, at any position. Before the first real
             step the global query and the global key are zero.
         dropout_p: dropout probability of each step in the means; the softmax denominators include dropped steps.
 
@@ -77,11 +79,12 @@ def fastformer_causal_attention(
         ``u (B, H, T, D)`` and the global queries ``(B, H, T, D)``, in the dtype of ``q``. Softmaxes and sums are in
         fp32 if ``q`` is half precision.
     """
+    padding_mask = Padding.of(padding).mask
     score = scaled(maps.query_score(q), q)
-    global_query = prefix_softmax(score, q * kept(score, dropout_p), padding_mask=padding_mask).to(q.dtype)
+    global_query = prefix_softmax(score, q * kept(score, dropout_p), padding=padding_mask).to(q.dtype)
     p = maps.combine_key(global_query, k)
     score = scaled(maps.key_score(p), q)
-    global_key = prefix_softmax(score, p * kept(score, dropout_p), padding_mask=padding_mask).to(q.dtype)
+    global_key = prefix_softmax(score, p * kept(score, dropout_p), padding=padding_mask).to(q.dtype)
     return maps.combine_value(global_key, v), global_query
 
 

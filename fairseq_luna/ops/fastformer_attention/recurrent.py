@@ -5,6 +5,7 @@ from typing import NamedTuple
 from torch import Tensor
 
 from ..dropout import drop_steps
+from ..padding import PaddingLike
 from ..prefix_softmax import RunningSoftmax, prefix_softmax_step
 from .shared import FastformerMaps
 
@@ -25,7 +26,7 @@ def fastformer_causal_attention_step(
     maps: FastformerMaps,
     state: FastformerState | None,
     *,
-    padding_mask: Tensor | None = None,
+    padding: PaddingLike = None,
     dropout_p: float = 0.0,
 ) -> tuple[Tensor, Tensor, FastformerState]:
     """One step of :func:`.naive.fastformer_causal_attention`: its arguments with T = 1; first the state is None.
@@ -36,10 +37,10 @@ def fastformer_causal_attention_step(
     queries, keys = (None, None) if state is None else (RunningSoftmax(*state[:2]), RunningSoftmax(*state[2:]))
     scale = q.shape[-1] ** -0.5
     values = drop_steps(q, dropout_p)
-    global_query, queries = prefix_softmax_step(maps.query_score(q) * scale, values, queries, padding_mask=padding_mask)
+    global_query, queries = prefix_softmax_step(maps.query_score(q) * scale, values, queries, padding=padding)
     global_query = global_query.to(q.dtype)
     p = maps.combine_key(global_query, k)
     values = drop_steps(p, dropout_p)
-    global_key, keys = prefix_softmax_step(maps.key_score(p) * scale, values, keys, padding_mask=padding_mask)
+    global_key, keys = prefix_softmax_step(maps.key_score(p) * scale, values, keys, padding=padding)
     u = maps.combine_value(global_key.to(q.dtype), v)
     return u, global_query, FastformerState(*queries, *keys)

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ..dropout import drop
 from ..masked_softmax import masked_softmax
-from ..real_steps import zeros_at_padding
+from ..padding import Padding, PaddingLike
 from .shared import Affine
 
 
@@ -33,18 +33,19 @@ def pack(
     key: Affine,
     value: Affine,
     *,
-    padding_mask: Tensor | None = None,
+    padding: PaddingLike = None,
     bias: Tensor | None = None,
     dropout_p: float = 0.0,
 ) -> Tensor:
     """Attend from the slots to a sequence; arguments and result are those of :func:`.naive.pack`."""
+    padding = Padding.of(padding)
     batch, heads, slots, size = q.shape
     keys, constant = folded_keys(q, key)
     # Steps last: a GPU's softmax over another axis is slow where that axis is long.
     scores = torch.baddbmm(constant.flatten(1)[:, :, None], keys, context.mT)
     if bias is not None:
         scores = scores + bias.to(scores.dtype).flatten(1, 2)
-    padded = None if padding_mask is None else padding_mask[:, None, :]
+    padded = None if padding.mask is None else padding.mask[:, None, :]
     weights = drop(masked_softmax(scores, padded, dim=-1), dropout_p)
     read = slots_first(torch.bmm(weights, context), heads)
     out = torch.bmm(read, value.weight.unflatten(0, (heads, size)).transpose(1, 2))
@@ -62,26 +63,28 @@ def unpack(
     query: Affine,
     out: Affine,
     *,
-    padding_mask: Tensor | None = None,
+    padding: PaddingLike = None,
     dropout_p: float = 0.0,
 ) -> Tensor:
     """Attend from a sequence to the slots, output map included, as :func:`.naive.unpack` does."""
+    padding = Padding.of(padding)
     _, heads, slots, size = k.shape
-    v = zeros_at_padding(v, padding_mask)
-    scores = scores_of(x, k, query, padding_mask=padding_mask).unflatten(2, (heads, slots))
+    v = padding.zero(v)
+    scores = scores_of(x, k, query, padding=padding).unflatten(2, (heads, slots))
     weights = drop(scores.softmax(-1), dropout_p).flatten(2)
     values = fold(v, out.weight.view(-1, heads, size).permute(1, 2, 0))
     return torch.bmm(weights, values) if out.bias is None else torch.baddbmm(out.bias, weights, values)
 
 
-def scores_of(x: Tensor, k: Tensor, affine: Affine, *, padding_mask: Tensor | None = None) -> Tensor:
+def scores_of(x: Tensor, k: Tensor, affine: Affine, *, padding: PaddingLike = None) -> Tensor:
     """``affine(x) . k / sqrt(D)`` for every head, ``x (B, T, C)`` and ``k (B, H, L, D)``: ``(B, T, H L)``.
 
-    Slots that are True in ``padding_mask (B, L)`` have a score far below all others.
+    Slots that are ``padding`` have a score far below all others.
     """
+    padding = Padding.of(padding)
     keys, constant = folded_keys(k, affine)
-    if padding_mask is not None:
-        constant = constant.masked_fill(padding_mask[:, None, :], lowest(constant))
+    if padding.mask is not None:
+        constant = constant.masked_fill(padding.mask[:, None, :], lowest(constant))
     return torch.baddbmm(constant.flatten(1)[:, None], x, keys.mT)
 
 

@@ -3,6 +3,7 @@
 import torch.nn.functional as F
 from torch import Tensor
 
+from ..padding import Padding, PaddingLike
 from ..softmax_attention.naive import softmax_attention
 from .shared import Affine
 
@@ -13,7 +14,7 @@ def pack(
     key: Affine,
     value: Affine,
     *,
-    padding_mask: Tensor | None = None,
+    padding: PaddingLike = None,
     bias: Tensor | None = None,
     dropout_p: float = 0.0,
 ) -> Tensor:
@@ -23,7 +24,7 @@ def pack(
         q: the queries of the slots, ``(B, H, L, D)``.
         context: ``(B, T, C)``, C = H D.
         key, value: the maps from ``context`` to keys and values.
-        padding_mask: ``(B, T)`` bool, True = padding: the step is not attended to. If all steps are padding, the
+        padding: ``(B, T)`` bool, True = padding: the step is not attended to. If all steps are padding, the
             output is zero.
         bias: added to the scores, ``(B, H, L, T)``.
         dropout_p: dropout probability of the weights.
@@ -31,8 +32,9 @@ def pack(
     Returns:
         ``(B, H, L, D)`` in the dtype of ``q``.
     """
+    padding_mask = Padding.of(padding).mask
     k, v = (heads_of(F.linear(context, *affine), q.shape[1]) for affine in (key, value))
-    return softmax_attention(q, k, v, padding_mask=padding_mask, bias=bias, dropout_p=dropout_p)[0]
+    return softmax_attention(q, k, v, padding=padding_mask, bias=bias, dropout_p=dropout_p)[0]
 
 
 def unpack(
@@ -42,7 +44,7 @@ def unpack(
     query: Affine,
     out: Affine,
     *,
-    padding_mask: Tensor | None = None,
+    padding: PaddingLike = None,
     dropout_p: float = 0.0,
 ) -> Tensor:
     """Attend from a sequence to the slots: Luna's unpack attention and its output map.
@@ -52,15 +54,16 @@ def unpack(
         k, v: the keys and values of the slots, ``(B, H, L, D)``.
         query: the map from ``x`` to queries.
         out: the map of the concatenated heads.
-        padding_mask: ``(B, L)`` bool, True = padding: the slot is not read. If all slots are padding, the input of
+        padding: ``(B, L)`` bool, True = padding: the slot is not read. If all slots are padding, the input of
             ``out`` is zero.
         dropout_p: dropout probability of the weights.
 
     Returns:
         ``(B, T, C)`` in the dtype of ``x``.
     """
+    padding_mask = Padding.of(padding).mask
     q = heads_of(F.linear(x, *query), k.shape[1])
-    y, _ = softmax_attention(q, k, v, padding_mask=padding_mask, dropout_p=dropout_p)
+    y, _ = softmax_attention(q, k, v, padding=padding_mask, dropout_p=dropout_p)
     return F.linear(y.transpose(1, 2).flatten(2), *out)
 
 

@@ -5,7 +5,7 @@ from torch import Tensor
 from ..chunks import cut, default_block_length, joined
 from ..decay_attention.sums import some_heads_at_once
 from ..dtypes import accumulation_dtype
-from ..real_steps import zeros_at_padding
+from ..padding import Padding, PaddingLike
 from .systems import GatedDelta
 
 
@@ -16,7 +16,7 @@ def gated_delta_rule(
     log_decay: Tensor,
     beta: Tensor,
     *,
-    padding_mask: Tensor | None = None,
+    padding: PaddingLike = None,
     block_length: int | None = None,
 ) -> Tensor:
     """The gated delta rule, linear in T; specified by :func:`.naive.gated_delta_rule`.
@@ -28,14 +28,15 @@ def gated_delta_rule(
         v: ``(B, H, T, E)``.
         log_decay: g, at most 0: ``(B, H, T)``.
         beta: b, from 0 to 1: ``(B, H, T)``.
-        padding_mask: ``(B, T)`` bool, True = padding, anywhere; None = no padding.
+        padding: of the steps, anywhere.
         block_length: C, the most steps in a block; None chooses it by shape. It affects cost, not the result.
 
     Returns:
         ``(B, H, T, E)`` in the dtype of ``v``; summed in fp32 if ``v`` is half precision, also under autocast.
     """
+    padding = Padding.of(padding)
     dtype = accumulation_dtype(v)
-    gates = (zeros_at_padding(gate.to(dtype), padding_mask) for gate in (log_decay, beta))
+    gates = (padding.zero(gate.to(dtype)) for gate in (log_decay, beta))
     steps, sizes = v.shape[2], (k.shape[-1], v.shape[-1])
     length = block_length or default_block_length(steps, *sizes)
     # A power of two: a recorded graph, which goes through them one after the other, then holds for more lengths.

@@ -4,10 +4,11 @@ import torch
 from torch import Tensor
 
 from ..dtypes import accumulation_dtype
+from ..padding import Padding, PaddingLike
 
 
 def gated_delta_rule(
-    q: Tensor, k: Tensor, v: Tensor, log_decay: Tensor, beta: Tensor, *, padding_mask: Tensor | None = None
+    q: Tensor, k: Tensor, v: Tensor, log_decay: Tensor, beta: Tensor, *, padding: PaddingLike = None
 ) -> Tensor:
     """Causal linear attention that forgets, and writes only what its state does not yet return for the key.
 
@@ -21,11 +22,12 @@ def gated_delta_rule(
         v: ``(B, H, T, E)``.
         log_decay: g, at most 0: ``(B, H, T)``.
         beta: b, from 0 to 1: ``(B, H, T)``.
-        padding_mask: ``(B, T)`` bool, True = padding, anywhere; None = no padding.
+        padding: ``(B, T)`` bool, True = padding, anywhere; None = no padding.
 
     Returns:
         ``(B, H, T, E)`` in the dtype of ``v``; summed in fp32 if ``v`` is half precision.
     """
+    padding_mask = Padding.of(padding).mask
     dtype = accumulation_dtype(v)
     state = v.new_zeros(*k.shape[:2], k.shape[-1], v.shape[-1], dtype=dtype)
     queries, keys = (x / (x.square().sum(-1, keepdim=True) + 1e-6).sqrt() for x in (q.to(dtype), k.to(dtype)))

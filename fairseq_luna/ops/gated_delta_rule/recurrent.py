@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from ..dtypes import accumulation_dtype, full_precision
-from ..real_steps import zeros_at_padding
+from ..padding import Padding, PaddingLike
 from .shared import inverse_norm
 
 
@@ -24,7 +24,7 @@ def gated_delta_rule_step(
     beta: Tensor,
     state: DeltaState | None,
     *,
-    padding_mask: Tensor | None = None,
+    padding: PaddingLike = None,
 ) -> tuple[Tensor, DeltaState]:
     """One step of :func:`.naive.gated_delta_rule`: its arguments with T = 1.
 
@@ -33,9 +33,10 @@ def gated_delta_rule_step(
     Returns:
         ``(B, H, 1, E)`` in the dtype of ``v``, and the state after this step.
     """
+    padding = Padding.of(padding)
     out_dtype, dtype = v.dtype, accumulation_dtype(v)
     q, k, v, log_decay, beta = (x.to(dtype) for x in (q, k, v, log_decay, beta))
-    log_decay, beta = (zeros_at_padding(gate, padding_mask) for gate in (log_decay, beta))
+    log_decay, beta = (padding.zero(gate) for gate in (log_decay, beta))
     q, k = q * inverse_norm(q), k * inverse_norm(k)
     with full_precision(v):
         if state is None:

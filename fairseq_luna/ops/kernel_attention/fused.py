@@ -3,6 +3,7 @@
 from torch import Tensor
 
 from ..dtypes import accumulation_dtype, full_precision
+from ..padding import PaddingLike
 from ..prefix_attention import PrefixMean, prefix_mean_of
 from .shared import denominator, with_ones
 
@@ -13,7 +14,7 @@ def kernel_attention(
     v: Tensor,
     *,
     normaliser: str = "sum",
-    padding_mask: Tensor | None = None,
+    padding: PaddingLike = None,
     dropout_p: float = 0.0,
 ) -> Tensor:
     """Attention by products of features, linear in T and S; specified by :func:`.naive.kernel_attention`.
@@ -22,7 +23,7 @@ def kernel_attention(
         q: ``(B, H, T, R)`` features of the queries.
         k: ``(B, H, S, R)`` features of the keys.
         v: ``(B, H, S, E)``.
-        normaliser, padding_mask, dropout_p: as in :func:`.naive.kernel_attention`.
+        normaliser, padding, dropout_p: as in :func:`.naive.kernel_attention`.
 
     Returns:
         ``(B, H, T, E)`` in the dtype of ``v``.
@@ -30,16 +31,16 @@ def kernel_attention(
     Raises:
         ValueError: if the normaliser is unknown.
     """
-    state = kernel_mean_of(k, v, padding_mask=padding_mask, dropout_p=dropout_p)
+    state = kernel_mean_of(k, v, padding=padding, dropout_p=dropout_p)
     return read_kernel_mean(q, state, normaliser=normaliser).to(v.dtype)
 
 
-def kernel_mean_of(k: Tensor, v: Tensor, *, padding_mask: Tensor | None = None, dropout_p: float = 0.0) -> PrefixMean:
+def kernel_mean_of(k: Tensor, v: Tensor, *, padding: PaddingLike = None, dropout_p: float = 0.0) -> PrefixMean:
     """All that queries read of ``k (B, H, S, R)`` and ``v (B, H, S, E)``: the mean of ``k_j [v_j, 1]^T``.
 
-    Its size does not depend on S: ``(B, H, R, E + 1)``. ``padding_mask (B, S)`` bool, True = padding.
+    Its size does not depend on S: ``(B, H, R, E + 1)``.
     """
-    return prefix_mean_of(k, with_ones(v, accumulation_dtype(k), dropout_p), padding_mask=padding_mask)
+    return prefix_mean_of(k, with_ones(v, accumulation_dtype(k), dropout_p), padding=padding)
 
 
 def read_kernel_mean(q: Tensor, state: PrefixMean, *, normaliser: str, causal: bool = False) -> Tensor:

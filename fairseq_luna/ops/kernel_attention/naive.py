@@ -5,6 +5,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ..dtypes import accumulation_dtype
+from ..padding import Padding, PaddingLike
 
 
 def kernel_attention(
@@ -13,7 +14,7 @@ def kernel_attention(
     v: Tensor,
     *,
     normaliser: str = "sum",
-    padding_mask: Tensor | None = None,
+    padding: PaddingLike = None,
     dropout_p: float = 0.0,
 ) -> Tensor:
     """Attention whose weights are products of features, in place of a softmax.
@@ -33,12 +34,13 @@ def kernel_attention(
         k: ``(B, H, S, R)`` features of the keys.
         v: ``(B, H, S, E)``.
         normaliser: "sum", "bounded" or "each feature".
-        padding_mask: ``(B, S)`` bool, True = padding: the step has no weight. If all steps are padding, y is 0.
+        padding: ``(B, S)`` bool, True = padding: the step has no weight. If all steps are padding, y is 0.
         dropout_p: probability that a head leaves out a step, for all queries.
 
     Returns:
         ``(B, H, T, E)`` in the dtype of ``v``. Sums are in fp32 for half precision.
     """
+    padding_mask = Padding.of(padding).mask
     return weighted(q, k, v, normaliser, padding_mask, dropout_p, causal=False)
 
 
@@ -48,7 +50,7 @@ def kernel_causal_attention(
     v: Tensor,
     *,
     normaliser: str = "sum",
-    padding_mask: Tensor | None = None,
+    padding: PaddingLike = None,
     dropout_p: float = 0.0,
 ) -> Tensor:
     """:func:`kernel_attention` with j and l over the real steps up to i, of the same sequence: S = T.
@@ -56,6 +58,7 @@ def kernel_causal_attention(
     Before the first real step y is 0. As in the code of RFA's authors, "bounded" divides by the larger of 1 and the
     sum itself, not its size.
     """
+    padding_mask = Padding.of(padding).mask
     return weighted(q, k, v, normaliser, padding_mask, dropout_p, causal=True)
 
 

@@ -3,6 +3,7 @@
 from torch import Tensor
 
 from ..dtypes import accumulation_dtype
+from ..padding import PaddingLike
 from ..prefix_attention import PrefixMean, advance, initial_prefix_mean
 from .fused import read_kernel_mean
 from .shared import with_ones
@@ -15,7 +16,7 @@ def kernel_causal_attention_step(
     state: PrefixMean | None,
     *,
     normaliser: str = "sum",
-    padding_mask: Tensor | None = None,
+    padding: PaddingLike = None,
     dropout_p: float = 0.0,
 ) -> tuple[Tensor, PrefixMean]:
     """One step of :func:`.naive.kernel_causal_attention`: its arguments with T = 1.
@@ -27,5 +28,5 @@ def kernel_causal_attention_step(
     """
     k = k.to(accumulation_dtype(k))
     values = with_ones(v, k.dtype, dropout_p)
-    state = advance(k, values, state or initial_prefix_mean(k, values), padding_mask=padding_mask)
+    state = advance(k, values, state or initial_prefix_mean(k, values), padding=padding)
     return read_kernel_mean(q, state, normaliser=normaliser, causal=True).to(v.dtype), state

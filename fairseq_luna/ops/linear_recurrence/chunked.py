@@ -5,22 +5,23 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..padding import PaddingLike
 from .shared import without_padding
 
 LOOPED = 32  # steps that a loop goes through: fewer passes over the memory, but an operation for each step
 
 
-def linear_recurrence(f: Tensor, b: Tensor, *, padding_mask: Tensor | None = None) -> Tensor:
+def linear_recurrence(f: Tensor, b: Tensor, *, padding: PaddingLike = None) -> Tensor:
     """``h_t = f_t h_{t-1} + b_t``; specified by :func:`.naive.linear_recurrence`.
 
     Args:
         f, b: ``(T, B, C)``.
-        padding_mask: ``(B, T)`` bool, True = padding; None = no padding.
+        padding: of the steps.
 
     Returns:
         ``(T, B, C)`` in the dtype of ``b``; computed in fp32 for half precision, also under autocast.
     """
-    factors, inputs = without_padding(f, b, padding_mask)
+    factors, inputs = without_padding(f, b, padding)
     return _Recurrence.apply(factors[1:], inputs, False).to(b.dtype)
 
 

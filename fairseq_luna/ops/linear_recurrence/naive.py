@@ -4,9 +4,10 @@ import torch
 from torch import Tensor
 
 from ..dtypes import accumulation_dtype
+from ..padding import Padding, PaddingLike
 
 
-def linear_recurrence(f: Tensor, b: Tensor, *, padding_mask: Tensor | None = None) -> Tensor:
+def linear_recurrence(f: Tensor, b: Tensor, *, padding: PaddingLike = None) -> Tensor:
     """The state of each channel after each step.
 
         h_t = f_t h_{t-1} + b_t,     h_{-1} = 0
@@ -17,11 +18,12 @@ def linear_recurrence(f: Tensor, b: Tensor, *, padding_mask: Tensor | None = Non
     Args:
         f: ``(T, B, C)``; with 0 <= f <= 1 no state grows beyond the sum of ``|b|``.
         b: ``(T, B, C)``.
-        padding_mask: ``(B, T)`` bool, True = padding; None = no padding.
+        padding: ``(B, T)`` bool, True = padding; None = no padding.
 
     Returns:
         ``(T, B, C)`` in the dtype of ``b``; computed in fp32 for half precision.
     """
+    padding_mask = Padding.of(padding).mask
     dtype = accumulation_dtype(b)
     h, states = torch.zeros_like(b[0], dtype=dtype), []
     for t in range(len(b)):

@@ -2,7 +2,7 @@
 
 from torch import Tensor
 
-from ..real_steps import pack_left, positions
+from ..padding import Padding, PaddingLike
 from ..softmax_attention import softmax_attention
 
 
@@ -13,7 +13,7 @@ def linformer_attention(
     key_sums: Tensor,
     value_sums: Tensor,
     *,
-    padding_mask: Tensor | None = None,
+    padding: PaddingLike = None,
     dropout_p: float = 0.0,
 ) -> Tensor:
     """Attention to L slots, linear in S; specified by :func:`.naive.linformer_attention`.
@@ -24,30 +24,29 @@ def linformer_attention(
         v: ``(B, H, S, D)``.
         key_sums: ``(L, N)``, N at least S.
         value_sums: ``(L, N)``.
-        padding_mask: ``(B, S)`` bool, True = padding.
+        padding: of the steps.
         dropout_p: dropout probability of the weights of the slots.
 
     Returns:
         ``(B, H, T, D)`` in the dtype of ``q``.
     """
-    slots = linformer_slots(k, v, key_sums, value_sums, padding_mask=padding_mask)
+    slots = linformer_slots(k, v, key_sums, value_sums, padding=padding)
     return softmax_attention(q, *slots, dropout_p=dropout_p)[0]
 
 
 def linformer_slots(
-    k: Tensor, v: Tensor, key_sums: Tensor, value_sums: Tensor, *, padding_mask: Tensor | None = None
+    k: Tensor, v: Tensor, key_sums: Tensor, value_sums: Tensor, *, padding: PaddingLike = None
 ) -> tuple[Tensor, Tensor]:
     """The slots' keys and values, each ``(B, H, L, D)``: all that queries read, whatever the length.
 
     Arguments: :func:`linformer_attention`.
     """
-    k, v = pack_left(k, padding_mask), pack_left(v, padding_mask)
+    padding = Padding.of(padding)
+    k, v = padding.pack_left(k), padding.pack_left(v)
     return key_sums[:, : k.shape[2]] @ k, value_sums[:, : v.shape[2]] @ v
 
 
-def linformer_weights(
-    slot_weights: Tensor, value_sums: Tensor, steps: int, *, padding_mask: Tensor | None = None
-) -> Tensor:
+def linformer_weights(slot_weights: Tensor, value_sums: Tensor, steps: int, *, padding: PaddingLike = None) -> Tensor:
     """The weight of each step in the output, quadratic: the weights of slots times those of F.
 
     They may be negative and need not sum to 1.
@@ -56,13 +55,14 @@ def linformer_weights(
         slot_weights: ``(B, H, T, L)``.
         value_sums: F, ``(L, N)``.
         steps: S.
-        padding_mask: ``(B, S)`` bool, True = padding.
+        padding: of the steps.
 
     Returns:
         ``(B, H, T, S)``.
     """
+    padding = Padding.of(padding)
     weights = slot_weights @ value_sums[:, :steps]
-    if padding_mask is None:
+    if padding.mask is None:
         return weights
-    columns = positions(padding_mask)[:, None, None].expand_as(weights)
-    return weights.gather(-1, columns).masked_fill(padding_mask[:, None, None], 0)
+    columns = padding.positions[:, None, None].expand_as(weights)
+    return weights.gather(-1, columns).masked_fill(padding.mask[:, None, None], 0)

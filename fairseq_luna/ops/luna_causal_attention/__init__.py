@@ -6,8 +6,8 @@ from torch import Tensor
 
 from . import chunked, triton
 from .chunked import luna_causal_attention, luna_causal_attention_from_scores
-from .recurrent import Slots, initial_state, luna_causal_attention_step, slots_of, state_after
-from .shared import PACK_ACTIVATIONS, pack_scores, pack_weights
+from .recurrent import initial_state, luna_causal_attention_step, state_after
+from .shared import PACK_ACTIVATIONS, pack_scores, pack_weights, scaled
 
 # The training forms by name.
 KERNELS: dict[str, Callable[..., tuple[Tensor, Tensor | None]]] = {
@@ -18,13 +18,12 @@ KERNELS: dict[str, Callable[..., tuple[Tensor, Tensor | None]]] = {
 __all__ = [
     "KERNELS",
     "PACK_ACTIVATIONS",
-    "Slots",
     "initial_state",
     "luna_causal_attention",
     "luna_causal_attention_from_scores",
     "luna_causal_attention_step",
     "pack_scores",
     "pack_weights",
-    "slots_of",
+    "scaled",
     "state_after",
 ]

@@ -7,9 +7,8 @@ from torch import Tensor
 
 from ..dropout import drop
 from ..dtypes import accumulation_dtype
-from ..once_per_batch import once_per_batch
+from ..padding import Padding, PaddingLike, computed_once
 from ..prefix_attention import step_weights, sums_and_states
-from ..softmax_attention import padding_scores
 from .shared import pack_activation, pack_scores, unpack_weights
 
 
@@ -21,8 +20,8 @@ def luna_causal_attention(
     pk: Tensor,
     *,
     activation: str = "softplus",
-    padding_mask: Tensor | None = None,
-    packed_padding_mask: Tensor | None = None,
+    padding: PaddingLike = None,
+    packed_padding: PaddingLike = None,
     dropout_p: float = 0.0,
 ) -> tuple[Tensor, Tensor]:
     """Luna's causal attention, linear in T in time and memory: a D x L state per block of steps, not per step.
@@ -30,7 +29,7 @@ def luna_causal_attention(
     Args:
         q, k, v, pk: ``(B, H, T, D)``.
         pq: ``(B, H, L, D)``.
-        activation, padding_mask, packed_padding_mask, dropout_p: as in :func:`.naive.luna_causal_attention`.
+        activation, padding, packed_padding, dropout_p: as in :func:`.naive.luna_causal_attention`.
 
     Returns:
         As :func:`.naive.luna_causal_attention`: ``y (B, H, T, D)``, and the unpack weights ``(B, H, T, L)``.
@@ -44,8 +43,8 @@ def luna_causal_attention(
         v,
         pack_scores(pq, pk),
         activation=activation,
-        padding_mask=padding_mask,
-        packed_padding_mask=packed_padding_mask,
+        padding=padding,
+        packed_padding=packed_padding,
         dropout_p=dropout_p,
     )
 
@@ -57,18 +56,18 @@ def luna_causal_attention_from_scores(
     scores: Tensor,
     *,
     activation: str = "softplus",
-    padding_mask: Tensor | None = None,
-    packed_padding_mask: Tensor | None = None,
+    padding: PaddingLike = None,
+    packed_padding: PaddingLike = None,
     dropout_p: float = 0.0,
 ) -> tuple[Tensor, Tensor]:
     """:func:`luna_causal_attention` with the pack scores ``(B, H, T, L)`` in place of ``pq`` and ``pk``."""
     dtype = accumulation_dtype(q)
-    factors = step_factors(padding_mask, *q.shape[2:], dtype, q.device)
+    factors = step_factors(Padding.of(padding), *q.shape[2:], dtype, q.device)
     pack = drop(pack_activation(activation)(scores), dropout_p)
     pack = pack.to(dtype) if factors.pack is None else pack * factors.pack
     keys = k.to(dtype)
     slot_scores, states = sums_and_states(q * factors.query, keys, pack)
-    unpack = unpack_weights(slot_scores, padding_scores(packed_padding_mask, dtype))
+    unpack = unpack_weights(slot_scores, Padding.of(packed_padding).scores(dtype))
     weights = drop(unpack, dropout_p) * factors.unpack
     if k is v:  # what a slot's key is made of is what its value is made of
         y, _ = sums_and_states(weights, pack, keys, states=None if states is None else states.mT)
@@ -85,11 +84,8 @@ class StepFactors(NamedTuple):
     unpack: Tensor  # 1 / n_t
 
 
-@once_per_batch
-def step_factors(
-    padding_mask: Tensor | None, steps: int, size: int, dtype: torch.dtype, device: torch.device
-) -> StepFactors:
+@computed_once
+def step_factors(padding: Padding, steps: int, size: int, dtype: torch.dtype, device: torch.device) -> StepFactors:
     """The factors, in the dtype of the sums, to which they also convert half precision."""
-    real = None if padding_mask is None else (~padding_mask).to(dtype)[:, None, :, None]
-    weights = step_weights(padding_mask, steps, dtype, device)
-    return StepFactors(pack=real, query=weights * size**-0.5, unpack=weights)
+    weights = step_weights(padding, steps, dtype, device)
+    return StepFactors(pack=padding.real_factor(dtype), query=weights * size**-0.5, unpack=weights)

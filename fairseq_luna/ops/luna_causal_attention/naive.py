@@ -7,6 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ..dtypes import accumulation_dtype
+from ..padding import Padding, PaddingLike
 
 
 def luna_causal_attention(
@@ -17,8 +18,8 @@ def luna_causal_attention(
     pk: Tensor,
     *,
     activation: str = "softplus",
-    padding_mask: Tensor | None = None,
-    packed_padding_mask: Tensor | None = None,
+    padding: PaddingLike = None,
+    packed_padding: PaddingLike = None,
     dropout_p: float = 0.0,
 ) -> tuple[Tensor, Tensor]:
     """Luna's causal attention (arXiv 2106.01540, section 3.4).
@@ -34,14 +35,16 @@ def luna_causal_attention(
         pq: ``(B, H, L, D)`` queries of the packed slots.
         pk: ``(B, H, T, D)`` keys of the sequence for the pack attention.
         activation: w, "softplus" or "elu".
-        padding_mask: ``(B, T)`` bool, True = padding: the step is neither added nor counted.
-        packed_padding_mask: ``(B, L)`` bool, True = padding: the slot is not read.
+        padding: ``(B, T)`` bool, True = padding: the step is neither added nor counted.
+        packed_padding: ``(B, L)`` bool, True = padding: the slot is not read.
         dropout_p: dropout probability of the pack weights and the unpack weights.
 
     Returns:
         ``y (B, H, T, D)`` in the dtype of ``q``, and the unpack weights ``U (B, H, T, L)`` before dropout in that of
         the sums, which is fp32 if ``q`` is half precision.
     """
+    packed_padding_mask = Padding.of(packed_padding).mask
+    padding_mask = Padding.of(padding).mask
     batch, heads, _, size = q.shape
     slots = pq.shape[2]
     dtype = accumulation_dtype(q)

@@ -4,28 +4,14 @@ The state is one running mean of ``A_j^T [k_j, v_j]``, whose first D columns are
 are their values; with tied keys and values these are the same D columns.
 """
 
-from typing import NamedTuple
-
 import torch
 from torch import Tensor
 
 from ..dropout import drop
 from ..dtypes import full_precision
+from ..padding import Padding, PaddingLike
 from ..prefix_attention import PrefixMean, advance, initial_prefix_mean, prefix_mean_of
-from ..softmax_attention import padding_scores
-from .shared import pack_activation, scaled, unpack_weights
-
-
-class Slots(NamedTuple):
-    """What all steps read of the packed slots."""
-
-    pq: Tensor  # (B, H, L, D), :func:`.shared.scaled`
-    added: Tensor | None  # (B, 1, 1, L), to the unpack scores: :func:`~..softmax_attention.padding_scores`
-
-
-def slots_of(pq: Tensor, packed_padding_mask: Tensor | None) -> Slots:
-    """The slots with these arguments of :func:`.naive.luna_causal_attention`."""
-    return Slots(scaled(pq), padding_scores(packed_padding_mask, pq.dtype))
+from .shared import pack_activation, unpack_weights
 
 
 def initial_state(pq: Tensor, *, tied: bool) -> PrefixMean:
@@ -40,11 +26,11 @@ def state_after(
     *,
     tied: bool,
     activation: str = "softplus",
-    padding_mask: Tensor | None = None,
+    padding: PaddingLike = None,
 ) -> PrefixMean:
     """The state after a sequence whose outputs are not needed; arguments as :func:`luna_causal_attention_step`'s."""
     pack = pack_activation(activation)(scores)
-    return prefix_mean_of(pack, side_by_side(k, v, tied=tied), padding_mask=padding_mask)
+    return prefix_mean_of(pack, side_by_side(k, v, tied=tied), padding=padding)
 
 
 def luna_causal_attention_step(
@@ -55,8 +41,8 @@ def luna_causal_attention_step(
     state: PrefixMean,
     *,
     activation: str = "softplus",
-    padding_mask: Tensor | None = None,
-    added: Tensor | None = None,
+    padding: PaddingLike = None,
+    packed_padding: PaddingLike = None,
     dropout_p: float = 0.0,
 ) -> tuple[Tensor, Tensor, PrefixMean]:
     """One step of :func:`.naive.luna_causal_attention`.
@@ -65,8 +51,8 @@ def luna_causal_attention_step(
         scores: the pack scores ``(B, H, 1, L)``, see :func:`.shared.pack_scores`.
         state: the state after the previous steps, ``(B, H, L, D)`` for tied keys and values, otherwise
             ``(B, H, L, 2 D)``; in fp32 if the inputs are half precision.
-        q, k, v, activation, padding_mask, dropout_p: as in :mod:`.naive`, with T = 1.
-        added: that of :class:`Slots`.
+        q, k, v, activation, padding, dropout_p: as in :mod:`.naive`, with T = 1.
+        packed_padding: of the slots, with a row for each of ``q``.
 
     Returns:
         ``y (B, H, 1, D)``, the unpack weights ``(B, H, 1, L)`` in the dtype of the state, and the state after it.
@@ -74,10 +60,10 @@ def luna_causal_attention_step(
     size, dtype = q.shape[-1], state.mean.dtype
     pack = drop(pack_activation(activation)(scores), dropout_p).to(dtype)
     keys_and_values = side_by_side(k, v, tied=state.mean.shape[-1] == size)
-    state = advance(pack, keys_and_values, state, padding_mask=padding_mask)
+    state = advance(pack, keys_and_values, state, padding=padding)
     keys, values = state.mean[..., :size], state.mean[..., -size:]
     with full_precision(q):
-        unpack = unpack_weights(q.to(dtype) @ keys.mT, added, scale=size**-0.5)
+        unpack = unpack_weights(q.to(dtype) @ keys.mT, Padding.of(packed_padding).scores(dtype), scale=size**-0.5)
         y = drop(unpack, dropout_p) @ values
     return y.to(q.dtype), unpack, state
 

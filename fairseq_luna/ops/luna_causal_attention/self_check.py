@@ -24,7 +24,7 @@ def agrees(fused: Form, q: Tensor, k: Tensor, v: Tensor, scores: Tensor, **optio
     Compared once for each device, dtype, size of heads and slots, power of two of the length, and set of options; a
     difference, or an error, is one warning. With dropout, whose random numbers differ, it must also be finite.
     """
-    masks = tuple(options[name] is None for name in ("padding_mask", "packed_padding_mask"))
+    masks = tuple(options[name].mask is None for name in ("padding", "packed_padding"))
     kind = (q.device, q.dtype, scores.dtype, q.shape[1], q.shape[3], scores.shape[3], q.shape[2].bit_length(), k is v)
     key = (fused, *kind, *masks, options["activation"], options["dropout_p"])
     if key not in _verdicts:
@@ -58,12 +58,11 @@ def _chunked(*inputs: Tensor, **options: Any) -> Tensor:
 
 def _results(form: Form, inputs: Sequence[Tensor], options: dict[str, Any]) -> list[Tensor]:
     """The output at real steps and the gradients of a fixed projection of it, in fp32; tied inputs stay one tensor."""
-    leaves = {id(x): x.detach().requires_grad_() for x in inputs}
-    q, k, v, scores = (leaves[id(x)] for x in inputs)
+    leaves = {x: x.detach().requires_grad_() for x in inputs}
+    q, k, v, scores = (leaves[x] for x in inputs)
     with torch.enable_grad():
         y = form(q, k, v, scores, **options)
-        if options["padding_mask"] is not None:
-            y = y.masked_fill(options["padding_mask"][:, None, :, None], 0)
+        y = options["padding"].zero(y)
         weights = torch.arange(y.numel(), device=y.device, dtype=torch.float32).cos().view(y.shape)
         gradients = torch.autograd.grad((y.float() * weights).sum(), (q, k, v, scores))
     return [x.detach().float() for x in (y, *gradients)]

@@ -60,7 +60,7 @@ def unpack_weights(scores: Tensor, added: Tensor | None, *, scale: float = 1.0) 
     Args:
         scores: ``q_t S_t (B, H, T, L)``; in fp32 if q is half precision, because rounded scores and a softmax in half
             precision cause most of the error in the gradients of q and k.
-        added: ``(B, 1, 1, L)``, :func:`~..softmax_attention.padding_scores` of the slots.
+        added: ``(B, 1, 1, L)``, :meth:`~..padding.Padding.scores` of the slots.
         scale: what the scores were not yet multiplied by.
 
     Returns:

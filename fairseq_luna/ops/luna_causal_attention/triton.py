@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from ..padding import Padding, PaddingLike
 from ..prefix_attention import step_weights
-from ..softmax_attention import padding_scores
 from . import chunked
 from .self_check import agrees
 
@@ -26,8 +26,8 @@ def luna_causal_attention_from_scores(
     scores: Tensor,
     *,
     activation: str = "softplus",
-    padding_mask: Tensor | None = None,
-    packed_padding_mask: Tensor | None = None,
+    padding: PaddingLike = None,
+    packed_padding: PaddingLike = None,
     dropout_p: float = 0.0,
 ) -> tuple[Tensor, Tensor | None]:
     """:func:`.chunked.luna_causal_attention_from_scores`, but the unpack weights may be None: no model reads them.
@@ -36,7 +36,7 @@ def luna_causal_attention_from_scores(
     """
     inputs = (q, k, v, scores)
     options: dict[str, Any] = {"activation": activation, "dropout_p": dropout_p}
-    options |= {"padding_mask": padding_mask, "packed_padding_mask": packed_padding_mask}
+    options |= {"padding": Padding.of(padding), "packed_padding": Padding.of(packed_padding)}
     if _possible(*inputs) and agrees(fused, *inputs, **options):
         return fused(*inputs, **options), None
     return chunked.luna_causal_attention_from_scores(*inputs, **options)
@@ -73,18 +73,18 @@ def fused(
     scores: Tensor,
     *,
     activation: str,
-    padding_mask: Tensor | None,
-    packed_padding_mask: Tensor | None,
+    padding: Padding,
+    packed_padding: Padding,
     dropout_p: float,
 ) -> Tensor:
     """The output ``(B, H, T, D)`` by the kernels, whatever they compute; arguments as above."""
-    each = step_weights(padding_mask, q.shape[2], torch.float32, q.device)[:, 0, :, 0].contiguous()
-    slots = padding_scores(packed_padding_mask, torch.float32)
+    each = step_weights(padding, q.shape[2], torch.float32, q.device)[:, 0, :, 0].contiguous()
+    slots = packed_padding.scores(torch.float32)
     slots = None if slots is None else slots.contiguous()
     # Drawn on the CPU, where a program does not wait for it.
     seed = int(torch.randint(2**30, ())) if dropout_p else 0
-    padding = None if padding_mask is None else padding_mask.contiguous().view(torch.uint8)
-    return _LunaCausal.apply(q, k, v, scores, each, padding, slots, activation, float(dropout_p), seed)
+    padded = None if padding.mask is None else padding.mask.contiguous().view(torch.uint8)
+    return _LunaCausal.apply(q, k, v, scores, each, padded, slots, activation, float(dropout_p), seed)
 
 
 class _LunaCausal(torch.autograd.Function):

@@ -7,8 +7,8 @@ from torch import Tensor
 from ..chunks import cut, joined
 from ..dropout import drop
 from ..dtypes import accumulation_dtype, full_precision, running_sum
+from ..padding import Padding, PaddingLike, read_steps
 from ..prefix_attention import prefix_mean_of
-from ..real_steps import lengths_of, pack_left, positions, read_steps, zeros_at_padding
 
 
 def mixed_chunk_attention(
@@ -20,7 +20,7 @@ def mixed_chunk_attention(
     bias: Tensor,
     *,
     chunk_size: int,
-    padding_mask: Tensor | None = None,
+    padding: PaddingLike = None,
     causal: bool = False,
     dropout_p: float = 0.0,
 ) -> Tensor:
@@ -33,19 +33,20 @@ def mixed_chunk_attention(
         v: ``(B, H, T, E)``.
         bias: ``(c,)`` if causal, otherwise ``(2 c - 1,)``.
         chunk_size: c.
-        padding_mask: ``(B, T)`` bool, True = padding, anywhere.
+        padding: of the steps, anywhere.
         causal: without the later steps.
         dropout_p: dropout probability of the weights in a chunk.
 
     Returns:
         ``(B, H, T, E)`` in the dtype of ``v``; zero at padding.
     """
+    padding = Padding.of(padding)
     dtype = accumulation_dtype(v)
     steps = max(1, v.shape[2])
     shape = (-(-steps // chunk_size), min(chunk_size, steps))
 
     def in_chunks(x: Tensor) -> Tensor:
-        return cut(pack_left(x, padding_mask).to(dtype), *shape)
+        return cut(padding.pack_left(x).to(dtype), *shape)
 
     with full_precision(v):
         values = in_chunks(v)
@@ -56,24 +57,24 @@ def mixed_chunk_attention(
         weights = drop(scores.relu().square(), dropout_p)
         together = shape[0] == 1 and not causal  # less than the S x E mean for as few steps
         if together:
-            queries = in_chunks(far_q.to(dtype) / _step_count(v, padding_mask))
+            queries = in_chunks(far_q.to(dtype) / _step_count(v, padding))
             weights = torch.baddbmm(weights, queries, in_chunks(far_k).mT)
         y = torch.bmm(weights, values)
         if causal and shape[0] > 1:
             y = y + _earlier_chunks(in_chunks(far_q), in_chunks(far_k), values, shape)
         y = joined(y, shape[0], like=v)
-        if padding_mask is not None:
-            y = read_steps(y, positions(padding_mask))
+        if padding.mask is not None:
+            y = read_steps(y, padding.positions)
         if not causal and not together:
-            y = y + far_q.to(dtype) @ prefix_mean_of(far_k, v, padding_mask=padding_mask).mean
-    return zeros_at_padding(y, padding_mask).to(v.dtype)
+            y = y + far_q.to(dtype) @ prefix_mean_of(far_k, v, padding=padding).mean
+    return padding.zero(y).to(v.dtype)
 
 
-def _step_count(v: Tensor, padding_mask: Tensor | None) -> Tensor | int:
+def _step_count(v: Tensor, padding: Padding) -> Tensor | int:
     """The number of real steps of ``v (B, H, T, E)``, at least 1: ``(B, 1, 1, 1)`` if there is padding."""
-    if padding_mask is None:
+    if padding.mask is None:
         return v.shape[2]
-    return lengths_of(padding_mask).clamp(min=1)[:, None, None, None]
+    return padding.lengths.clamp(min=1)[:, None, None, None]
 
 
 def _bias_of_pairs(bias: Tensor, steps: int, chunk_size: int, causal: bool) -> Tensor:

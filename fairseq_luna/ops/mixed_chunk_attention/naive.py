@@ -4,7 +4,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ..dtypes import accumulation_dtype
-from ..real_steps import padding_of, positions
+from ..padding import Padding, PaddingLike
 
 
 def mixed_chunk_attention(
@@ -16,7 +16,7 @@ def mixed_chunk_attention(
     bias: Tensor,
     *,
     chunk_size: int,
-    padding_mask: Tensor | None = None,
+    padding: PaddingLike = None,
     causal: bool = False,
     dropout_p: float = 0.0,
 ) -> Tensor:
@@ -34,17 +34,18 @@ def mixed_chunk_attention(
         v: ``(B, H, T, E)``.
         bias: b, by distance: causal ``(c,)`` from 0 on, otherwise ``(2 c - 1,)`` from 1 - c on.
         chunk_size: c.
-        padding_mask: ``(B, T)`` bool, True = padding, anywhere.
+        padding: ``(B, T)`` bool, True = padding, anywhere.
         causal: no step sees a later one.
         dropout_p: dropout probability of the weights in a chunk.
 
     Returns:
         ``(B, H, T, E)`` in the dtype of ``v``, zero at padding; squares and sums are in fp32 for half precision.
     """
+    padding_mask = Padding.of(padding).mask
     dtype = accumulation_dtype(v)
     q, k, far_q, far_k, v_, bias = (x.to(dtype) for x in (q, k, far_q, far_k, v, bias))
-    padded = padding_of(padding_mask, v.shape[0], v.shape[2], v.device)
-    p = positions(padded)
+    padded = Padding(padding_mask).with_mask(v.shape[0], v.shape[2], v.device).existing_mask
+    p = Padding(padded).positions
     i, j = p[:, None, :, None], p[:, None, None, :]
     real = ~padded[:, None, None, :]
     near = real & (i // chunk_size == j // chunk_size)

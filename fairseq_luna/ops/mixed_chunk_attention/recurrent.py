@@ -11,9 +11,9 @@ from torch import Tensor
 
 from ..dropout import drop
 from ..dtypes import accumulation_dtype, full_precision
+from ..padding import Padding, PaddingLike
 from ..pattern_attention import Cache, with_step
 from ..prefix_attention import PrefixMean, advance, prefix_mean_of
-from ..real_steps import zeros_at_padding
 
 
 class ChunkState(NamedTuple):
@@ -36,7 +36,7 @@ def mixed_chunk_attention_step(
     state: ChunkState | None,
     *,
     chunk_size: int,
-    padding_mask: Tensor | None = None,
+    padding: PaddingLike = None,
     dropout_p: float = 0.0,
 ) -> tuple[Tensor, ChunkState]:
     """One step of causal :func:`.naive.mixed_chunk_attention`: its arguments with T = 1; first the state is None.
@@ -44,15 +44,16 @@ def mixed_chunk_attention_step(
     Returns:
         ``(B, H, 1, E)`` in the dtype of ``v``, zero at padding; and the state after this step.
     """
+    padding = Padding.of(padding)
     dtype = accumulation_dtype(v)
     with full_precision(v):
-        state = _with_step(state, k, far_k, v, padding_mask, chunk_size)
+        state = _with_step(state, k, far_k, v, padding, chunk_size)
         y = _near(q.to(dtype), bias.to(dtype), state, chunk_size, dropout_p)
         if state.complete is not None:
             y = y + far_q.to(dtype) @ state.complete
         elif torch.compiler.is_compiling():
             y = y + _far(far_q.to(dtype), state, chunk_size)
-    return zeros_at_padding(y, padding_mask).to(v.dtype), state
+    return padding.zero(y).to(v.dtype), state
 
 
 def _near(q: Tensor, bias: Tensor, state: ChunkState, chunk_size: int, dropout_p: float) -> Tensor:
@@ -76,7 +77,7 @@ def _far(q: Tensor, state: ChunkState, chunk_size: int) -> Tensor:
 
 
 def _with_step(
-    state: ChunkState | None, k: Tensor, far_k: Tensor, v: Tensor, padding_mask: Tensor | None, chunk_size: int
+    state: ChunkState | None, k: Tensor, far_k: Tensor, v: Tensor, padding: Padding, chunk_size: int
 ) -> ChunkState:
     """The state after one more step; where it is padding, nothing that is seen changes."""
     if state is None:
@@ -85,14 +86,14 @@ def _with_step(
     elif state.mean is None and not torch.compiler.is_compiling() and state.v.shape[2] == chunk_size:
         state = _with_means(state, k.shape[-1])
     keys = torch.cat([k, far_k], dim=-1) if state.mean is None else k
-    cache = with_step(Cache(state.k, state.v, None), keys, v, padding_mask)
+    cache = with_step(Cache(state.k, state.v, None), keys, v, padding)
     if state.mean is None or state.complete is None:
-        more = 1 if padding_mask is None else (~padding_mask[:, 0]).to(state.steps.dtype)
+        more = 1 if padding.mask is None else (~padding.mask[:, 0]).to(state.steps.dtype)
         return ChunkState(cache.k, cache.v, state.steps + more)
     is_first = (state.steps % chunk_size == 0)[:, None, None, None]
     complete = torch.where(is_first, state.mean, state.complete)
     before = PrefixMean(state.mean, state.steps)
-    mean, steps = advance(far_k.to(state.mean.dtype), v, before, padding_mask=padding_mask)
+    mean, steps = advance(far_k.to(state.mean.dtype), v, before, padding=padding)
     return ChunkState(cache.k[:, :, 1:], cache.v[:, :, 1:], steps, mean, complete)
 
 
@@ -100,5 +101,5 @@ def _with_means(state: ChunkState, size: int) -> ChunkState:
     """The means in place of the keys k', of which each has ``size`` numbers."""
     age = torch.arange(state.v.shape[2] - 1, -1, -1, device=state.v.device)
     far_k = state.k[..., size:]
-    mean = prefix_mean_of(far_k, state.v, padding_mask=age >= state.steps[:, None]).mean
+    mean = prefix_mean_of(far_k, state.v, padding=age >= state.steps[:, None]).mean
     return state._replace(k=state.k[..., :size], mean=mean, complete=torch.zeros_like(mean))

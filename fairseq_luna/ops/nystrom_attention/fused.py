@@ -7,7 +7,7 @@ from torch import Tensor
 from ..block_partition import cut_by_number, reduce_blocks, same_blocks, to_blocks
 from ..dtypes import accumulation_dtype, full_precision
 from ..masked_softmax import masked_softmax
-from ..real_steps import pack_left, padding_of, positions, read_steps
+from ..padding import Padding, PaddingLike, read_steps
 from ..softmax_attention import softmax_attention
 from .shared import pseudo_inverse
 
@@ -23,7 +23,7 @@ def nystrom_attention(
     *,
     num_landmarks: int,
     iterations: int = 6,
-    padding_mask: Tensor | None = None,
+    padding: PaddingLike = None,
     dropout_p: float = 0.0,
 ) -> Tensor:
     """Attention through landmarks, linear in T; specified by :func:`.naive.nystrom_attention`.
@@ -33,24 +33,25 @@ def nystrom_attention(
         kernel: ``(H, K)``, K odd.
         num_landmarks: L.
         iterations: of the pseudo-inverse.
-        padding_mask: ``(B, T)`` bool, True = padding.
+        padding: of the steps.
         dropout_p: dropout probability of the weights of the landmarks for each query.
 
     Returns:
         ``(B, H, T, D)`` in the dtype of ``q``.
     """
-    padded = padding_of(padding_mask, q.shape[0], q.shape[2], q.device)
-    blocks = same_blocks(cut_by_number, padded, num_landmarks)
+    padding = Padding.of(padding)
+    padded = padding.with_mask(q.shape[0], q.shape[2], q.device)
+    blocks = same_blocks(padded, cut_by_number, num_landmarks)
     q_means, k_means = (reduce_blocks(x, blocks) for x in to_blocks(q, k, blocks=blocks))
-    unused = blocks.empty_blocks
-    read, _ = softmax_attention(q_means, k, v, padding_mask=padding_mask)
+    unused = blocks.empty_blocks.existing_mask
+    read, _ = softmax_attention(q_means, k, v, padding=padding)
     dtype = accumulation_dtype(q)
     with full_precision(q):
         between = landmark_weights(q_means.to(dtype), k_means.to(dtype), unused)
         used = read.to(dtype).masked_fill(unused[:, None, :, None], 0)
         inner = (pseudo_inverse(between, iterations) @ used).to(v.dtype)
-    y, _ = softmax_attention(q, k_means, inner, padding_mask=unused, dropout_p=dropout_p)
-    return y + convolution_of_real_steps(v, kernel, padding_mask)
+    y, _ = softmax_attention(q, k_means, inner, padding=blocks.empty_blocks, dropout_p=dropout_p)
+    return y + convolution_of_real_steps(v, kernel, padding)
 
 
 def landmark_weights(q_means: Tensor, k_means: Tensor, unused: Tensor) -> Tensor:
@@ -61,14 +62,15 @@ def landmark_weights(q_means: Tensor, k_means: Tensor, unused: Tensor) -> Tensor
     return weights.masked_fill(unused[:, None, :, None], 0) + identity
 
 
-def convolution_of_real_steps(v: Tensor, kernel: Tensor, padding_mask: Tensor | None) -> Tensor:
+def convolution_of_real_steps(v: Tensor, kernel: Tensor, padding: PaddingLike) -> Tensor:
     """``v (B, H, T, D)``, convolved over its real steps with the ``kernel (H, K)`` of each head."""
-    packed = pack_left(v, padding_mask)
+    padding = Padding.of(padding)
+    packed = padding.pack_left(v)
     if not torch.compiler.is_compiling() and v.shape[2] <= MOST_STEPS_AS_A_MATRIX:
         convolved = torch.einsum("hts,bhsd->bhtd", _matrix_of_distances(kernel, v.shape[2]), packed)
     else:
         convolved = F.conv2d(packed, kernel[:, None, :, None], padding=(kernel.shape[1] // 2, 0), groups=len(kernel))
-    return convolved if padding_mask is None else read_steps(convolved, positions(padding_mask))
+    return convolved if padding.mask is None else read_steps(convolved, padding.positions)
 
 
 def _matrix_of_distances(kernel: Tensor, steps: int) -> Tensor:

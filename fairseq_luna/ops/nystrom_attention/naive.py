@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ..dtypes import accumulation_dtype
-from ..real_steps import padding_of, positions
+from ..padding import Padding, PaddingLike
 from .shared import pseudo_inverse
 
 
@@ -19,7 +19,7 @@ def nystrom_attention(
     *,
     num_landmarks: int,
     iterations: int = 6,
-    padding_mask: Tensor | None = None,
+    padding: PaddingLike = None,
     dropout_p: float = 0.0,
 ) -> Tensor:
     """Nystrom's approximation of softmax attention (arXiv 2102.03902, equation 13), plus a convolution of the values.
@@ -35,17 +35,18 @@ def nystrom_attention(
         kernel: ``(H, K)``, K odd: the weights of the steps at distances -(K - 1) / 2 to (K - 1) / 2.
         num_landmarks: L.
         iterations: of the pseudo-inverse.
-        padding_mask: ``(B, T)`` bool, True = padding, anywhere: not seen, and not counted in a distance.
+        padding: ``(B, T)`` bool, True = padding, anywhere: not seen, and not counted in a distance.
         dropout_p: dropout probability of the weights of the landmarks for each query.
 
     Returns:
         ``(B, H, T, D)`` in the dtype of ``q``; everything is in fp32 for half precision. Undefined, but finite, at
         padding.
     """
+    padding_mask = Padding.of(padding).mask
     dtype, steps = accumulation_dtype(q), q.shape[2]
     result_dtype, (q, k, v) = q.dtype, (x.to(dtype) for x in (q, k, v))
-    padded = padding_of(padding_mask, q.shape[0], steps, q.device)
-    position, lengths = positions(padded), (~padded).sum(1, keepdim=True)
+    padded = Padding(padding_mask).with_mask(q.shape[0], steps, q.device).existing_mask
+    position, lengths = Padding(padded).positions, (~padded).sum(1, keepdim=True)
     count = lengths.clamp(1, num_landmarks)
     landmark = torch.arange(min(num_landmarks, steps), device=q.device)
     block = position * count // lengths.clamp(min=1)

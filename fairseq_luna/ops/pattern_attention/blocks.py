@@ -5,7 +5,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ..chunks import in_chunks
-from ..softmax_attention import additive_mask, scaled_dot_product_attention, softmax_attention
+from ..padding import additive_mask
+from ..softmax_attention import scaled_dot_product_attention, softmax_attention
 from .shared import NONE, RandomBlocks
 
 
@@ -20,7 +21,7 @@ def block_sparse_attention(
     number = -(-steps // pattern.block_size)
     if number <= 4 + pattern.random:  # then all blocks are seen
         padded = None if lengths is None else torch.arange(steps, device=q.device) >= lengths[:, None]
-        return softmax_attention(q, k, v, padding_mask=padded, dropout_p=dropout_p)[0]
+        return softmax_attention(q, k, v, padding=padded, dropout_p=dropout_p)[0]
     if lengths is None:
         lengths = torch.full((batch,), steps, device=q.device)
     counts = pattern.counts(lengths)

@@ -6,6 +6,7 @@ from torch import Tensor
 from ..dropout import drop
 from ..dtypes import accumulation_dtype, full_precision
 from ..masked_softmax import masked_softmax, unseen_keys
+from ..padding import Padding, PaddingLike
 
 
 def topk_attention(
@@ -14,7 +15,7 @@ def topk_attention(
     v: Tensor,
     *,
     count: int,
-    padding_mask: Tensor | None = None,
+    padding: PaddingLike = None,
     causal: bool = False,
     dropout_p: float = 0.0,
     need_weights: bool = False,
@@ -25,7 +26,7 @@ def topk_attention(
         q: ``(B, H, T, D)``.
         k, v: ``(B, H, S, D)``.
         count: steps that a query keeps; more if scores are equal.
-        padding_mask: ``(B, S)`` bool, True = padding: not seen.
+        padding: of the steps: not seen.
         causal: query t sees the first t + 1 keys; T = S.
         dropout_p: dropout probability of the weights.
         need_weights: also return the weights.
@@ -33,10 +34,11 @@ def topk_attention(
     Returns:
         ``(B, H, T, D)`` and the weights ``(B, H, T, S)`` before dropout or None, in the dtype of ``q``.
     """
+    padding = Padding.of(padding)
     dtype, steps = accumulation_dtype(q), k.shape[2]
-    hidden = None if padding_mask is None else padding_mask[:, None, None]
+    hidden = None if padding.mask is None else padding.mask[:, None, None]
     if causal:
-        hidden = unseen_keys(padding_mask, steps, k.device)
+        hidden = unseen_keys(padding, steps, k.device)
     with full_precision(q):
         scores = (q.to(dtype) * q.shape[-1] ** -0.5) @ k.to(dtype).mT
         if isinstance(steps, torch.SymInt) or count < steps:

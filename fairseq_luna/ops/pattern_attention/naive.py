@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ..dtypes import accumulation_dtype
-from ..real_steps import padding_of
+from ..padding import Padding, PaddingLike
 from .shared import Pattern, TopK, Window
 
 
@@ -17,7 +17,7 @@ def pattern_attention(
     v: Tensor,
     pattern: Pattern,
     *,
-    padding_mask: Tensor | None = None,
+    padding: PaddingLike = None,
     causal: bool = False,
     dropout_p: float = 0.0,
 ) -> Tensor:
@@ -28,14 +28,15 @@ def pattern_attention(
     Args:
         q, k, v: ``(B, H, T, D)``.
         pattern: of positions among the real steps.
-        padding_mask: ``(B, T)`` bool, True = padding, anywhere: neither seen nor counted.
+        padding: ``(B, T)`` bool, True = padding, anywhere: neither seen nor counted.
         causal: without the later steps; not for :class:`.RandomBlocks`.
         dropout_p: dropout probability of the weights.
 
     Returns:
         ``(B, H, T, D)`` in the dtype of ``q``; zero at padding. The softmax is in fp32 if ``q`` is half precision.
     """
-    padded = padding_of(padding_mask, q.shape[0], q.shape[2], q.device)
+    padding_mask = Padding.of(padding).mask
+    padded = Padding(padding_mask).with_mask(q.shape[0], q.shape[2], q.device).existing_mask
     position = (~padded).cumsum(1) - 1
     i, j = position[:, None, :, None], position[:, None, None, :]
     hidden = ~pattern.sees(i, j, (~padded).sum(1)) | padded[:, None, :, None] | padded[:, None, None, :]
@@ -52,7 +53,7 @@ def topk_attention(
     v: Tensor,
     *,
     count: int,
-    padding_mask: Tensor | None = None,
+    padding: PaddingLike = None,
     causal: bool = False,
     dropout_p: float = 0.0,
     need_weights: bool = False,
@@ -63,7 +64,7 @@ def topk_attention(
         q: ``(B, H, T, D)``.
         k, v: ``(B, H, S, D)``.
         count: steps that a query keeps; more if scores are equal.
-        padding_mask: ``(B, S)`` bool, True = padding: not seen.
+        padding: ``(B, S)`` bool, True = padding: not seen.
         causal: query t sees the first t + 1 keys; T = S.
         dropout_p: dropout probability of the weights.
         need_weights: also return the weights.
@@ -72,6 +73,7 @@ def topk_attention(
         ``(B, H, T, D)`` and the weights ``(B, H, T, S)`` before dropout or None, in the dtype of ``q``. Zero where
         nothing is seen. Scores and softmax are in fp32 if ``q`` is half precision.
     """
+    padding_mask = Padding.of(padding).mask
     hidden = torch.zeros(q.shape[0], 1, q.shape[2], k.shape[2], dtype=torch.bool, device=q.device)
     if padding_mask is not None:
         hidden = hidden | padding_mask[:, None, None, :]

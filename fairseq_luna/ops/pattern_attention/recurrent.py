@@ -9,7 +9,7 @@ from torch import Tensor
 from ..dropout import drop
 from ..dtypes import accumulation_dtype, full_precision
 from ..masked_softmax import masked_softmax
-from ..real_steps import zeros_at_padding
+from ..padding import Padding, PaddingLike
 from .fused import topk_attention
 from .shared import Pattern, Strided, TopK, Window
 
@@ -35,7 +35,7 @@ def pattern_attention_step(
     pattern: Pattern,
     cache: Cache | None,
     *,
-    padding_mask: Tensor | None = None,
+    padding: PaddingLike = None,
     dropout_p: float = 0.0,
 ) -> tuple[Tensor, Cache]:
     """One step of causal :func:`.naive.pattern_attention`: its arguments with T = 1.
@@ -45,31 +45,33 @@ def pattern_attention_step(
     Returns:
         ``(B, H, 1, D)`` in the dtype of ``q``, zero at padding; and the cache after this step.
     """
+    padding = Padding.of(padding)
     cache = cache or Cache(k[:, :, :0], v[:, :, :0], None)
     if isinstance(pattern, Strided):
         # Rows with padding reach the end of a block at different steps; a recorded graph has no branches.
-        together = padding_mask is None and cache.steps is None and not torch.compiler.is_compiling()
+        together = padding.mask is None and cache.steps is None and not torch.compiler.is_compiling()
         cache = _summarised(cache, pattern) if together else _all_places(cache, pattern)
-    cache = with_step(cache, k, v, padding_mask)
+    cache = with_step(cache, k, v, padding)
     y = _read(q, cache, pattern, dropout_p)
     if isinstance(pattern, Window):
         cache = cache._replace(k=_latest(cache.k, pattern.reach), v=_latest(cache.v, pattern.reach))
-    return zeros_at_padding(y, padding_mask), cache
+    return padding.zero(y), cache
 
 
-def with_step(cache: Cache, k: Tensor, v: Tensor, padding_mask: Tensor | None) -> Cache:
-    """One more place, for ``k`` and ``v (B, H, 1, D)``: the last, or where ``padding_mask (B, 1)`` the first."""
-    if padding_mask is None:
+def with_step(cache: Cache, k: Tensor, v: Tensor, padding: PaddingLike) -> Cache:
+    """One more place, for ``k`` and ``v (B, H, 1, D)``: the last, or where it is ``padding`` the first."""
+    padding = Padding.of(padding)
+    if padding.mask is None:
         steps = None if cache.steps is None else cache.steps + 1
         return cache._replace(k=torch.cat([cache.k, k], dim=2), v=torch.cat([cache.v, v], dim=2), steps=steps)
     batch, _, places, _ = cache.k.shape
     before = torch.full((batch,), places, device=k.device) if cache.steps is None else cache.steps
-    at_front = padding_mask[:, None, :, None]
+    at_front = padding.mask[:, None, :, None]
 
     def put(old: Tensor, new: Tensor) -> Tensor:
         return torch.where(at_front, torch.cat([new, old], dim=2), torch.cat([old, new], dim=2))
 
-    return Cache(put(cache.k, k), put(cache.v, v), before + ~padding_mask[:, 0])
+    return Cache(put(cache.k, k), put(cache.v, v), before + ~padding.mask[:, 0])
 
 
 def _latest(x: Tensor, count: int) -> Tensor:
@@ -117,9 +119,7 @@ def _read(q: Tensor, cache: Cache, pattern: Pattern, dropout_p: float) -> Tensor
     hidden = (age > i) | ~pattern.sees(i, i - age, steps)  # (B or 1, N)
     if isinstance(pattern, TopK):
         hidden_or_none = None if cache.steps is None else hidden
-        return topk_attention(
-            q, cache.k, cache.v, count=pattern.count, padding_mask=hidden_or_none, dropout_p=dropout_p
-        )[0]
+        return topk_attention(q, cache.k, cache.v, count=pattern.count, padding=hidden_or_none, dropout_p=dropout_p)[0]
     soft = pattern.scores(age) if isinstance(pattern, Window) and pattern.spans is not None else None
     return _attend(q, cache.k, cache.v, hidden[:, None, None, :], soft, dropout_p)
 

@@ -7,19 +7,19 @@ from ..chunks import in_chunks
 from ..dropout import drop
 from ..dtypes import accumulation_dtype, full_precision
 from ..masked_softmax import masked_softmax
-from ..once_per_batch import once_per_batch
+from ..padding import Padding, computed_once
 from .shared import Strided
 
 
 def strided_attention(
-    q: Tensor, k: Tensor, v: Tensor, pattern: Strided, *, lengths: Tensor | None, causal: bool, dropout_p: float
+    q: Tensor, k: Tensor, v: Tensor, pattern: Strided, *, padding: Padding, causal: bool, dropout_p: float
 ) -> Tensor:
     """Attention to the own block and the last steps of all, with ``T (stride + T summary / stride)`` scores.
 
-    For sequences whose real steps come first: ``lengths (B,)``, None = all.
+    For sequences whose real steps come first.
     """
     steps, dtype = q.shape[2], accumulation_dtype(q)
-    hidden = _hidden(pattern, steps, lengths, causal, q.device)
+    hidden = _hidden(padding, pattern, steps, causal, q.device)
     with full_precision(q):
         scale = q.shape[-1] ** -0.5
         q_blocks, k_blocks, v_blocks = (in_chunks(x.to(dtype), pattern.stride, dim=-2) for x in (q, k, v))
@@ -32,8 +32,8 @@ def strided_attention(
     return y.flatten(2, 3)[:, :, :steps].to(q.dtype)
 
 
-@once_per_batch
-def _hidden(pattern: Strided, steps: int, lengths: Tensor | None, causal: bool, device: torch.device) -> Tensor:
+@computed_once
+def _hidden(padding: Padding, pattern: Strided, steps: int, causal: bool, device: torch.device) -> Tensor:
     """What is not seen of the own block and of the last steps of all: ``(B or 1, 1, M, stride, stride + M summary)``.
 
     The last steps of the own block are seen there, and not a second time.
@@ -46,5 +46,5 @@ def _hidden(pattern: Strided, steps: int, lengths: Tensor | None, causal: bool, 
     hidden = again & (i // pattern.stride == j // pattern.stride)
     if causal:
         hidden = hidden | (j > i)
-    ends = torch.full((1,), steps, device=device) if lengths is None else lengths
+    ends = torch.full((1,), steps, device=device) if padding.mask is None else padding.lengths
     return hidden[None, None] | (j >= ends[:, None, None, None, None])

@@ -7,8 +7,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ..once_per_batch import once_per_batch
-from ..softmax_attention import additive_mask, scaled_dot_product_attention
+from ..padding import Padding, additive_mask, computed_once
+from ..softmax_attention import scaled_dot_product_attention
 from .shared import Window
 
 # Products of shorter chunks are too small to be fast.
@@ -40,14 +40,14 @@ def chunks_of(pattern: Window, steps: int, causal: bool) -> Chunks:
 
 
 def window_attention(
-    q: Tensor, k: Tensor, v: Tensor, pattern: Window, *, lengths: Tensor | None, causal: bool, dropout_p: float
+    q: Tensor, k: Tensor, v: Tensor, pattern: Window, *, padding: Padding, causal: bool, dropout_p: float
 ) -> Tensor:
-    """Attention to a window in O(T window), for sequences whose real steps come first: ``lengths (B,)``, None = all."""
+    """Attention to a window in O(T window), for sequences whose real steps come first."""
     batch, heads, steps, size = q.shape
     chunks = chunks_of(pattern, steps, causal)
     if not steps:
         pattern = replace(pattern, first=False)  # there is none
-    mask = _window_mask(replace(pattern, spans=None), chunks, steps, lengths, causal, q.dtype, q.device)
+    mask = _window_mask(padding, replace(pattern, spans=None), chunks, steps, causal, q.dtype, q.device)
     if pattern.spans is not None:
         key = torch.arange(-chunks.before, chunks.size + chunks.after, device=q.device)
         distance = (torch.arange(chunks.size, device=q.device)[:, None] - key).abs() * chunks.classes
@@ -79,12 +79,12 @@ def _keys_of_chunks(x: Tensor, chunks: Chunks, *, first: bool) -> Tensor:
     return torch.cat([of_chunks, of_all], dim=2)
 
 
-@once_per_batch
+@computed_once
 def _window_mask(
+    padding: Padding,
     pattern: Window,
     chunks: Chunks,
     steps: int,
-    lengths: Tensor | None,
     causal: bool,
     dtype: torch.dtype,
     device: torch.device,
@@ -96,7 +96,7 @@ def _window_mask(
     key = torch.arange(-chunks.before, chunks.size + chunks.after, device=device)
     i = ((starts + query) * chunks.classes + classes)[..., :, None]  # (G, M, size, 1)
     j = ((starts + key) * chunks.classes + classes)[..., None, :]  # (G, M, 1, N)
-    ends = torch.full((1,), steps, device=device) if lengths is None else lengths
+    ends = torch.full((1,), steps, device=device) if padding.mask is None else padding.lengths
     seen = pattern.sees(i, j, ends) & (j >= 0) & (j < ends[:, None, None, None, None])
     if causal:
         seen = seen & (j <= i)

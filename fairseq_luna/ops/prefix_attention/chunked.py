@@ -5,13 +5,12 @@ from torch import Tensor
 
 from ..chunks import block_count, cut, joined
 from ..dtypes import accumulation_dtype
-from ..once_per_batch import once_per_batch
-from ..real_steps import zeros_at_padding
+from ..padding import Padding, PaddingLike, computed_once
 from .sums import PrefixSums
 
 
 def prefix_attention(
-    q: Tensor, k: Tensor, v: Tensor, *, padding_mask: Tensor | None = None, block_length: int | None = None
+    q: Tensor, k: Tensor, v: Tensor, *, padding: PaddingLike = None, block_length: int | None = None
 ) -> Tensor:
     """Causal linear attention as a running mean; specified by :func:`.naive.prefix_attention`.
 
@@ -20,15 +19,16 @@ def prefix_attention(
     Args:
         q, k: ``(B, H, T, D)``.
         v: ``(B, H, T, E)``.
-        padding_mask: ``(B, T)`` bool, True = padding; None = no padding.
+        padding: of the steps.
         block_length: C, the most steps in a block; None chooses it by shape. It affects cost, not the result.
 
     Returns:
         ``(B, H, T, E)`` in the dtype of ``q``; summed in fp32 if ``q`` is half precision, also under autocast.
     """
+    padding = Padding.of(padding)
     dtype = accumulation_dtype(q)
-    weight = step_weights(padding_mask, q.shape[2], dtype, q.device)
-    k = zeros_at_padding(k, padding_mask)
+    weight = step_weights(padding, q.shape[2], dtype, q.device)
+    k = padding.zero(k)
     return sums_and_states(q * weight, k.to(dtype), v.to(dtype), block_length=block_length)[0].to(q.dtype)
 
 
@@ -53,15 +53,15 @@ def sums_and_states(
     return joined(total, blocks, q), earlier
 
 
-@once_per_batch
-def step_counts(padding_mask: Tensor | None, steps: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+@computed_once
+def step_counts(padding: Padding, steps: int, dtype: torch.dtype, device: torch.device) -> Tensor:
     """The number of real steps up to each step, at least 1: ``(1 or B, 1, T, 1)``."""
-    if padding_mask is None:
+    if padding.mask is None:
         return torch.arange(1, steps + 1, device=device, dtype=dtype).view(1, 1, steps, 1)
-    return (~padding_mask).cumsum(1).clamp(min=1).to(dtype)[:, None, :, None]
+    return padding.counts.clamp(min=1).to(dtype)[:, None, :, None]
 
 
-@once_per_batch
-def step_weights(padding_mask: Tensor | None, steps: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+@computed_once
+def step_weights(padding: Padding, steps: int, dtype: torch.dtype, device: torch.device) -> Tensor:
     """1 / :func:`step_counts`."""
-    return step_counts(padding_mask, steps, dtype, device).reciprocal()
+    return step_counts(padding, steps, dtype, device).reciprocal()

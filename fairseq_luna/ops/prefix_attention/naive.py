@@ -4,9 +4,10 @@ import torch
 from torch import Tensor
 
 from ..dtypes import accumulation_dtype
+from ..padding import Padding, PaddingLike
 
 
-def prefix_attention(q: Tensor, k: Tensor, v: Tensor, *, padding_mask: Tensor | None = None) -> Tensor:
+def prefix_attention(q: Tensor, k: Tensor, v: Tensor, *, padding: PaddingLike = None) -> Tensor:
     """Causal linear attention as a running mean: ``q_t`` times the mean of ``k_j v_j^T`` over the steps up to ``t``.
 
         F_t = (1/n_t) q_t (sum over real steps j <= t of k_j v_j^T)
@@ -18,11 +19,12 @@ def prefix_attention(q: Tensor, k: Tensor, v: Tensor, *, padding_mask: Tensor | 
     Args:
         q, k: ``(B, H, T, D)``.
         v: ``(B, H, T, E)``.
-        padding_mask: ``(B, T)`` bool, True = padding; None = no padding.
+        padding: ``(B, T)`` bool, True = padding; None = no padding.
 
     Returns:
         ``(B, H, T, E)`` in the dtype of ``q``; summed in fp32 if ``q`` is half precision.
     """
+    padding_mask = Padding.of(padding).mask
     batch, heads = q.shape[:2]
     dtype = accumulation_dtype(q)
     mean = q.new_zeros(batch, heads, k.shape[-1], v.shape[-1], dtype=dtype)

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from ..dtypes import accumulation_dtype, full_precision
-from ..real_steps import lengths_of, zeros_at_padding
+from ..padding import Padding, PaddingLike
 
 
 class PrefixMean(NamedTuple):
@@ -26,31 +26,33 @@ def initial_prefix_mean(k: Tensor, v: Tensor) -> PrefixMean:
     )
 
 
-def prefix_mean_of(k: Tensor, v: Tensor, *, padding_mask: Tensor | None = None) -> PrefixMean:
-    """The state after all of ``k (B, H, T, D)`` and ``v (B, H, T, E)``; ``padding_mask (B, T)``, True = padding."""
+def prefix_mean_of(k: Tensor, v: Tensor, *, padding: PaddingLike = None) -> PrefixMean:
+    """The state after all of ``k (B, H, T, D)`` and ``v (B, H, T, E)``."""
+    padding = Padding.of(padding)
     batch, _, steps, _ = k.shape
     dtype = accumulation_dtype(k)
-    k, v = zeros_at_padding(k.to(dtype), padding_mask), v.to(dtype)
-    real_steps = k.new_full((batch,), steps) if padding_mask is None else lengths_of(padding_mask).to(dtype)
+    k, v = padding.zero(k.to(dtype)), v.to(dtype)
+    real_steps = k.new_full((batch,), steps) if padding.mask is None else padding.lengths.to(dtype)
     weight = real_steps.clamp(min=1).reciprocal().view(batch, 1, 1, 1)
     with full_precision(k):
         return PrefixMean(mean=(k * weight).transpose(-1, -2) @ v, steps=real_steps)
 
 
-def advance(k: Tensor, v: Tensor, state: PrefixMean, *, padding_mask: Tensor | None = None) -> PrefixMean:
+def advance(k: Tensor, v: Tensor, state: PrefixMean, *, padding: PaddingLike = None) -> PrefixMean:
     """One step of :func:`.naive.prefix_attention`; its output is ``q @ mean`` of the new state.
 
     Args:
         k: ``(B, H, 1, D)``, in the dtype of the mean.
         v: ``(B, H, 1, E)``, which may be half precision.
         state: the state after the previous steps.
-        padding_mask: ``(B, 1)`` bool, True = padding: the row stays as it is; None = no padding.
+        padding: of the step: the row stays as it is.
     """
-    if padding_mask is None:
+    padding = Padding.of(padding)
+    if padding.mask is None:
         steps = state.steps + 1
         weight = steps.reciprocal()
     else:
-        padded = padding_mask[:, 0]
+        padded = padding.mask[:, 0]
         steps = state.steps + (~padded).to(state.steps.dtype)
         weight = steps.clamp(min=1).reciprocal().masked_fill(padded, 0)
     mean = torch.lerp(state.mean, k.transpose(-1, -2) * v, weight.view(-1, 1, 1, 1))

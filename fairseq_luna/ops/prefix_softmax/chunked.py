@@ -8,11 +8,11 @@ from torch import Tensor
 
 from ..chunks import in_chunks
 from ..dtypes import accumulation_dtype, full_precision
-from ..once_per_batch import once_per_batch
+from ..padding import Padding, PaddingLike, computed_once
 
 
 def prefix_softmax(
-    scores: Tensor, v: Tensor, *, padding_mask: Tensor | None = None, block_length: int | None = None
+    scores: Tensor, v: Tensor, *, padding: PaddingLike = None, block_length: int | None = None
 ) -> Tensor:
     """Mean of the values up to each step, weighted by a softmax; specified by :func:`.naive.prefix_softmax`.
 
@@ -22,18 +22,19 @@ def prefix_softmax(
     Args:
         scores: ``(B, H, T)``; may have a wider dtype than ``v``.
         v: ``(B, H, T, D)``.
-        padding_mask: ``(B, T)`` bool, True = padding.
+        padding: of the steps.
         block_length: C, at least 2; None chooses it by shape. It affects cost, not the result.
 
     Returns:
         ``(B, H, T, D)`` in the dtype of ``v``; sums are in fp32 if ``v`` is half precision, also under autocast.
     """
+    padding = Padding.of(padding)
     length = block_length or default_block_length(v.shape[-1])
     with full_precision(v):
         if v.shape[2] <= length:
-            mean = _mean_of_one_block(scores, v, padding_mask)
+            mean = _mean_of_one_block(scores, v, padding)
         else:
-            mean = _mean_of_blocks(scores, v, padding_mask, length)
+            mean = _mean_of_blocks(scores, v, padding, length)
     return mean.to(v.dtype)
 
 
@@ -58,30 +59,30 @@ class Seen(NamedTuple):
     values: Tensor | None  # (B, 1, T, 1), 0 at padding, otherwise 1; None without padding
 
 
-@once_per_batch
-def _seen(padding_mask: Tensor | None, steps: int, dtype: torch.dtype, device: torch.device) -> Seen:
+@computed_once
+def _seen(padding: Padding, steps: int, dtype: torch.dtype, device: torch.device) -> Seen:
     later = torch.full((1, 1, steps, steps), -torch.inf, dtype=dtype, device=device).triu_(1)
-    if padding_mask is None:
+    if padding.mask is None:
         return Seen(later, None)
     # Not -inf at padding: a softmax over nothing is NaN. Before the first real step all values are 0.
-    padded = later.new_zeros(padding_mask.shape).masked_fill_(padding_mask, torch.finfo(dtype).min)
-    return Seen(later + padded[:, None, None], (~padding_mask).to(dtype)[:, None, :, None])
+    padded = later.new_zeros(padding.mask.shape).masked_fill_(padding.mask, torch.finfo(dtype).min)
+    return Seen(later + padded[:, None, None], padding.real_factor(dtype))
 
 
-def _mean_of_one_block(scores: Tensor, v: Tensor, padding_mask: Tensor | None) -> Tensor:
+def _mean_of_one_block(scores: Tensor, v: Tensor, padding: Padding) -> Tensor:
     """The sums and their denominator in one softmax: ``(B, H, T, D)``."""
     dtype = accumulation_dtype(v)
-    seen = _seen(padding_mask, v.shape[2], dtype, v.device)
+    seen = _seen(padding, v.shape[2], dtype, v.device)
     weights = (scores.to(dtype)[:, :, None] + seen.scores).softmax(-1)
     return weights @ (v.to(dtype) if seen.values is None else v * seen.values)
 
 
-def _mean_of_blocks(scores: Tensor, v: Tensor, padding_mask: Tensor | None, length: int) -> Tensor:
+def _mean_of_blocks(scores: Tensor, v: Tensor, padding: Padding, length: int) -> Tensor:
     """:func:`_running_sums` over their denominator: ``(B, H, T, D)``."""
     dtype = accumulation_dtype(v)
     scores = scores.to(dtype)
-    if padding_mask is not None:
-        scores = scores.masked_fill(padding_mask[:, None, :], -torch.inf)
+    if padding.mask is not None:
+        scores = scores.masked_fill(padding.mask[:, None, :], -torch.inf)
     # The denominator is the same sum over values of 1.
     sums = _running_sums(scores, F.pad(v.to(dtype), (0, 1), value=1), length)
     return sums[..., :-1] / nonzero(sums[..., -1:])

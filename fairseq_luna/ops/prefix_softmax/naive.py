@@ -4,9 +4,10 @@ import torch
 from torch import Tensor
 
 from ..dtypes import accumulation_dtype
+from ..padding import Padding, PaddingLike
 
 
-def prefix_softmax(scores: Tensor, v: Tensor, *, padding_mask: Tensor | None = None) -> Tensor:
+def prefix_softmax(scores: Tensor, v: Tensor, *, padding: PaddingLike = None) -> Tensor:
     """Mean of the values up to each step ``t``, weighted by the softmax of the scores up to ``t``.
 
         o_t = sum over real j <= t of a_tj v_j,    a_t = softmax over real j <= t of s_j
@@ -17,20 +18,22 @@ def prefix_softmax(scores: Tensor, v: Tensor, *, padding_mask: Tensor | None = N
     Args:
         scores: ``(B, H, T)``; may have a wider dtype than ``v``.
         v: ``(B, H, T, D)``.
-        padding_mask: ``(B, T)`` bool, True = padding; None = no padding.
+        padding: ``(B, T)`` bool, True = padding; None = no padding.
 
     Returns:
         ``(B, H, T, D)`` in the dtype of ``v``; softmax and sum are in fp32 if ``v`` is half precision.
     """
+    padding_mask = Padding.of(padding).mask
     outputs = []
     for end in range(1, v.shape[2] + 1):
         padded = None if padding_mask is None else padding_mask[:, :end]
-        outputs.append(softmax_mean(scores[:, :, :end], v[:, :, :end], padding_mask=padded))
+        outputs.append(softmax_mean(scores[:, :, :end], v[:, :, :end], padding=padded))
     return torch.cat(outputs, dim=2)
 
 
-def softmax_mean(scores: Tensor, v: Tensor, *, padding_mask: Tensor | None = None) -> Tensor:
+def softmax_mean(scores: Tensor, v: Tensor, *, padding: PaddingLike = None) -> Tensor:
     """``sum over j of softmax(s)_j v_j`` over all real steps: ``(B, H, 1, D)``, zero if there are none."""
+    padding_mask = Padding.of(padding).mask
     dtype = accumulation_dtype(v)
     scores = scores.to(dtype)
     if padding_mask is None:

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from ..dtypes import accumulation_dtype
+from ..padding import Padding, PaddingLike
 
 
 class RunningSoftmax(NamedTuple):
@@ -18,16 +19,17 @@ class RunningSoftmax(NamedTuple):
 
 
 def prefix_softmax_step(
-    scores: Tensor, v: Tensor, state: RunningSoftmax | None, *, padding_mask: Tensor | None = None
+    scores: Tensor, v: Tensor, state: RunningSoftmax | None, *, padding: PaddingLike = None
 ) -> tuple[Tensor, RunningSoftmax]:
     """One step of :func:`.naive.prefix_softmax`: its arguments with T = 1; the state is None before the first.
 
     Returns:
         ``(B, H, 1, D)`` in the dtype of ``v``, and the state after this step.
     """
+    padding = Padding.of(padding)
     values = v.to(accumulation_dtype(v))
-    if padding_mask is not None:
-        scores = scores.masked_fill(padding_mask[:, None], -torch.inf)  # leaves the state unchanged
+    if padding.mask is not None:
+        scores = scores.masked_fill(padding.mask[:, None], -torch.inf)  # leaves the state unchanged
     if state is None:
         lowest = torch.finfo(torch.float64).min
         nothing = v.new_full(v.shape[:3], lowest, dtype=torch.float64)

@@ -7,8 +7,7 @@ from torch import Tensor
 from ..chunks import in_chunks
 from ..dropout import drop
 from ..dtypes import accumulation_dtype, full_precision
-from ..real_steps import zeros_at_padding
-from ..softmax_attention import additive_mask
+from ..padding import Padding, PaddingLike, additive_mask
 from .shared import buckets
 
 NO_BUCKET = -1
@@ -20,7 +19,7 @@ def reformer_attention(
     directions: Tensor,
     *,
     chunk_size: int,
-    padding_mask: Tensor | None = None,
+    padding: PaddingLike = None,
     dropout_p: float = 0.0,
 ) -> Tensor:
     """Attention to the steps with the same hash, O(T log T); specified by :func:`.naive.reformer_attention`.
@@ -29,16 +28,17 @@ def reformer_attention(
         q, v: ``(B, H, T, D)``.
         directions: ``(R, D, M)``.
         chunk_size: steps of a chunk.
-        padding_mask: ``(B, T)`` bool, True = padding, anywhere: neither seen nor counted.
+        padding: of the steps, anywhere: neither seen nor counted.
         dropout_p: dropout probability of the weights.
 
     Returns:
         ``(B, H, T, D)`` in the dtype of ``q``; zero at padding.
     """
+    padding = Padding.of(padding)
     dtype, result_dtype = accumulation_dtype(q), q.dtype
     with full_precision(q):
         q, v = q.to(dtype), v.to(dtype)
-        bucket = buckets(q, directions, chunk_size=chunk_size, padding_mask=padding_mask)
+        bucket = buckets(q, directions, chunk_size=chunk_size, padding=padding)
         bucket, order = bucket.sort(dim=-1, stable=True)
         chunks = _cut(order, chunk_size, fill=0)
         queries = _read(q[:, :, None], chunks)  # (B, H, R, chunks, chunk, D)
@@ -53,7 +53,7 @@ def reformer_attention(
         largest = sums[..., -1:].detach()
         mixed = (sums[..., :-1] * (largest - largest.amax(2, keepdim=True)).exp()).sum(2)
         y = (mixed[..., :-1] / mixed[..., -1:]).to(result_dtype)
-    return zeros_at_padding(y, padding_mask)
+    return padding.zero(y)
 
 
 def _cut(x: Tensor, chunk_size: int, *, fill: int) -> Tensor:

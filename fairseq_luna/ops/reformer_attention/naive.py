@@ -5,7 +5,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ..dtypes import accumulation_dtype
-from ..real_steps import padding_of, positions
+from ..padding import Padding, PaddingLike
 from .shared import buckets
 
 
@@ -15,7 +15,7 @@ def reformer_attention(
     directions: Tensor,
     *,
     chunk_size: int,
-    padding_mask: Tensor | None = None,
+    padding: PaddingLike = None,
     dropout_p: float = 0.0,
 ) -> Tensor:
     """Attention to the steps with the same hash (Reformer, arXiv 2001.04451, section 2).
@@ -33,19 +33,20 @@ def reformer_attention(
         q, v: ``(B, H, T, D)``.
         directions: ``(R, D, M)``; :func:`.shared.buckets` says how they are used.
         chunk_size: steps of a chunk.
-        padding_mask: ``(B, T)`` bool, True = padding, anywhere: neither seen nor counted.
+        padding: ``(B, T)`` bool, True = padding, anywhere: neither seen nor counted.
         dropout_p: dropout probability of the weights.
 
     Returns:
         ``(B, H, T, D)`` in the dtype of ``q``; zero at padding. Scores and softmax are in fp32 for half precision.
     """
+    padding_mask = Padding.of(padding).mask
     dtype, steps = accumulation_dtype(q), q.shape[2]
     result_dtype, q, v = q.dtype, q.to(dtype), v.to(dtype)
-    padded = padding_of(padding_mask, q.shape[0], steps, q.device)
+    padded = Padding(padding_mask).with_mask(q.shape[0], steps, q.device).existing_mask
     itself = torch.eye(steps, dtype=torch.bool, device=q.device)
     counts = q.new_zeros(*q.shape[:2], steps, steps)  # the rounds in which i sees j
-    for bucket in buckets(q, directions, chunk_size=chunk_size, padding_mask=padding_mask).unbind(2):
-        key = bucket * steps + positions(padded)[:, None]
+    for bucket in buckets(q, directions, chunk_size=chunk_size, padding=padding_mask).unbind(2):
+        key = bucket * steps + Padding(padded).positions[:, None]
         place = (key[..., None, :] < key[..., None]).sum(-1)
         chunk = place // chunk_size
         before = chunk[..., None] - chunk[..., None, :]

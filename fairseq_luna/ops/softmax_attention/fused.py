@@ -1,6 +1,6 @@
 """Training form: torch's fused attention."""
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -10,10 +10,8 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from ..dtypes import accumulation_dtype, full_precision
 from ..masked_softmax import masked_softmax, unseen_keys
-from ..once_per_batch import once_per_batch
+from ..padding import Padding, PaddingLike, additive_mask, aligned_zeros, computed_once
 
-# On a GPU torch copies a mask whose strides are not multiples of this.
-ALIGNMENT = 16
 MOST_HEADS = 2**16  # a kernel's grid has fewer in this dimension
 
 
@@ -22,7 +20,7 @@ def softmax_attention(
     k: Tensor,
     v: Tensor,
     *,
-    padding_mask: Tensor | None = None,
+    padding: PaddingLike = None,
     bias: Tensor | None = None,
     dropout_p: float = 0.0,
     need_weights: bool = False,
@@ -33,7 +31,7 @@ def softmax_attention(
         q: ``(B, H, T, D)``.
         k: ``(B, H, S, D)``.
         v: ``(B, H, S, E)``.
-        padding_mask: ``(B, S)`` bool, True = padding.
+        padding: of the steps.
         bias: added to the scores, broadcastable to ``(B, H, T, S)``; may need a gradient.
         dropout_p: dropout probability of the weights.
         need_weights: also return the weights, which costs a T x S tensor. The output is the same.
@@ -42,87 +40,45 @@ def softmax_attention(
         ``(B, H, T, E)`` in the dtype of ``q`` (under autocast in autocast's), and the weights ``(B, H, T, S)`` before
         dropout or None.
     """
-    source = source_of(k, v, padding_mask)
-    return read_source(q, source, bias=bias, dropout_p=dropout_p, need_weights=need_weights)
-
-
-class Source(NamedTuple):
-    """What queries read, in any number of calls: the mask is converted once."""
-
-    key: Tensor  # (B, H, S, D)
-    value: Tensor | None  # (B, H, S, E); None = the keys
-    added: Tensor | None  # (B, 1, 1, S), to the scores: :func:`padding_scores`
-
-
-def source_of(k: Tensor, v: Tensor, padding_mask: Tensor | None) -> Source:
-    """The source with these arguments of :func:`softmax_attention`."""
-    return Source(k, None if v is k else v, padding_scores(padding_mask, k.dtype))
-
-
-def read_source(
-    q: Tensor, source: Source, *, bias: Tensor | None = None, dropout_p: float = 0.0, need_weights: bool = False
-) -> tuple[Tensor, Tensor | None]:
-    """:func:`softmax_attention` to a ``source``."""
-    k, v, added = source
-    value = k if v is None else v
+    padding = Padding.of(padding)
     if bias is None:
-        out = _attend(q, k, value, added, dropout_p=dropout_p)
+        out = _attend(q, k, v, padding, dropout_p=dropout_p)
     else:
-        bias = bias.to(q.dtype)
+        bias, added = bias.to(q.dtype), padding.scores(k.dtype)
         mask = bias if added is None else bias + added
-        out = scaled_dot_product_attention(q, k, value, attn_mask=mask, dropout_p=dropout_p)
-    return out, _weights(q, k, added, bias) if need_weights else None
+        out = scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=dropout_p)
+    return out, _weights(q, k, padding, bias) if need_weights else None
 
 
 def causal_softmax_attention(
-    q: Tensor, k: Tensor, v: Tensor, *, padding_mask: Tensor | None = None, dropout_p: float = 0.0
+    q: Tensor, k: Tensor, v: Tensor, *, padding: PaddingLike = None, dropout_p: float = 0.0
 ) -> Tensor:
     """Attention of all steps to themselves and the earlier ones, or of the newest one.
 
     Args:
         q: ``(B, H, T, D)``; T is S, or 1: the newest step.
         k, v: ``(B, H, S, D)``.
-        padding_mask, dropout_p: as of :func:`softmax_attention`.
+        padding, dropout_p: as of :func:`softmax_attention`.
 
     Returns:
         ``(B, H, T, D)`` in the dtype of ``q``; 0 where no step is seen.
     """
+    padding = Padding.of(padding)
     steps = q.shape[2]
-    if padding_mask is None and steps == k.shape[2]:
-        return _attend(q, k, v, None, is_causal=True, dropout_p=dropout_p)
+    if padding.mask is None and steps == k.shape[2]:
+        return _attend(q, k, v, padding, is_causal=True, dropout_p=dropout_p)
     if steps == 1:
-        return softmax_attention(q, k, v, padding_mask=padding_mask, dropout_p=dropout_p)[0]
-    mask = _scores_of_unseen(padding_mask, steps, q.dtype, q.device)
+        return softmax_attention(q, k, v, padding=padding, dropout_p=dropout_p)[0]
+    mask = _scores_of_unseen(padding, steps, q.dtype, q.device)
     return scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=dropout_p)
 
 
-def additive_mask(hidden: Tensor, dtype: torch.dtype) -> Tensor:
-    """What is added to scores: -inf where ``hidden``, bool of any shape, is True, otherwise 0."""
-    return _aligned_zeros(hidden, hidden.shape, dtype).masked_fill_(hidden, float("-inf"))
+@computed_once
+def _scores_of_unseen(padding: Padding, steps: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+    return additive_mask(unseen_keys(padding, steps, device), dtype)
 
 
-def _aligned_zeros(like: Tensor, shape: torch.Size, dtype: torch.dtype) -> Tensor:
-    """A mask of ``shape`` on the device of ``like``, with the strides that a GPU's kernels need."""
-    *others, places = shape
-    stored = -(-places // ALIGNMENT) * ALIGNMENT if like.is_cuda else places
-    return like.new_zeros(*others, stored, dtype=dtype)[..., :places]
-
-
-@once_per_batch
-def padding_scores(padding_mask: Tensor | None, dtype: torch.dtype) -> Tensor | None:
-    """:func:`additive_mask` of keys, ``(B, 1, 1, S)`` for ``padding_mask (B, S)`` bool, or None for None.
-
-    torch would make it of the bool mask at every call.
-    """
-    return None if padding_mask is None else additive_mask(padding_mask[:, None, None], dtype)
-
-
-@once_per_batch
-def _scores_of_unseen(padding_mask: Tensor | None, steps: int, dtype: torch.dtype, device: torch.device) -> Tensor:
-    return additive_mask(unseen_keys(padding_mask, steps, device), dtype)
-
-
-def _attend(q: Tensor, k: Tensor, v: Tensor, added: Tensor | None, **options: Any) -> Tensor:
+def _attend(q: Tensor, k: Tensor, v: Tensor, padding: Padding, **options: Any) -> Tensor:
     """torch's attention; in training, of one sentence that has the heads of all, if that needs no copies.
 
     torch's kernels write results and gradients with the sentences first and the steps second. So with one sentence the
@@ -130,10 +86,10 @@ def _attend(q: Tensor, k: Tensor, v: Tensor, added: Tensor | None, **options: An
     """
     training = torch.is_grad_enabled() and not torch.compiler.is_compiling()
     if not (training and _evenly_spaced_heads(q, k, v)):
-        return scaled_dot_product_attention(q, k, v, attn_mask=added, **options)
+        return scaled_dot_product_attention(q, k, v, attn_mask=padding.scores(k.dtype), **options)
     sentences, heads = q.shape[:2]
+    mask = _scores_of_each_head(padding, heads, k.dtype)
     q, k, v = (x.flatten(0, 1)[None] for x in (q, k, v))
-    mask = None if added is None else _scores_of_each_head(added, heads)
     y = scaled_dot_product_attention(q, k, v, attn_mask=mask, **options)
     return y.unflatten(1, (sentences, heads)).squeeze(0)
 
@@ -144,11 +100,14 @@ def _evenly_spaced_heads(q: Tensor, k: Tensor, v: Tensor) -> bool:
     return sentences * heads < MOST_HEADS and all(x.stride(0) == heads * x.stride(1) for x in (q, k, v))
 
 
-@once_per_batch
-def _scores_of_each_head(added: Tensor, heads: int) -> Tensor:
-    """``(B, 1, 1, S)`` to ``(1, B H, 1, S)``."""
+@computed_once
+def _scores_of_each_head(padding: Padding, heads: int, dtype: torch.dtype) -> Tensor | None:
+    """:meth:`.Padding.scores` of all heads of a batch, ``(1, B H, 1, S)``."""
+    added = padding.scores(dtype)
+    if added is None:
+        return None
     of_each = added.expand(-1, heads, -1, -1)
-    return _aligned_zeros(added, of_each.shape, added.dtype).copy_(of_each).flatten(0, 1)[None]
+    return aligned_zeros(added, of_each.shape, dtype).copy_(of_each).flatten(0, 1)[None]
 
 
 def scaled_dot_product_attention(q: Tensor, k: Tensor, v: Tensor, **options: Any) -> Tensor:
@@ -169,8 +128,8 @@ def scaled_dot_product_attention(q: Tensor, k: Tensor, v: Tensor, **options: Any
         return F.scaled_dot_product_attention(q, k, v, **options)
 
 
-def _weights(q: Tensor, k: Tensor, added: Tensor | None, bias: Tensor | None) -> Tensor:
-    padded = None if added is None else added.isneginf()
+def _weights(q: Tensor, k: Tensor, padding: Padding, bias: Tensor | None) -> Tensor:
+    padded = None if padding.mask is None else padding.mask[:, None, None]
     dtype = accumulation_dtype(q)
     with full_precision(q):
         scores = (q.to(dtype) * q.shape[-1] ** -0.5) @ k.to(dtype).mT

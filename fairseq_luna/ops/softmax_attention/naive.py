@@ -7,6 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ..dtypes import accumulation_dtype
+from ..padding import Padding, PaddingLike
 
 
 def softmax_attention(
@@ -14,7 +15,7 @@ def softmax_attention(
     k: Tensor,
     v: Tensor,
     *,
-    padding_mask: Tensor | None = None,
+    padding: PaddingLike = None,
     bias: Tensor | None = None,
     dropout_p: float = 0.0,
     need_weights: bool = False,
@@ -25,7 +26,7 @@ def softmax_attention(
         q: ``(B, H, T, D)``.
         k: ``(B, H, S, D)``.
         v: ``(B, H, S, E)``.
-        padding_mask: ``(B, S)`` bool, True = padding: the key is not attended to. If all keys are padding, weights
+        padding: ``(B, S)`` bool, True = padding: the key is not attended to. If all keys are padding, weights
             and output are zero.
         bias: added to the scores, broadcastable to ``(B, H, T, S)``.
         dropout_p: dropout probability of the weights.
@@ -35,6 +36,7 @@ def softmax_attention(
         ``(B, H, T, E)`` and the weights ``(B, H, T, S)`` before dropout or None, in the dtype of ``q``. The softmax
         is computed in fp32 if ``q`` is half precision.
     """
+    padding_mask = Padding.of(padding).mask
     dtype = accumulation_dtype(q)
     scores = q.to(dtype) @ k.to(dtype).transpose(-1, -2) / math.sqrt(q.shape[-1])
     if bias is not None:

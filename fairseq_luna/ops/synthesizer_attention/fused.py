@@ -6,16 +6,15 @@ from torch import Tensor
 from ..dropout import drop
 from ..dtypes import accumulation_dtype, full_precision
 from ..masked_softmax import unseen_keys
-from ..once_per_batch import once_per_batch
-from ..real_steps import in_place, lengths_of, pack_left
-from ..softmax_attention import padding_scores, scaled_dot_product_attention
+from ..padding import Padding, PaddingLike, computed_once
+from ..softmax_attention import scaled_dot_product_attention
 
 
 def synthesizer_attention(
     scores: Tensor,
     v: Tensor,
     *,
-    padding_mask: Tensor | None = None,
+    padding: PaddingLike = None,
     causal: bool = False,
     dropout_p: float = 0.0,
 ) -> Tensor:
@@ -26,24 +25,25 @@ def synthesizer_attention(
     Args:
         scores: ``(B, H, T, T)`` or ``(1, H, T, T)``, rows and columns by position among the real steps.
         v: ``(B, H, T, D)``.
-        padding_mask: ``(B, T)`` bool, True = padding, anywhere.
+        padding: of the steps, anywhere.
         causal: without the later steps.
         dropout_p: dropout probability of the weights; a batch that shares its weights drops the same ones.
 
     Returns:
         ``(B, H, T, D)`` in the dtype of ``v``; zero at padding.
     """
+    padding = Padding.of(padding)
     dtype = accumulation_dtype(v)
-    hidden = None if causal or padding_mask is None else _behind(padding_mask)[:, None, None]
+    hidden = None if causal or padding.mask is None else _behind(padding).existing_mask[:, None, None]
     if causal:  # behind the real steps there is only padding, which none of them sees
-        hidden = unseen_keys(None, v.shape[2], v.device)
+        hidden = unseen_keys(Padding(), v.shape[2], v.device)
     with full_precision(v):
         scores = scores.to(dtype)
         if hidden is not None:
             scores = scores.masked_fill(hidden, -torch.inf)
         weights = drop(scores.softmax(-1), dropout_p)
-        y = weighted_sums(weights, pack_left(v, padding_mask).to(dtype)).to(v.dtype)
-    return in_place(y, padding_mask)
+        y = weighted_sums(weights, padding.pack_left(v).to(dtype)).to(v.dtype)
+    return padding.restore_places(y)
 
 
 def position_attention(
@@ -51,29 +51,30 @@ def position_attention(
     keys: Tensor,
     v: Tensor,
     *,
-    padding_mask: Tensor | None = None,
+    padding: PaddingLike = None,
     causal: bool = False,
     dropout_p: float = 0.0,
 ) -> Tensor:
     """Attention to learned keys of positions, without a T x T tensor, as :func:`.naive.position_attention` does it."""
-    behind = None if causal or padding_mask is None else _behind(padding_mask)
+    padding = Padding.of(padding)
+    behind = Padding() if causal or padding.mask is None else _behind(padding)
     y = scaled_dot_product_attention(
-        pack_left(q, padding_mask),
+        padding.pack_left(q),
         keys.to(q.dtype).expand(q.shape[0], -1, -1, -1),
-        pack_left(v, padding_mask),
-        attn_mask=padding_scores(behind, q.dtype),
+        padding.pack_left(v),
+        attn_mask=behind.scores(q.dtype),
         dropout_p=dropout_p,
         is_causal=causal,
         scale=1.0,
     )
-    return in_place(y, padding_mask)
+    return padding.restore_places(y)
 
 
-@once_per_batch
-def _behind(padding_mask: Tensor) -> Tensor:
-    """The positions behind the real steps, ``(B, T)`` bool."""
-    lengths = lengths_of(padding_mask).clamp(min=1)  # a softmax over nothing is NaN
-    return torch.arange(padding_mask.shape[1], device=padding_mask.device) >= lengths[:, None]
+@computed_once
+def _behind(padding: Padding) -> Padding:
+    """The same with the real steps moved together: the positions behind them are padding."""
+    lengths = padding.lengths.clamp(min=1)  # a softmax over nothing is NaN
+    return Padding(torch.arange(padding.existing_mask.shape[1], device=lengths.device) >= lengths[:, None])
 
 
 def weighted_sums(weights: Tensor, v: Tensor) -> Tensor:

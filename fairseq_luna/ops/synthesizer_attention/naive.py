@@ -5,14 +5,14 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ..dtypes import accumulation_dtype
-from ..real_steps import padding_of, positions
+from ..padding import Padding, PaddingLike
 
 
 def synthesizer_attention(
     scores: Tensor,
     v: Tensor,
     *,
-    padding_mask: Tensor | None = None,
+    padding: PaddingLike = None,
     causal: bool = False,
     dropout_p: float = 0.0,
 ) -> Tensor:
@@ -25,13 +25,14 @@ def synthesizer_attention(
     Args:
         scores: R, ``(B, H, T, T)``, or ``(1, H, T, T)`` if all sentences have the same.
         v: ``(B, H, T, D)``.
-        padding_mask: ``(B, T)`` bool, True = padding, anywhere: neither seen nor counted.
+        padding: ``(B, T)`` bool, True = padding, anywhere: neither seen nor counted.
         causal: the softmax is over j <= i.
         dropout_p: dropout probability of the weights.
 
     Returns:
         ``(B, H, T, D)`` in the dtype of ``v``, zero at padding; softmax and sums are in fp32 for half precision.
     """
+    padding_mask = Padding.of(padding).mask
     batch, heads, steps, _ = v.shape
     p = _positions(v, padding_mask)
     rows = p[:, None, :, None].expand(-1, heads, -1, steps)
@@ -44,7 +45,7 @@ def position_attention(
     keys: Tensor,
     v: Tensor,
     *,
-    padding_mask: Tensor | None = None,
+    padding: PaddingLike = None,
     causal: bool = False,
     dropout_p: float = 0.0,
 ) -> Tensor:
@@ -53,11 +54,12 @@ def position_attention(
     Args:
         q: ``(B, H, T, R)``, of words, not by position.
         keys: ``(H, T, R)``, by position.
-        v, padding_mask, causal, dropout_p: as there.
+        v, padding, causal, dropout_p: as there.
 
     Returns:
         ``(B, H, T, D)`` in the dtype of ``v``, zero at padding; softmax and sums are in fp32 for half precision.
     """
+    padding_mask = Padding.of(padding).mask
     dtype = accumulation_dtype(v)
     of_steps = q.to(dtype) @ keys.to(dtype)[:, _positions(v, padding_mask)].transpose(0, 1).mT
     return _attention(of_steps, v, padding_mask, causal, dropout_p)
@@ -65,13 +67,13 @@ def position_attention(
 
 def _positions(v: Tensor, padding_mask: Tensor | None) -> Tensor:
     """The position of each step of ``v (B, H, T, D)`` among the real ones: ``(B, T)``."""
-    return positions(padding_of(padding_mask, v.shape[0], v.shape[2], v.device))
+    return Padding(padding_mask).with_mask(v.shape[0], v.shape[2], v.device).positions
 
 
 def _attention(scores: Tensor, v: Tensor, padding_mask: Tensor | None, causal: bool, dropout_p: float) -> Tensor:
     """Softmax attention with the scores of steps, ``(B, H, T, T)``."""
     steps, dtype = v.shape[2], accumulation_dtype(v)
-    padded = padding_of(padding_mask, v.shape[0], steps, v.device)
+    padded = Padding(padding_mask).with_mask(v.shape[0], steps, v.device).existing_mask
     hidden = padded[:, None, None, :]
     if causal:
         hidden = hidden | torch.ones(steps, steps, dtype=torch.bool, device=v.device).triu(1)

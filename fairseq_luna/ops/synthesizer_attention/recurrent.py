@@ -7,7 +7,7 @@ from torch import Tensor
 
 from ..dropout import drop
 from ..dtypes import accumulation_dtype, full_precision
-from ..real_steps import zeros_at_padding
+from ..padding import Padding, PaddingLike
 from .fused import weighted_sums
 
 
@@ -30,36 +30,37 @@ def synthesizer_attention_step(
     v: Tensor,
     state: Values | None,
     *,
-    padding_mask: Tensor | None = None,
+    padding: PaddingLike = None,
     dropout_p: float = 0.0,
 ) -> tuple[Tensor, Values]:
     """One step of causal :func:`.naive.synthesizer_attention`; the state is None before the first.
 
     Args:
         scores: ``(B or 1, H, 1, N + 1)``, of the step at its position, :func:`next_positions`, with all positions.
-        v, padding_mask, dropout_p: as there, with T = 1.
+        v, padding, dropout_p: as there, with T = 1.
         state: of the N steps before.
 
     Returns:
         ``(B, H, 1, D)`` in the dtype of ``v``, zero at padding; and the state after this step.
     """
+    padding = Padding.of(padding)
     dtype, position = accumulation_dtype(v), next_positions(state, v)
-    state = _with_step(state, v, padding_mask)
+    state = _with_step(state, v, padding)
     places = torch.arange(state.v.shape[2], device=v.device)
     with full_precision(v):
         scores = scores.to(dtype).masked_fill((places > position)[:, None, None], -torch.inf)
         y = weighted_sums(drop(scores.softmax(-1), dropout_p), state.v.to(dtype)).to(v.dtype)
-    return zeros_at_padding(y, padding_mask), state
+    return padding.zero(y), state
 
 
-def _with_step(state: Values | None, v: Tensor, padding_mask: Tensor | None) -> Values:
-    v = zeros_at_padding(v, padding_mask)
+def _with_step(state: Values | None, v: Tensor, padding: Padding) -> Values:
+    v = padding.zero(v)
     before, steps = (v[:, :, :0], None) if state is None else state
     values = torch.cat([before, v], dim=2)
-    if steps is None and padding_mask is None:
+    if steps is None and padding.mask is None:
         return Values(values, None)
     if steps is None:
         steps = torch.full(v.shape[:1], before.shape[2], device=v.device)
     newest = torch.arange(values.shape[2], device=v.device) == steps[:, None]
     values = torch.where(newest[:, None, :, None], v, values)
-    return Values(values, steps + (1 if padding_mask is None else ~padding_mask[:, 0]))
+    return Values(values, steps + (1 if padding.mask is None else ~padding.mask[:, 0]))
