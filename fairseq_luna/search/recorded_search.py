@@ -1,0 +1,134 @@
+"""fairseq's beam search on boards of fixed shapes, each of which is recorded once and then replayed."""
+
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+
+from ..modules.decoding_state import repeat_rows
+from .board import Board, Record
+from .history import History, Hypothesis
+from .next_token import Limits, advance_beams, first_beams, log_probabilities
+from .settings import SearchSettings
+
+# The host waits for the device once in so many tokens, to see which sentences have ended.
+TOKENS_BETWEEN_LOOKS = 8
+# Recorded tokens that are kept, each with its memory: the least recently used one gives way to the next.
+MOST_RECORDED = 16
+# Sources are padded to a multiple of so many tokens, so that batches share a recorded token.
+SOURCE_MULTIPLE = 16
+
+
+class RecordedSearch:
+    """Beam search for one model, with the hypotheses, order and scores of fairseq's ``SequenceGenerator``.
+
+    Args:
+        generator: fairseq's ``SequenceGenerator`` for one model of this package; its options hold.
+            :func:`.settings.unsupported_option` says which it must not have.
+        record: how a token is recorded, such as :func:`.cuda_graph.record`; None: it is computed eagerly each time. A
+            decoder whose state grows is not recorded.
+        tokens_between_looks: tokens after which sentences that have ended are left out.
+    """
+
+    def __init__(
+        self, generator: Any, *, record: Record | None = None, tokens_between_looks: int = TOKENS_BETWEEN_LOOKS
+    ) -> None:
+        self.generator, self.record = generator, record
+        self.settings = SearchSettings.of(generator)
+        self.tokens_between_looks = tokens_between_looks
+        # Boards by their shapes, each with the function that repeats its token.
+        self.recorded: OrderedDict[Any, tuple[Board, Callable[[], None]]] = OrderedDict()
+
+    @torch.no_grad()
+    def generate(self, sample: Any, bos_token: int | None = None) -> list[list[Hypothesis]]:
+        """The hypotheses for each sentence of the batch ``sample``, as ``generator.generate([model], sample)``.
+
+        Args:
+            sample: a batch with ``net_input`` as fairseq's tasks make it.
+            bos_token: the token before the first; None: the end-of-sentence token.
+        """
+        generator, source = self.generator, sample["net_input"]["src_tokens"]
+        longest = min(int(generator.max_len_a * source.shape[1] + generator.max_len_b), generator.max_len - 1)
+        assert generator.min_len <= longest, "min_len cannot be larger than max_len, please adjust these!"
+        board = self.after_first_token(sample["net_input"], longest, bos_token)
+        advance = board.advance
+        for token in range(1, longest + 1):
+            if token == 1 or token % self.tokens_between_looks == 0:
+                places = board.going_on()
+                if len(places) == 0:
+                    break
+                size = self.size_for(len(places))
+                if token == 1 or size < len(board.sentences):
+                    board, advance = self.with_advance(board.selected(places, size))
+            advance()
+        return board.history.hypotheses(
+            len(source),
+            eos=self.settings.eos,
+            normalize=generator.normalize_scores,
+            length_penalty=generator.len_penalty,
+        )
+
+    def after_first_token(self, net_input: Any, longest: int, bos_token: int | None) -> Board:
+        """The search of a batch after its first token, which is computed with one beam for each sentence."""
+        source_tokens, decoder = net_input["src_tokens"], self.generator.model.single_model.decoder
+        sentences, device = len(source_tokens), source_tokens.device
+        if self.record is not None:
+            net_input = padded_on_the_left(net_input, SOURCE_MULTIPLE, self.settings.pad)
+        [encoder_out] = self.generator.model.forward_encoder(net_input)
+        source = decoder.read_source(encoder_out)
+        first = source_tokens.new_full((sentences,), self.settings.eos if bos_token is None else bos_token)
+        beams = first_beams(sentences, self.settings, device)
+        logits, state = decoder.step(first, beams.position, source, decoder.initial_state(source, encoder_out))
+        limits = Limits(*(torch.tensor([length], device=device) for length in (longest, self.generator.min_len)))
+        logits = logits.repeat_interleave(self.settings.beam, dim=0)
+        log_probs = log_probabilities(logits, beams, limits, self.settings)
+        after, chosen = advance_beams(log_probs, beams, self.settings)
+        tokens, places = self.capacity_for(longest + 1), torch.arange(sentences, device=device)
+        history = History.empty(tokens, self.size_for(sentences), self.settings.beam, device)
+        history.write(beams.position, places, after, chosen)
+        return Board(
+            decoder,
+            self.settings,
+            source=source,
+            state=repeat_rows(state, self.settings.beam),
+            beams=after,
+            limits=limits,
+            sentences=places,
+            history=history,
+        )
+
+    def with_advance(self, board: Board) -> tuple[Board, Callable[[], None]]:
+        """A board with the search of ``board``, and the function that advances it."""
+        if self.record is None:
+            return board, board.advance
+        key = board.shapes()
+        if key not in self.recorded:
+            own = board.with_own_memory()
+            own.advance()
+            if own.shapes() != key:  # the state grows
+                self.record = None
+                return board, board.advance
+            self.recorded[key] = own, self.record(own.advance, partial(own.load, board))
+            if len(self.recorded) > MOST_RECORDED:
+                self.recorded.popitem(last=False)
+        self.recorded.move_to_end(key)
+        own, advance = self.recorded[key]
+        own.load(board)
+        return own, advance
+
+    def size_for(self, sentences: int) -> int:
+        """The number of sentences of a board for so many: recorded ones have powers of two."""
+        return sentences if self.record is None else 1 << (sentences - 1).bit_length()
+
+    def capacity_for(self, tokens: int) -> int:
+        """The number of tokens that a history has room for."""
+        return tokens if self.record is None else 1 << (tokens - 1).bit_length()
+
+
+def padded_on_the_left(net_input: Mapping[str, Any], multiple: int, pad: int) -> dict[str, Any]:
+    """``net_input`` whose ``src_tokens (B, S)`` are padded to a multiple of so many tokens."""
+    source = net_input["src_tokens"]
+    return {**net_input, "src_tokens": F.pad(source, (-source.shape[1] % multiple, 0), value=pad)}
