@@ -27,14 +27,13 @@ class History(NamedTuple):
     def empty(cls, tokens: int, sentences: int, beam: int, device: torch.device) -> "History":
         """A history in which nothing has ended."""
         shape = tokens, sentences + 1, beam
-        whole = {"dtype": torch.int64, "device": device}
         return cls(
-            tokens=torch.zeros(shape, **whole),
+            tokens=torch.zeros(shape, dtype=torch.int64, device=device),
             scores=torch.zeros(shape, device=device),
-            parents=torch.zeros(shape, **whole),
+            parents=torch.zeros(shape, dtype=torch.int64, device=device),
             ended=torch.zeros(shape, dtype=torch.bool, device=device),
             end_scores=torch.zeros(shape, device=device),
-            end_beams=torch.zeros(shape, **whole),
+            end_beams=torch.zeros(shape, dtype=torch.int64, device=device),
         )
 
     @property

@@ -4,11 +4,12 @@ from typing import Any
 
 import pytest
 import torch
+from fairseq.search import BeamSearch, Sampling
 from fairseq.sequence_generator import SequenceGenerator
 
 import operator_tape
 from fairseq_luna.models.mixed.attentions import able
-from fairseq_luna.search import RecordedSearch, unsupported_option
+from fairseq_luna.search import RecordedSearch, sequence_generator, unsupported_option
 from support import PAD, build_model, sentences, translation_task
 
 WORDS = 60
@@ -95,3 +96,107 @@ def test_a_replayed_token_is_the_same_function(name):
     for batch in [*batches(), *batches()]:
         assert_same(search.generate(batch), generator.generate([model], batch))
     assert search.recorded
+
+
+def searches_of(monkeypatch) -> list[str]:
+    """A list to which each batch adds the search that decodes it."""
+    used: list[str] = []
+    recorded, by_fairseq = RecordedSearch.generate, BeamSearch.step
+
+    def generate(self, *args, **kwargs):
+        used.append("recorded")
+        return recorded(self, *args, **kwargs)
+
+    def step(self, number, *args, **kwargs):
+        if number == 0:
+            used.append("fairseq")
+        return by_fairseq(self, number, *args, **kwargs)
+
+    monkeypatch.setattr(RecordedSearch, "generate", generate)
+    monkeypatch.setattr(BeamSearch, "step", step)
+    return used
+
+
+def test_the_config_decides_which_search_decodes(monkeypatch):
+    used, [batch, *_] = searches_of(monkeypatch), batches()
+    for search in ("fairseq", "recorded"):
+        model = build_model("luna", words=WORDS, search=search).eval()
+        generator_of(model).generate([model], batch)
+    assert used == ["fairseq", "recorded"]
+
+
+UNSUPPORTED = {
+    "ngrams": ({"no_repeat_ngram_size": 2}, {}, "--no-repeat-ngram-size"),
+    "source-length": ({"match_source_len": True}, {}, "--match-source-len"),
+    "prefix": ({}, {"prefix_tokens": torch.full((6, 1), 7)}, "--prefix-size"),
+    "vocabulary": ({"beam_size": 40}, {}, "--beam 40"),
+}
+
+
+@pytest.mark.parametrize(("options", "inputs", "named"), UNSUPPORTED.values(), ids=UNSUPPORTED)
+def test_options_that_only_fairseq_has_are_named_and_left_to_it(options, inputs, named, monkeypatch, caplog):
+    caplog.set_level("INFO")
+    used, [batch, *_] = searches_of(monkeypatch), batches()
+    recorded, plain = (build_model("luna", words=WORDS, search=search).eval() for search in ("recorded", "fairseq"))
+    found = generator_of(recorded, **options).generate([recorded], batch, **inputs)
+    assert_same(found, generator_of(plain, **options).generate([plain], batch, **inputs))
+    assert used == ["fairseq", "fairseq"]
+    assert [record.message for record in caplog.records if named in record.message]
+
+
+def test_an_ensemble_and_sampling_are_left_to_fairseq(monkeypatch):
+    used, [batch, *_] = searches_of(monkeypatch), batches()
+    models = [build_model("luna", words=WORDS, seed=seed, search="recorded").eval() for seed in (1, 2)]
+    dictionary = translation_task(WORDS).target_dictionary
+    SequenceGenerator(models, dictionary, beam_size=3).generate(models, batch)
+    sampling = Sampling(dictionary, sampling_topk=5)
+    SequenceGenerator(models[:1], dictionary, beam_size=3, search_strategy=sampling).generate(models[:1], batch)
+    assert used == ["fairseq"]  # Sampling has a step of its own
+
+
+@pytest.fixture
+def recording(monkeypatch):
+    """Sets how a token is recorded, as on a GPU; returns a generator for a model that asks for the recorded search."""
+
+    def with_record(record):
+        monkeypatch.setattr(sequence_generator, "recording_on", lambda device: record)
+        model = model_of("luna")
+        model.cfg.search = "recorded"
+        return model, generator_of(model, max_len_b=12)
+
+    return with_record
+
+
+def expected_hypotheses(batch):
+    model = model_of("luna")
+    return generator_of(model, max_len_b=12).generate([model], batch)
+
+
+def test_the_first_batch_is_decoded_by_both_searches_later_ones_by_the_recorded(recording, monkeypatch, caplog):
+    expected = [expected_hypotheses(batch) for batch in batches()]
+    used = searches_of(monkeypatch)
+    model, generator = recording(operator_tape.record)
+    for batch, hypotheses in zip(batches(), expected, strict=True):
+        assert_same(generator.generate([model], batch), hypotheses)
+    assert used == ["fairseq", "recorded", "recorded", "recorded"]
+    assert [record for record in caplog.records if record.levelname == "WARNING"] == []
+
+
+def cannot_record(function, reset):
+    raise RuntimeError("operation not permitted when stream is capturing")
+
+
+def records_something_else(function, reset):
+    reset()
+    return lambda: None
+
+
+@pytest.mark.parametrize(
+    ("record", "named"), [(cannot_record, "not permitted"), (records_something_else, "hypotheses differ")]
+)
+def test_what_cannot_be_recorded_is_left_to_fairseq_with_one_warning(record, named, recording, caplog):
+    model, generator = recording(record)
+    for batch in batches():
+        assert_same(generator.generate([model], batch), expected_hypotheses(batch))
+    [warning] = [record for record in caplog.records if record.levelname == "WARNING"]
+    assert named in warning.message

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import Any, Optional
 
-from fairseq.dataclass import FairseqDataclass
+from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 from fairseq.models.transformer.transformer_config import (
     DecoderConfig,
     EncDecBaseConfig,
@@ -52,6 +52,18 @@ ALIGNMENT = {
 }
 
 
+SEARCHES = ["fairseq", "recorded"]
+# How a model translates; it may be changed after the training, with --model-overrides.
+SEARCH = {
+    "search": option(
+        ChoiceEnum(SEARCHES),
+        "fairseq",
+        "beam search in generation and in validation with --eval-bleu: fairseq's, or one with the same results whose"
+        " tokens a GPU replays as one recorded graph",
+    ),
+}
+
+
 def convolution(*, older_name: str | None = None) -> dict[str, tuple[Any, Any]]:
     """The option of every family for a convolution, and a name that it once had, which is not shown."""
     text = "kernel size of a convolution before each self-attention, an odd number; 0: no convolution"
@@ -79,14 +91,14 @@ def config_of(module: str, name: str, options: Mapping[str, tuple[Any, Any]], ba
 def flat_config(
     module: str, name: str, extra: Mapping[str, tuple[Any, Any]], follows: Mapping[str, str] = FOLLOWS
 ) -> type:
-    """Make a FairseqDataclass with the fields of TransformerConfig, flat, of ALIGNMENT and of ``extra``.
+    """Make a FairseqDataclass with the fields of TransformerConfig, flat, of ALIGNMENT, of SEARCH and of ``extra``.
 
     Args:
         module, name: where it is kept; see :func:`config_of`.
         extra: further fields.
         follows: maps fields that default to None to the field whose value they then take; see :func:`nested_config`.
     """
-    options = {**_transformer_options(), **ALIGNMENT, **extra}
+    options = {**_transformer_options(), **ALIGNMENT, **SEARCH, **extra}
     for key, source in follows.items():
         options[key] = option(OptionalInt, None, f"{key.replace('_', ' ')} (default: {source.replace('_', ' ')})")
     return config_of(module, name, options)
