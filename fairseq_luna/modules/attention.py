@@ -146,6 +146,24 @@ class CausalAttention(SelfAttention):
             y = torch.cat(outputs)
         return y, state if inputs is None else AfterConvolution(inputs, state)
 
+    def with_room(self, state: Any, tokens: int) -> Any:
+        """The same ``state`` with a fixed shape for at most so many ``tokens``, the past ones included.
+
+        A step of the result changes no shape, so that it can be recorded and replayed on the same memory. A state that
+        has room already gets more. A state whose size does not depend on the number of steps is returned as it is.
+
+        Args:
+            state: the second result of :meth:`step`.
+            tokens: steps that the state must hold, at least as many as it holds now.
+        """
+        if self.convolution is None:
+            return self.state_with_room(state, tokens)
+        return state._replace(state=self.state_with_room(state.state, tokens))
+
+    def state_with_room(self, state: Any, tokens: int) -> Any:
+        """:meth:`with_room` for the state behind the convolution; a subclass whose state grows overrides it."""
+        return state
+
     def attend_step(self, x: Tensor, padding: Padding, state: Any) -> tuple[Tensor, Any]:
         """:meth:`step` for one step, after the convolution: ``(1, B, C)`` and the state, to the same."""
         raise NotImplementedError

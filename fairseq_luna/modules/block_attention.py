@@ -183,6 +183,9 @@ class BlockCausalAttention(TwoLevelAttention, CausalAttention):
             return self.out_proj(torch.cat([y, z], dim=-1)), state
         return torch.addmm(z.flatten(0, 1), y.flatten(0, 1), halves.of_y.t()).view_as(x), state
 
+    def state_with_room(self, state: op.BlockState, tokens: int) -> op.BlockState:
+        return op.with_room(state, self.block_size, tokens)
+
 
 class WithinBlockAttention(QueriesKeysValues):
     """Multi-head attention of each token to the tokens of its own block. Arguments: :class:`.QueriesKeysValues`."""

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..ops.mixed_chunk_attention import ChunkState, mixed_chunk_attention, mixed_chunk_attention_step
+from ..ops.mixed_chunk_attention import ChunkState, mixed_chunk_attention, mixed_chunk_attention_step, with_room
 from ..ops.padding import Padding
 from ..published import Difference, Published
 from .attention import CausalAttention, EncoderAttention
@@ -116,3 +116,6 @@ class GatedCausalAttention(GatedUnit, CausalAttention):
         parts, gate = self.parts(x)
         y, state = mixed_chunk_attention_step(*parts, self.distance_bias, state, **self.options(padding))
         return self.gated(y, gate), state
+
+    def state_with_room(self, state: ChunkState, tokens: int) -> ChunkState:
+        return with_room(state, self.scales.shape[1], self.chunk_size)

@@ -119,6 +119,10 @@ class LunaCausalAttention(Multihead):
         before = self.convolution.kernel_size - 1
         return AfterConvolution(slots.new_zeros(slots.shape[0], before, self.new.size), state)
 
+    def with_room(self, state: Any, tokens: int) -> Any:
+        """See :meth:`.Causal.with_room`; the size of this state does not depend on the number of tokens."""
+        return state
+
     def step(
         self, x: Tensor, padding: PaddingLike, slots: Tensor, packed_padding: PaddingLike, state: Any
     ) -> tuple[Tensor, Tensor, Any]:

@@ -151,10 +151,15 @@ class PatternCausalAttention(PatternProjections, CausalAttention):
         inputs = self.inputs(x, padding)
         return self.output(op.pattern_attention(*inputs, causal=True, **self.options(padding)))
 
-    def attend_step(self, x: Tensor, padding: Padding, state: op.Cache | None) -> tuple[Tensor, op.Cache]:
+    def attend_step(
+        self, x: Tensor, padding: Padding, state: op.Cache | op.Ring | None
+    ) -> tuple[Tensor, op.Cache | op.Ring]:
         inputs = self.inputs(x, padding)
         y, state = op.pattern_attention_step(*inputs, state, **self.options(padding))
         return self.output(y), state
+
+    def state_with_room(self, state: op.Cache | op.Ring, tokens: int) -> op.Ring:
+        return op.ring_of(state, self.pattern, tokens)
 
 
 class TopKSourceAttention(PatternProjections, SourceAttention):

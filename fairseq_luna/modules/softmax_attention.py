@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..ops.padding import Padding
@@ -59,7 +60,8 @@ class KeysAndValues(NamedTuple):
 
     key: Tensor  # (B, H, N, D)
     value: Tensor  # (B, H, N, D)
-    padding_mask: Tensor | None  # (B, N) bool, True = padding
+    padding_mask: Tensor | None  # (B, N) bool, True = padding, or a place that is free
+    filled: Tensor | None = None  # (B,) int64, the number of places in use; None: all, each step adds a place
 
 
 class SoftmaxCausalAttention(SoftmaxProjections, CausalAttention):
@@ -76,12 +78,43 @@ class SoftmaxCausalAttention(SoftmaxProjections, CausalAttention):
 
     def attend_step(self, x: Tensor, padding: Padding, state: KeysAndValues | None) -> tuple[Tensor, KeysAndValues]:
         q, k, v = self.queries_keys_values(x)
+        if state is not None and state.filled is not None:
+            state = with_next_place(state, k, v, padding)
+            y = causal_softmax_attention(q, state.key, state.value, **self.options(Padding(state.padding_mask)))
+            return self.output(y), state
         if state is not None:
             steps = state.key.shape[2]
             padding = Padding(state.padding_mask).followed_by(padding, steps=steps, others=len(x), like=x)
             k, v = torch.cat([state.key, k], dim=2), torch.cat([state.value, v], dim=2)
         y = causal_softmax_attention(q, k, v, **self.options(padding))
         return self.output(y), KeysAndValues(k, v, padding.mask)
+
+    def state_with_room(self, state: KeysAndValues, tokens: int) -> KeysAndValues:
+        """Places are filled from the first one on; a mask hides the free ones."""
+        batch, _, places, _ = state.key.shape
+        free = max(0, tokens - places)
+        mask = state.padding_mask
+        if mask is None:
+            mask = torch.zeros(batch, places, dtype=torch.bool, device=state.key.device)
+        filled = torch.full((batch,), places, device=mask.device) if state.filled is None else state.filled
+        key, value = (F.pad(x, (0, 0, 0, free)) for x in (state.key, state.value))
+        return KeysAndValues(key, value, F.pad(mask, (0, free), value=True), filled)
+
+
+def with_next_place(state: KeysAndValues, k: Tensor, v: Tensor, padding: Padding) -> KeysAndValues:
+    """The state with ``k`` and ``v (B, H, 1, D)`` in the first free place; a padded step leaves the place free."""
+    assert state.padding_mask is not None and state.filled is not None
+    place = torch.arange(state.key.shape[2], device=k.device) == state.filled[:, None]
+    filled = state.filled + 1
+    if padding.mask is not None:
+        place, filled = place & ~padding.mask, state.filled + ~padding.mask[:, 0]
+    here = place[:, None, :, None]
+    return KeysAndValues(
+        torch.where(here, k, state.key),
+        torch.where(here, v, state.value),
+        state.padding_mask & ~place,
+        filled,
+    )
 
 
 class SourceKeysValues(NamedTuple):

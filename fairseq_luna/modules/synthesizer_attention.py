@@ -93,11 +93,14 @@ class SynthesizerCausalAttention(Synthesizer, CausalAttention):
 
     def attend_step(self, x: Tensor, padding: Padding, state: op.Values | None) -> tuple[Tensor, op.Values]:
         v = self.heads_of(self.v_proj, x)
-        steps = 1 if state is None else state.v.shape[2] + 1
+        steps = op.columns_of_next(state)
         self.check_length(steps, self.max_positions, attention="a synthesizer")
         scores = self.scores.rows(x, op.next_positions(state, v), steps)
         y, state = op.synthesizer_attention_step(scores, v, state, **self.options(padding))
         return self.output(y), state
+
+    def state_with_room(self, state: op.Values, tokens: int) -> op.Values:
+        return op.with_room(state, min(tokens, self.max_positions))
 
 
 class ScoreMap(nn.Module):

@@ -91,6 +91,10 @@ class Board:
             sentences=sentences,
         )
 
+    def with_room(self, tokens: int) -> "Board":
+        """A board whose decoder's state has room for so many ``tokens``."""
+        return self.replaced(state=self.decoder.with_room(self.state, tokens))
+
     def with_own_memory(self) -> "Board":
         """A copy that shares no tensor with this board, except the model's."""
         return self.replaced(

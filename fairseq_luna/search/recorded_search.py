@@ -18,6 +18,8 @@ from .settings import SearchSettings
 TOKENS_BETWEEN_LOOKS = 8
 # Recorded tokens that are kept, each with its memory: the least recently used one gives way to the next.
 MOST_RECORDED = 16
+# Tokens that a state which grows has room for at first; the room doubles when it is full.
+FIRST_ROOM = 64
 # Sources are padded to a multiple of so many tokens, so that batches share a recorded token.
 SOURCE_MULTIPLE = 16
 
@@ -28,8 +30,7 @@ class RecordedSearch:
     Args:
         generator: fairseq's ``SequenceGenerator`` for one model of this package; its options hold.
             :func:`.settings.unsupported_option` says which it must not have.
-        record: how a token is recorded, such as :func:`.cuda_graph.record`; None: it is computed eagerly each time. A
-            decoder whose state grows is not recorded.
+        record: how a token is recorded, such as :func:`.cuda_graph.record`; None: it is computed eagerly each time.
         tokens_between_looks: tokens after which sentences that have ended are left out.
     """
 
@@ -54,7 +55,7 @@ class RecordedSearch:
         longest = min(int(generator.max_len_a * source.shape[1] + generator.max_len_b), generator.max_len - 1)
         assert generator.min_len <= longest, "min_len cannot be larger than max_len, please adjust these!"
         board = self.after_first_token(sample["net_input"], longest, bos_token)
-        advance = board.advance
+        advance, room = board.advance, FIRST_ROOM
         for token in range(1, longest + 1):
             if token == 1 or token % self.tokens_between_looks == 0:
                 places = board.going_on()
@@ -63,6 +64,9 @@ class RecordedSearch:
                 size = self.size_for(len(places))
                 if token == 1 or size < len(board.sentences):
                     board, advance = self.with_advance(board.selected(places, size))
+            if token == room and self.record is not None:
+                room *= 2
+                board, advance = self.with_advance(board.with_room(room))
             advance()
         return board.history.hypotheses(
             len(source),
@@ -87,13 +91,16 @@ class RecordedSearch:
         log_probs = log_probabilities(logits, beams, limits, self.settings)
         after, chosen = advance_beams(log_probs, beams, self.settings)
         tokens, places = self.capacity_for(longest + 1), torch.arange(sentences, device=device)
+        state = repeat_rows(state, self.settings.beam)
+        if self.record is not None:
+            state = decoder.with_room(state, FIRST_ROOM)
         history = History.empty(tokens, self.size_for(sentences), self.settings.beam, device)
         history.write(beams.position, places, after, chosen)
         return Board(
             decoder,
             self.settings,
             source=source,
-            state=repeat_rows(state, self.settings.beam),
+            state=state,
             beams=after,
             limits=limits,
             sentences=places,
@@ -107,10 +114,6 @@ class RecordedSearch:
         key = board.shapes()
         if key not in self.recorded:
             own = board.with_own_memory()
-            own.advance()
-            if own.shapes() != key:  # the state grows
-                self.record = None
-                return board, board.advance
             self.recorded[key] = own, self.record(own.advance, partial(own.load, board))
             if len(self.recorded) > MOST_RECORDED:
                 self.recorded.popitem(last=False)

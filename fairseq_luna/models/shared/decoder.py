@@ -114,6 +114,14 @@ class CausalDecoder(TransformerDecoderBase):
             weights = weights if layer_weights is None else layer_weights
         return DecoderStep(self.features_of(x), tuple(states), weights, inner_states)
 
+    def with_room(self, state: Any, tokens: int) -> Any:
+        """The ``state`` after a step with a fixed shape for at most so many ``tokens``, the past ones included.
+
+        A step of the result changes no shape.
+        """
+        attentions: Iterator[Any] = (layer.self_attn for layer in self.every_layer())
+        return tuple(each.with_room(past, tokens) for each, past in zip(attentions, state, strict=True))
+
     def every_layer(self) -> Iterator[nn.Module]:
         """All layers, for generation. In training an iteration over them leaves some out for --decoder-layerdrop."""
         return self.layers.children()

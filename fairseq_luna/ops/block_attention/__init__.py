@@ -2,7 +2,7 @@
 
 from .by_length import block_attention, read_blocks
 from .chunked import attention_within, unordered_block_attention
-from .recurrent import BlockState, block_attention_step, unordered_block_attention_step
+from .recurrent import BlockState, block_attention_step, unordered_block_attention_step, with_room
 
 __all__ = [
     "BlockState",
@@ -12,4 +12,5 @@ __all__ = [
     "read_blocks",
     "unordered_block_attention",
     "unordered_block_attention_step",
+    "with_room",
 ]

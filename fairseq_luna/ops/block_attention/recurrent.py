@@ -31,6 +31,10 @@ class BlockState(NamedTuple):
     unused: Tensor | None = None  # (B, N) bool, True = not a complete block of this row
 
 
+class BlockStateWithRoom(BlockState):
+    """A :class:`BlockState` with places for N complete blocks, of which ``unused`` says which are free."""
+
+
 class Place(NamedTuple):
     """The place of the newest step of each row in its block."""
 
@@ -117,6 +121,32 @@ def with_places(state: BlockState, block_size: int) -> BlockState:
     return BlockState(keys, values, members, block_keys, block_values, state.read, steps, unused)
 
 
+def with_room(state: BlockState, block_size: int, tokens: int) -> BlockStateWithRoom:
+    """The same state with a fixed shape, for at most so many ``tokens``."""
+    if state.steps is None or state.unused is None:
+        state = with_places(state, block_size)
+    assert state.unused is not None
+    if not isinstance(state, BlockStateWithRoom):
+        state = with_blocks_in_order(state)
+    assert state.unused is not None
+    free = max(0, -(-tokens // block_size) - state.unused.shape[1])
+    block_keys, block_values = (F.pad(x, (0, 0, 0, free)) for x in (state.block_keys, state.block_values))
+    unused = F.pad(state.unused, (0, free), value=True)
+    return BlockStateWithRoom(*state._replace(block_keys=block_keys, block_values=block_values, unused=unused))
+
+
+def with_blocks_in_order(state: BlockState) -> BlockState:
+    """The same state with the complete blocks of each row first, in their order."""
+    assert state.unused is not None
+    order = state.unused.long().argsort(dim=1, stable=True)
+    index = order[:, None, :, None].expand_as(state.block_keys)
+    return state._replace(
+        block_keys=state.block_keys.gather(2, index),
+        block_values=state.block_values.gather(2, index),
+        unused=state.unused.gather(1, order),
+    )
+
+
 def place_of(state: BlockState) -> Place | None:
     """The place of the step that follows the state; None = after the others in all rows."""
     if state.steps is None:
@@ -156,6 +186,8 @@ def advance(
     if state.steps is None and state.members.shape[2] < block_size:
         return state  # no block ends
     q, k, v = project(reduced(state.members, reduce))
+    if isinstance(state, BlockStateWithRoom):
+        return advance_in_place(state, q, k, v, block_size, finish, padding, dropout_p)
     keys, values = torch.cat([state.block_keys, k], dim=2), torch.cat([state.block_values, v], dim=2)
     state = state._replace(block_keys=keys, block_values=values)
     if state.steps is None or state.unused is None:
@@ -171,3 +203,30 @@ def advance(
     z, _ = softmax_attention(q, keys, values, padding=unused & ended[:, None], dropout_p=dropout_p)
     read = torch.where(ended[:, None, None, None], finish(z), state.read)
     return state._replace(read=read, steps=steps, unused=unused)
+
+
+def advance_in_place(
+    state: BlockStateWithRoom,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    block_size: int,
+    finish: Finish,
+    padding: Padding,
+    dropout_p: float,
+) -> BlockState:
+    """:func:`advance` for a state with room; ``q``, ``k``, ``v (B, H, 1, D)`` are of the summary of the open block."""
+    assert state.steps is not None and state.unused is not None
+    real = True if padding.mask is None else ~padding.mask[:, 0]
+    steps = state.steps + real
+    ended = (steps % block_size == 0) & real
+    block = torch.arange(state.unused.shape[1], device=steps.device)
+    here = (block == (steps // block_size - 1)[:, None]) & ended[:, None]
+    keys, values = (
+        torch.where(here[:, None, :, None], new, old) for new, old in ((k, state.block_keys), (v, state.block_values))
+    )
+    unused = state.unused & ~here
+    # Where no block ended the result is not used, and nothing is masked: a softmax over nothing is NaN.
+    z, _ = softmax_attention(q, keys, values, padding=unused & ended[:, None], dropout_p=dropout_p)
+    read = torch.where(ended[:, None, None, None], finish(z), state.read)
+    return state._replace(block_keys=keys, block_values=values, read=read, steps=steps, unused=unused)

@@ -7,6 +7,7 @@ A recorded graph has no such branch: there all are kept to the end.
 from typing import NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from ..dropout import drop
@@ -54,6 +55,20 @@ def mixed_chunk_attention_step(
         elif torch.compiler.is_compiling():
             y = y + _far(far_q.to(dtype), state, chunk_size)
     return padding.zero(y).to(v.dtype), state
+
+
+def with_room(state: ChunkState, key_size: int, chunk_size: int) -> ChunkState:
+    """The same state with the places of one chunk and the means, whose shapes no step changes.
+
+    ``key_size`` is S, the numbers of a key k.
+    """
+    if state.mean is not None:
+        return state
+    with full_precision(state.v):
+        state = _with_means(state, key_size)
+    free = max(0, chunk_size - state.v.shape[2])
+    k, v = (F.pad(x, (0, 0, free, 0))[:, :, -chunk_size:] for x in (state.k, state.v))
+    return state._replace(k=k, v=v)
 
 
 def _near(q: Tensor, bias: Tensor, state: ChunkState, chunk_size: int, dropout_p: float) -> Tensor:

@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from ..dropout import drop
@@ -16,6 +17,25 @@ class Values(NamedTuple):
 
     v: Tensor  # (B, H, N, D); undefined, but finite, from ``steps`` on
     steps: Tensor | None  # (B,) int64, the number of real steps; None = N in all rows
+
+
+class ValuesWithRoom(Values):
+    """:class:`Values` with N places, of which the first ``steps`` are in use."""
+
+
+def with_room(state: Values, places: int) -> ValuesWithRoom:
+    """The same state with so many ``places``, which no step changes."""
+    steps = state.steps
+    if steps is None:
+        steps = torch.full(state.v.shape[:1], state.v.shape[2], device=state.v.device)
+    return ValuesWithRoom(F.pad(state.v, (0, 0, 0, max(0, places - state.v.shape[2]))), steps)
+
+
+def columns_of_next(state: Values | None) -> int:
+    """The number of positions that the scores of the next step are for."""
+    if state is None:
+        return 1
+    return state.v.shape[2] + (not isinstance(state, ValuesWithRoom))
 
 
 def next_positions(state: Values | None, like: Tensor) -> Tensor:
@@ -36,7 +56,8 @@ def synthesizer_attention_step(
     """One step of causal :func:`.naive.synthesizer_attention`; the state is None before the first.
 
     Args:
-        scores: ``(B or 1, H, 1, N + 1)``, of the step at its position, :func:`next_positions`, with all positions.
+        scores: ``(B or 1, H, 1, columns)``, of the step at its position, :func:`next_positions`, with the first
+            :func:`columns_of_next` positions.
         v, padding, dropout_p: as there, with T = 1.
         state: of the N steps before.
 
@@ -55,7 +76,13 @@ def synthesizer_attention_step(
 
 def _with_step(state: Values | None, v: Tensor, padding: Padding) -> Values:
     v = padding.zero(v)
-    before, steps = (v[:, :, :0], None) if state is None else state
+    if isinstance(state, ValuesWithRoom):
+        assert state.steps is not None
+        newest = torch.arange(state.v.shape[2], device=v.device) == state.steps[:, None]
+        filled = state.steps + (1 if padding.mask is None else ~padding.mask[:, 0])
+        return ValuesWithRoom(torch.where(newest[:, None, :, None], v, state.v), filled)
+    before = v[:, :, :0] if state is None else state.v
+    steps = None if state is None else state.steps
     values = torch.cat([before, v], dim=2)
     if steps is None and padding.mask is None:
         return Values(values, None)
