@@ -9,7 +9,8 @@ from fairseq.sequence_generator import SequenceGenerator
 
 import operator_tape
 from fairseq_luna.models.mixed.attentions import able
-from fairseq_luna.search import RecordedSearch, recorded_search, sequence_generator, unsupported_option
+from fairseq_luna.modules.decoding_state import flatten_state
+from fairseq_luna.search import RecordedSearch, board, recorded_search, sequence_generator, unsupported_option
 from support import PAD, build_model, sentences, translation_task
 
 WORDS = 60
@@ -204,3 +205,21 @@ def test_what_cannot_be_recorded_is_left_to_fairseq_with_one_warning(record, nam
         assert_same(generator.generate([model], batch), expected_hypotheses(batch))
     [warning] = [record for record in caplog.records if record.levelname == "WARNING"]
     assert named in warning.message
+
+
+@pytest.mark.slow
+def test_ten_thousand_tokens_with_a_constant_state(monkeypatch):
+    sizes = set()
+    advance = board.Board.advance
+
+    def counting(self):
+        sizes.add(sum(tensor.numel() for tensor in flatten_state(self.state).values()))
+        advance(self)
+
+    monkeypatch.setattr(board.Board, "advance", counting)
+    layers = {"encoder_layers": 1, "decoder_layers": 1, "max_target_positions": 10_010}
+    model = build_model("mixed", words=WORDS, decoder_self_attention="ssru", **layers).eval()
+    generator = generator_of(model, beam_size=2, min_len=10_000, max_len_b=10_000)
+    [[best, *_]] = RecordedSearch(generator).generate(batches()[1])
+    assert len(best["tokens"]) == 10_001
+    assert len(sizes) == 1
