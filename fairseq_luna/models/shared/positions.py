@@ -50,7 +50,10 @@ def position_table(embedding: Any, steps: int) -> Tensor:
     rows = embedding.padding_idx + 1 + steps
     # In fairseq 0.12.2 the rows are no buffer, and follow this one to another device or dtype.
     like = getattr(embedding, "_float_tensor", embedding.weights)
-    if rows > embedding.weights.shape[0]:
-        embedding.weights = embedding.get_embedding(rows, embedding.embedding_dim, embedding.padding_idx)
-    embedding.weights = embedding.weights.to(like)
-    return embedding.weights
+    table = embedding.weights
+    if rows > table.shape[0]:
+        table = embedding.get_embedding(rows, embedding.embedding_dim, embedding.padding_idx)
+    table = table.to(like)
+    if table is not embedding.weights:
+        embedding.weights = table
+    return table
