@@ -1,9 +1,17 @@
-"""The page on a package index is README without its picture, whose file is only in the repository."""
+"""The page on a package index is README without its picture, with links to the repository's pages."""
 
 import re
 from pathlib import Path
 
 from setuptools import setup
 
+REPOSITORY = "https://github.com/OWNER/fairseq_luna"  # replace OWNER here and in README when it is published
+
 readme = Path(__file__).with_name("README.md").read_text(encoding="utf-8")
-setup(long_description=re.sub(r"<img [^>]*>\s*", "", readme), long_description_content_type="text/markdown")
+readme = re.sub(r"<img [^>]*>\s*", "", readme)
+readme = re.sub(r"\]\((?!https://)", f"]({REPOSITORY}/blob/main/", readme)
+setup(
+    long_description=readme,
+    long_description_content_type="text/markdown",
+    project_urls={"Repository": REPOSITORY, "Issues": f"{REPOSITORY}/issues", "Changelog": f"{REPOSITORY}/releases"},
+)

@@ -61,7 +61,7 @@ def changes(*modules, after):
     return json.loads(ended.stdout.splitlines()[-1])
 
 
-README = Path(__file__).parent.parent / "README.md"
+MODELS_PAGE = Path(__file__).parent.parent / "docs" / "models.md"
 NOTHING = {"changed": False, "added": ["fairseq_luna"], "logged": []}
 OPS = [f"fairseq_luna.ops.{name}" for _, name, _ in pkgutil.iter_modules(ops.__path__)]
 FAIRSEQ = "fairseq fairseq.trainer fairseq_cli.train"
@@ -94,14 +94,14 @@ except UsageError as error:
 else:
     raise AssertionError("no refusal")
 torch.manual_seed(0)
-exec(compile(sys.argv[1], "README.md", "exec"))
+exec(compile(sys.argv[1], "models.md", "exec"))
 assert loss < 0.3  # the topic's own variance is 1
 """
 
 
 @pytest.mark.slow
-def test_modules_and_the_code_of_the_readme_run_without_fairseq():
-    [code] = re.findall(r"```python\n(.*?)```", README.read_text(encoding="utf-8"), flags=re.S)
+def test_modules_and_the_code_of_the_page_of_models_run_without_fairseq():
+    [code] = re.findall(r"```python\n(.*?)```", MODELS_PAGE.read_text(encoding="utf-8"), flags=re.S)
     ended = subprocess.run([sys.executable, "-c", WITHOUT_FAIRSEQ, code], capture_output=True, text=True, timeout=300)
     assert ended.returncode == 0, ended.stderr
 

@@ -48,7 +48,7 @@ def test_other_commands_work_with_closed_streams(text):
     for closed in (">&-", "<&-", "2>&-", "<&- >&- 2>&-"):
         ended = shell(f"luna score text.de --reference text.de --json scores.json {closed}", text)
         assert (ended.returncode, ended.stderr) == (0, ""), (closed, ended.stderr)
-        assert (text / "scores.json").read_text(encoding="utf-8").startswith('{\n  "reference": "text.de"')
+        assert (text / "scores.json").read_text(encoding="utf-8").startswith('{\n  "references": [')
         (text / "scores.json").unlink()
     ended = shell("luna score none --reference text.de 2>&-", text)
     assert (ended.returncode, ended.stdout) == (2, "")

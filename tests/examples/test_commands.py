@@ -77,9 +77,9 @@ def test_a_translation_is_trained_resumed_and_scored(prepared, tmp_path):
 
 
 @pytest.mark.slow
-def test_the_readmes_yaml_trains_in_any_folder(tiny_data, prepared, tmp_path):
+def test_the_yaml_of_the_page_of_architectures_trains_in_any_folder(tiny_data, prepared, tmp_path):
     [content] = re.findall(
-        r"```yaml\n(# luna\.yaml.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), flags=re.S
+        r"```yaml\n(# luna\.yaml.*?)```", (ROOT / "docs" / "models.md").read_text(encoding="utf-8"), flags=re.S
     )
     (tmp_path / "luna.yaml").write_text(content, encoding="utf-8")
     line = re.match(r"# .*?: (.*?)\\\n#(.*)", content)

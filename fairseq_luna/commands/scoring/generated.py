@@ -6,7 +6,7 @@ they only tell whether the untouched reference, which is scored against, is of t
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
@@ -59,9 +59,7 @@ def translations(
     contents: Sequence[Content], remove_bpe: str = pieces.AUTO, references: Sequence[str] = ()
 ) -> Generated:
     """The translations in ``contents``; see :func:`read_translations`."""
-    # "T-34" and "H-2" alone may be text; where all such lines are alone, nothing else says that this is no text.
-    marked = any(_LINE.match(line) and "\t" in line for _, content in contents for line in content)
-    hypotheses, detokenised, targets = by_number(contents if marked else ())
+    hypotheses, detokenised, targets = by_number(contents)
     named = ", ".join(str(shard) for shard, _ in contents)
     if not hypotheses and not detokenised:
         lines, doubt = pieces.join([line for _, content in contents for line in content], remove_bpe, references)
@@ -84,9 +82,14 @@ def sentences_in(content: Content) -> int:
     return len(hypotheses.keys() | detokenised.keys()) or len(content[1])
 
 
-def by_number(contents: Iterable[Content]) -> list[dict[int, str]]:
-    """The unchanged H-, D- and T- lines, by their sentences' numbers."""
+def by_number(contents: Sequence[Content]) -> list[dict[int, str]]:
+    """The unchanged H-, D- and T- lines, by their sentences' numbers; none in ordinary text.
+
+    "T-34" and "H-2" alone on a line may be text: fairseq writes a tab after them.
+    """
     kinds: dict[str, dict[int, str]] = {"H": {}, "D": {}, "T": {}}
+    if not any(_LINE.match(line) and "\t" in line for _, lines in contents for line in lines):
+        return list(kinds.values())
     for shard, lines in contents:
         for place, line in enumerate(lines, 1):
             mark = _LINE.match(line)
