@@ -30,6 +30,8 @@ def load(
     max_target_positions: int | None = None,
     fp16: bool = False,
     bf16: bool = False,
+    search: str | None = None,
+    engine: str = "torch",
     **overrides: Any,
 ) -> "TorchTranslator":
     """Load a trained translation model of this package or of fairseq.
@@ -52,6 +54,11 @@ def load(
         max_tokens, batch_size: pieces with padding, and texts, in a batch; None: the training's.
         max_source_positions, max_target_positions: longest text and translation in pieces; None: the training's.
         fp16, bf16: compute in half precision, fp16 on a GPU alone.
+        search: the beam search, "fairseq" or "recorded", which finds the same translations and on a GPU replays a token
+            as one graph; None: the checkpoint's, by default fairseq's.
+        engine: "torch", or "onnx" for a CPU: the model is exported once, beside the checkpoint, which takes a minute or
+            more, and translates several times as fast from then on. The result is a
+            :class:`fairseq_luna.deployed.Translator`, whose ``translate`` has the same names for what it can do.
         overrides: other options of fairseq's task, model, subwords and generation, such as ``lenpen=0.6``, which
             replace those in the checkpoint.
 
@@ -60,7 +67,9 @@ def load(
         UsageError: a file is missing or cannot be used, the languages are not the checkpoint's, or the device cannot be
             used or cannot compute in this precision.
     """
-    given = {name: value for name, value in dict(locals()).items() if name not in ("path", "overrides")}
+    given = {name: value for name, value in dict(locals()).items() if name not in ("path", "overrides", "engine")}
+    if engine != "torch":
+        return importlib.import_module(f"{__name__}.exported_engine").loaded(path, engine, given | overrides)
     from . import quiet
 
     with quiet.fairseq():

@@ -20,6 +20,7 @@ from . import models as activated  # noqa: F401 (registers the models, applies t
 from . import quiet
 from .commands.checkpoints import check_finite, read
 from .model_files import NONE, PathLike, check_files, data_folder, subword_model
+from .models.shared.config import SEARCHES
 from .models.shared.translator import TorchTranslator
 from .models.shared.translator_options import check_names
 from .piece_models import LEAST_KNOWN, known_share, restricted
@@ -51,6 +52,7 @@ def load(
     max_target_positions: int | None = None,
     fp16: bool = False,
     bf16: bool = False,
+    search: str | None = None,
     **overrides: Any,
 ) -> TorchTranslator:
     """See :func:`fairseq_luna.load`."""
@@ -58,11 +60,16 @@ def load(
     sizes = {"max_tokens": max_tokens, "batch_size": batch_size}
     lengths = {"max_source_positions": max_source_positions, "max_target_positions": max_target_positions}
     check_numbers({**sizes, **lengths})
+    if search not in (None, *SEARCHES):
+        raise UsageError(f"search {search} (--search): choose one of {', '.join(SEARCHES)}")
     files = check_files(path, data, pieces)
     precision = _precision(device, fp16=fp16, bf16=bf16)  # before anything that takes long
     wanted = {"source_lang": source_lang, "target_lang": target_lang, **lengths}
     overrides |= {name: value for name, value in wanted.items() if value is not None}
     loaded, cfg, task = _trained(path, files, overrides, data)
+    for model in loaded:
+        if search is not None and hasattr(model, "cfg"):  # only models of this package read it
+            model.cfg.search = search
     if max_tokens or batch_size or (cfg.dataset.max_tokens is None and cfg.dataset.batch_size is None):
         cfg.dataset.max_tokens = max_tokens or (None if batch_size else BATCH)
         cfg.dataset.batch_size = batch_size

@@ -19,10 +19,12 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from functools import partial
+from importlib.util import find_spec
 from itertools import islice
 from typing import Any
 
 from .. import environment
+from ..exported_engine import ENGINES, ONNX, TORCH, exported_translator
 from ..model_files import check_files
 from ..search_options import check_numbers, check_search
 from ..translation import EMPTY, Translation
@@ -31,12 +33,18 @@ from .standard_streams import require_open
 from .text_files import decoded
 
 BEAM = 5
+MANY = 300  # lines from which on an export pays
+SEARCHES = ("fairseq", "recorded")  # as in models/shared/config.py, which imports fairseq
 WHOLE, NUMBER, YES = {"type": int, "metavar": "N"}, {"type": float, "metavar": "X"}, {"action": "store_true"}
 # How a model is loaded.
 LOADING: dict[str, dict[str, Any]] = {
     "source_lang": {"metavar": "LANG", "help": "source language, if the training was not told, or had several"},
     "target_lang": {"metavar": "LANG", "help": "target language, if the training was not told, or had several"},
     "max_source_positions": {**WHOLE, "help": "longest source sentence in pieces (default: the training's)"},
+    "search": {
+        "choices": SEARCHES,
+        "help": "beam search: fairseq's, or one with the same results that a GPU replays as one graph for each token",
+    },
     "fp16": {**YES, "help": "compute in half precision, on a GPU"},
     "bf16": {**YES, "help": "compute in bfloat16, on a GPU or a CPU"},
 }
@@ -64,6 +72,8 @@ TRAINED: dict[str, dict[str, Any]] = {
     "sampling_topp": {**NUMBER, "help": "draw from the likeliest words whose probability is X in total"},
     "temperature": {**NUMBER, "help": "above 1 makes unlikely words likelier, below 1 less likely (default: 1)"},
 }
+# What --engine onnx does not have.
+ONLY_TORCH = (*TRAINED, "max_source_positions", "search", "fp16", "bf16")
 
 
 def add_flags(parser: ArgumentParser) -> None:
@@ -77,6 +87,12 @@ def add_flags(parser: ArgumentParser) -> None:
         help="SentencePiece model or codes (default: those beside MODEL or the data); none: text is in pieces",
     )
     add("--device", default="cpu", help="such as cuda (default: %(default)s)")
+    add(
+        "--engine",
+        choices=ENGINES,
+        default=TORCH,
+        help="onnx: export the model once, beside the checkpoint, and translate on a CPU several times as fast",
+    )
     add("--seed", type=int, metavar="N", help="of what --sampling draws")
     add_stream_flags(parser, LOADING, TEXT, TRAINED)
 
@@ -108,17 +124,42 @@ def run(args: Namespace) -> None:
     if args.seed is not None and not args.sampling:
         raise UsageError(f"--seed {args.seed}: has an effect with --sampling alone")
     check_files(args.model, args.data, args.pieces)
+    if args.engine == ONNX:
+        check_exported(args)
     require_open()
     environment.require_fairseq()
-    import torch
     from tqdm import tqdm
+
+    progress = partial(tqdm, unit=" lines")
+    if args.engine == ONNX:
+        languages = {name: getattr(args, name) for name in ("source_lang", "target_lang")}
+        translator = exported_translator(args.model, data=args.data, pieces=args.pieces, **languages)
+        write(translator, args.buffer_size, progress, **{"beam": BEAM, **options})
+        return
+    import torch
 
     from ..loading import load
 
     if args.seed is not None:
         torch.manual_seed(args.seed)
     translator = load(args.model, device=args.device, data=args.data, pieces=args.pieces, **loading)
-    write(translator, args.buffer_size, partial(tqdm, unit=" lines"), **{"beam": BEAM, **options})
+    lines = write(translator, args.buffer_size, progress, **{"beam": BEAM, **options})
+    if lines >= MANY and can_be_exported(args, translator):
+        print("for so many lines on a CPU, --engine onnx is faster: it exports the model once", file=sys.stderr)
+
+
+def check_exported(args: Namespace) -> None:
+    """Raises UsageError for a flag that the exported engine does not have."""
+    for name in given(args, ONLY_TORCH):
+        raise UsageError(f"{flag(name)}: the exported engine does not have it; leave --engine {ONNX} out")
+    if args.device != "cpu":
+        raise UsageError(f"--device {args.device}: the exported engine is for a CPU; leave --engine {ONNX} out")
+
+
+def can_be_exported(args: Namespace, translator: Any) -> bool:
+    """Whether --engine onnx could have translated what was asked for."""
+    ours = len(translator.models) == 1 and hasattr(translator.models[0].decoder, "read_source")
+    return ours and args.device == "cpu" and not given(args, ONLY_TORCH) and find_spec("onnxruntime") is not None
 
 
 def end_at_signals() -> None:
@@ -131,8 +172,13 @@ def end_at_signals() -> None:
 
 def write(
     translator: Any, buffer_size: int, progress: Callable[..., Iterable[str]] | None = None, **options: Any
-) -> None:
-    """Translate standard input to standard output, ``buffer_size`` lines at once, or each as it is typed."""
+) -> int:
+    """Translate standard input to standard output, ``buffer_size`` lines at once, or each as it is typed.
+
+    Returns:
+        The number of lines that were written.
+    """
+    written = 0
     size = 1 if sys.stdin.isatty() else buffer_size
     with (
         open(sys.stdin.fileno(), "rb", closefd=False) as source,
@@ -144,8 +190,10 @@ def write(
             lines = progress(lines, disable=target.isatty() or None)
         for line in lines:
             print(line, file=target, flush=True)
+            written += 1
     if unknown.tokens:
         print(unknown, file=sys.stderr)
+    return written
 
 
 class UnknownTokens:

@@ -1,0 +1,88 @@
+"""The exported engine behind ``load(..., engine="onnx")`` and ``fairseq-luna translate --engine onnx``.
+
+A model is exported once, to a folder beside its checkpoint, and then read from there.
+"""
+
+import contextlib
+import hashlib
+import sys
+from pathlib import Path
+from typing import Any
+
+from . import __version__
+from .deployed.folder import FORMAT, SETTINGS, marks_of
+from .model_files import PathLike, check_files
+from .usage_error import UsageError
+
+TORCH, ONNX = ENGINES = ("torch", "onnx")
+INSTALL = "pip install onnx onnxscript onnxruntime"
+
+
+def exported_translator(
+    path: PathLike,
+    *,
+    data: PathLike | None = None,
+    pieces: PathLike | None = None,
+    source_lang: str | None = None,
+    target_lang: str | None = None,
+    threads: int = 1,
+) -> Any:
+    """A :class:`fairseq_luna.deployed.Translator` for the checkpoint at ``path``, which is exported if it was not yet.
+
+    Args:
+        path, data, pieces, source_lang, target_lang: as of :func:`fairseq_luna.load`, without ensembles.
+        threads: CPU threads of onnxruntime.
+
+    Raises:
+        UsageError: the model cannot be exported, the folder of the checkpoint cannot be written to, or onnxruntime,
+            onnx or onnxscript is missing.
+    """
+    files = check_files(path, data, pieces)
+    if len(files) > 1:
+        raise UsageError(f"{path}: an ensemble has no exported engine; give one checkpoint, such as an average")
+    languages = {"source_lang": source_lang, "target_lang": target_lang}
+    folder = exported_folder(files[0], data, pieces, languages)
+    try:
+        if not (folder / SETTINGS).is_file():
+            from .commands.export import export
+
+            with contextlib.redirect_stdout(sys.stderr):  # standard output is for translations
+                export(files[0], folder, data=data, pieces=pieces, languages=languages)
+        from .deployed import Translator
+
+        return Translator(folder, threads=threads)
+    except ImportError as error:
+        raise UsageError(f"engine onnx (--engine): {error}; {INSTALL}") from error
+    except PermissionError as error:
+        raise UsageError(
+            f"{folder.parent}: cannot be written to, and the exported model is kept there; copy the checkpoint with its"
+            " dictionaries to another folder"
+        ) from error
+
+
+def loaded(path: PathLike, engine: str, options: dict[str, Any]) -> Any:
+    """The translator for ``load(path, engine=engine, **options)``.
+
+    Raises:
+        UsageError: there is no such ``engine``, or it does not have an option that is given.
+    """
+    if engine != ONNX:
+        raise UsageError(f"engine {engine}: choose one of {', '.join(ENGINES)}")
+    own = {name: options.pop(name, None) for name in ("data", "pieces", "source_lang", "target_lang")}
+    given = {name: value for name, value in options.items() if value not in (None, False)}
+    if str(given.pop("device", "cpu")) != "cpu":
+        raise UsageError('device: the exported engine (engine="onnx") is for a CPU; leave one of them out')
+    if given:
+        raise UsageError(f'{", ".join(given)}: only engine="torch" has this; leave engine out')
+    return exported_translator(path, **own)
+
+
+def exported_folder(
+    checkpoint: Path, data: PathLike | None, pieces: PathLike | None, languages: dict[str, str | None]
+) -> Path:
+    """The folder beside ``checkpoint`` for its exported model: another checkpoint or another option has another one."""
+    fingerprint = hashlib.sha256()
+    for part in (marks_of(checkpoint), data and Path(data).resolve(), pieces and Path(pieces).resolve(), languages):
+        fingerprint.update(f"{part}\n".encode())
+    fingerprint.update(f"{FORMAT} {__version__}".encode())
+    return checkpoint.with_name(f"{checkpoint.stem}.onnx-{fingerprint.hexdigest()[:12]}")

@@ -1,0 +1,98 @@
+"""``--engine onnx`` and ``load(..., engine="onnx")``: a model is exported once, beside its checkpoint."""
+
+import shutil
+
+import pytest
+
+import fairseq_luna
+from fairseq_luna.commands import export as command
+from fairseq_luna.commands.translate import run  # noqa: F401 (is imported before the command is replaced)
+from fairseq_luna.usage_error import UsageError
+from own_command import refused
+from recorded import record
+
+pytest.importorskip("onnxruntime")
+deployed = pytest.importorskip("fairseq_luna.deployed")
+
+EXPORTED = record.HERE / "exported"
+DATA = record.HERE / "prepared" / "bin"
+SENTENCES, _ = record.texts()
+
+
+@pytest.fixture
+def checkpoint(tmp_path):
+    """The checkpoint that the recorded folder was exported from, alone in a folder."""
+    return shutil.copy(record.checkpoint(record.EXPORTED), tmp_path / "model.pt")
+
+
+@pytest.fixture
+def exports(monkeypatch):
+    """A list of the folders that are made, by a copy of the recorded one in place of an export."""
+    made = []
+
+    def copy(model, output, **options):
+        shutil.copytree(EXPORTED, output)
+        made.append((output, options))
+
+    monkeypatch.setattr(command, "export", copy)
+    return made
+
+
+def test_a_model_is_exported_once_and_again_for_another_checkpoint(checkpoint, exports):
+    expected = deployed.Translator(EXPORTED).translate(SENTENCES)
+    for _ in range(2):
+        translator = fairseq_luna.load(checkpoint, data=DATA, engine="onnx")
+        assert translator.translate(SENTENCES) == expected
+    [(folder, options)] = exports
+    assert folder.parent == checkpoint.parent and folder.name.startswith("model.onnx-")
+    assert options["data"] == DATA
+    with open(checkpoint, "ab") as file:
+        file.write(b"more")
+    fairseq_luna.load(checkpoint, data=DATA, engine="onnx")
+    fairseq_luna.load(checkpoint, data=DATA.parent, engine="onnx")
+    assert len({folder for folder, _ in exports}) == 3
+
+
+REFUSED = {
+    "engine": ({"engine": "tensorrt"}, "engine tensorrt: choose one of torch, onnx"),
+    "device": ({"engine": "onnx", "device": "cuda"}, "device: the exported engine"),
+    "precision": ({"engine": "onnx", "bf16": True}, "bf16: only engine"),
+    "search": ({"engine": "onnx", "search": "recorded"}, "search: only engine"),
+    "of-fairseq": ({"engine": "onnx", "lenpen": 0.6}, "lenpen: only engine"),
+    "unknown-search": ({"search": "fast", "data": DATA}, "search fast \\(--search\\): choose one of fairseq, recorded"),
+}
+
+
+@pytest.mark.parametrize(("options", "message"), REFUSED.values(), ids=REFUSED)
+def test_what_an_engine_does_not_have_is_refused(options, message, checkpoint, exports):
+    with pytest.raises(UsageError, match=message):
+        fairseq_luna.load(checkpoint, **options)
+    assert exports == []
+
+
+@pytest.mark.parametrize("flags", [["--sampling"], ["--bf16"], ["--device=cuda"], ["--alignments"]], ids=str)
+def test_flags_that_the_exported_engine_does_not_have_are_named(flags, checkpoint, exports, capsys):
+    said = refused(capsys, "translate", checkpoint, "--engine=onnx", *flags)
+    assert said.startswith(flags[0].partition("=")[0]) and said.endswith("leave --engine onnx out")
+
+
+def test_an_ensemble_has_no_exported_engine(checkpoint, exports):
+    with pytest.raises(UsageError, match="an ensemble has no exported engine"):
+        fairseq_luna.load(f"{checkpoint}:{checkpoint}", engine="onnx")
+
+
+@pytest.mark.slow
+def test_an_exported_engine_translates_as_the_model_does(checkpoint):
+    pytest.importorskip("onnxscript")
+    model = fairseq_luna.load(checkpoint, data=DATA)
+    engine = fairseq_luna.load(checkpoint, data=DATA, engine="onnx")
+    assert engine.translate(SENTENCES, beam=3, nbest=2) == model.translate(SENTENCES, beam=3, nbest=2)
+
+
+def test_the_search_of_a_loaded_model_is_the_one_that_is_asked_for(checkpoint):
+    for search in ("recorded", "fairseq"):
+        translator = fairseq_luna.load(checkpoint, data=DATA, search=search)
+        assert translator.models[0].cfg.search == search
+    assert fairseq_luna.load(checkpoint, data=DATA).translate(SENTENCES) == fairseq_luna.load(
+        checkpoint, data=DATA, search="recorded"
+    ).translate(SENTENCES)
