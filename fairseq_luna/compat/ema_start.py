@@ -60,7 +60,7 @@ def apply() -> None:
 
         def with_mean(*args: Any, **kwargs: Any) -> Any:
             state = load(*args, **kwargs)
-            state["extra_state"].setdefault("ema", state["model"])
+            state["extra_state"] = {"ema": state["model"], **(state.get("extra_state") or {})}
             return state
 
         with patch.object(checkpoint_utils, "load_checkpoint_to_cpu", with_mean):

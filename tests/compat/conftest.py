@@ -2,6 +2,7 @@ import inspect
 
 import pytest
 from fairseq.optim.adam import Adam
+from fairseq.optim.fp16_optimizer import FP16Optimizer
 
 from fairseq_luna import compat
 from fairseq_luna.compat import adam, multi_tensor
@@ -19,6 +20,13 @@ def fairseqs(monkeypatch):
         monkeypatch.setattr(Adam, "step", inspect.unwrap(Adam.step))  # torch has wrapped ours once more
 
     return restore
+
+
+@pytest.fixture
+def flattened_on_a_cpu(monkeypatch):
+    """fairseq's own function for --fp16, which ours refuses without a CUDA device."""
+    flatten = FP16Optimizer.build_fp32_params
+    monkeypatch.setattr(FP16Optimizer, "build_fp32_params", getattr(flatten, "__wrapped__", flatten))
 
 
 @pytest.fixture

@@ -44,7 +44,7 @@ Adam.step = inspect.unwrap(Adam.step)
 
 
 @pytest.mark.parametrize("flags", PRECISIONS.values(), ids=PRECISIONS)
-def test_checkpoints_are_fairseqs(tiny_data, tmp_path, flags, as_on_a_gpu, fairseqs, monkeypatch):
+def test_checkpoints_are_fairseqs(tiny_data, tmp_path, flags, as_on_a_gpu, flattened_on_a_cpu, fairseqs, monkeypatch):
     def to(updates, folder):
         with pytest.MonkeyPatch.context() as patch:
             # What fairseq asks of a GPU where it flattens the parameters, and where a gradient overflows.

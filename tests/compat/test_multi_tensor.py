@@ -29,7 +29,7 @@ CASES = [*itertools.product(WRAPPERS, OPTIMIZERS), ("flattened_fp16", "decaying 
 
 
 @pytest.fixture(autouse=True)
-def no_number_of_a_gpu(monkeypatch):
+def no_number_of_a_gpu(monkeypatch, flattened_on_a_cpu):
     """fairseq keeps the flattened gradients by the number of the GPU, which is None for tensors on a CPU."""
     monkeypatch.setattr(torch.cuda, "current_device", lambda: None)
 
