@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from fairseq.optim.fp16_optimizer import FP16Optimizer
 
 from commands import FAMILIES, arguments, torchrun, train
 from fairseq_luna.compat import adam
@@ -35,7 +36,6 @@ import inspect
 
 import fairseq_luna.models
 from fairseq.optim.adam import Adam
-from fairseq.optim.fp16_optimizer import FP16Optimizer
 from fairseq_luna.compat import multi_tensor
 
 for owner, name, _ in multi_tensor.REPLACED:
