@@ -74,7 +74,12 @@ def flags_of(arch: str) -> str:
     defaults = {**(vars(dataclass()) if dataclass else {}), **vars(preset)}  # fairseq keeps them out of the parser
     for action in parser._actions:
         default = defaults.get(action.dest)
-        if action.help != SUPPRESS and default not in (None, False, "", []) and "default" not in (action.help or ""):
+        if (
+            action.help != SUPPRESS
+            and default is not False
+            and default not in (None, "", [])
+            and "default" not in (action.help or "")
+        ):
             shown = getattr(default, "value", default)
             action.help = f"{action.help or ''} (default: {shown})".replace("%", "%%").lstrip()
     return parser.format_help()

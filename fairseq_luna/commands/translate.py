@@ -107,7 +107,8 @@ def add_stream_flags(parser: ArgumentParser, *options: dict[str, dict[str, Any]]
 
 def given(args: Namespace, names: Iterable[str]) -> dict[str, Any]:
     """The values of these flags that the user gave. Raises UsageError for a number that cannot be."""
-    values = {name: getattr(args, name) for name in names if getattr(args, name) not in (None, False)}
+    values = {name: getattr(args, name) for name in names}
+    values = {name: value for name, value in values.items() if value is not None and value is not False}  # 0 is given
     check_numbers({"buffer_size": args.buffer_size, **values})
     return values
 
