@@ -75,7 +75,7 @@ def test_the_report_has_the_path_the_versions_and_the_patches(capsys):
 
 def test_the_flags_of_a_model_are_printed_with_its_defaults(capsys):
     text = shown(capsys, "info", "--arch", "luna_tiny")
-    assert re.search(r"--attention-dropout D\s+dropout probability for attention weights \(default:\s+0.0\)", text)
+    assert re.search(r"--attention-dropout \S+\s+dropout probability for attention weights \(default:\s+0\.0\)", text)
     assert re.search(r"--projection-length \S+\s.*?\(default: 16\)", text, flags=re.S)
     assert re.search(r"--encoder-embed-dim \S+\s.*?\(default: 128\)", text, flags=re.S)
     assert "--encoder-embed-dim" in shown(capsys, "info", "--arch", "transformer")

@@ -75,7 +75,7 @@ def test_an_option_that_load_does_not_have_is_a_type_error(folder, name, said):
 
 def test_signatures_and_documentation_have_every_option():
     public, inner = (inspect.signature(function).parameters for function in (fairseq_luna.load, loading.load))
-    assert [(each.name, each.default) for each in public.values()] == [
+    assert [(each.name, each.default) for each in public.values() if each.name != "engine"] == [
         (each.name, each.default) for each in inner.values()
     ]
     for function in (fairseq_luna.load, TorchTranslator.translate):

@@ -13,6 +13,7 @@ from recorded import record
 
 DATA = record.HERE / "prepared" / "bin"
 SENTENCES, _ = record.texts()
+TEXT = "".join(f"{line}\n" for line in SENTENCES)
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +26,7 @@ def said(tmp_path, capfd, monkeypatch):
     """Translates the sentences by a command: the exit status, standard output and standard error."""
     monkeypatch.setattr(translate, "end_at_signals", lambda: None)
 
-    def of(*flags, exported=False, text="".join(f"{line}\n" for line in SENTENCES)):
+    def of(*flags, exported=False, text=TEXT):
         source = tmp_path / "source.txt"
         source.write_bytes(text if isinstance(text, bytes) else text.encode())
         with source.open() as file:
