@@ -15,7 +15,7 @@ import fairseq_luna
 import fairseq_luna.models
 from fairseq_luna import compat
 from fairseq_luna.__main__ import main, parser_of
-from fairseq_luna.commands import COMMANDS, info, translate
+from fairseq_luna.commands import COMMANDS, info, steps, translate
 from fairseq_luna.commands.steps import shortest
 from own_command import refused, shown
 
@@ -88,8 +88,20 @@ def test_the_commands_of_the_report_have_no_path_that_a_move_makes_wrong(capsys,
     monkeypatch.chdir(PACKAGE.parent if inside else tmp_path)
     commands = shown(capsys, "info").partition("all flags of a model")[2]
     assert "luna info --arch luna_tiny" in commands
-    user_dir = PACKAGE.name if inside else '"$(fairseq-luna info --path)"'
+    user_dir = PACKAGE.name if inside else f'"$({steps.program("fairseq-luna")} info --path)"'
     assert f"--user-dir {user_dir} --arch luna_tiny" in commands
+
+
+def test_a_command_inside_another_is_run_by_the_same_path(capsys, monkeypatch, tmp_path):
+    """Where no environment is active, only full paths find these programs."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "other bin" / "python"))
+    (tmp_path / "other bin").mkdir()
+    for name in ("fairseq-luna", "fairseq-train"):
+        (tmp_path / "other bin" / name).touch()
+    last = shown(capsys, "info").splitlines()[-1].strip()
+    path = "'other bin/fairseq-{}'"
+    assert last == f'{path.format("train")} DATA --user-dir "$({path.format("luna")} info --path)" --arch luna_tiny'
 
 
 def test_registered_names_are_this_packages_own():

@@ -42,7 +42,8 @@ def run(args: Namespace) -> None:
         shell("fairseq-luna", "info", "--arch", "luna_tiny"),
     )
     # The path of another folder would be wrong after a move.
-    user_dir = shown_path(USER_DIR) if USER_DIR.is_relative_to(Path.cwd()) else '"$(fairseq-luna info --path)"'
+    inner = f'"$({program("fairseq-luna")} info --path)"'
+    user_dir = shown_path(USER_DIR) if USER_DIR.is_relative_to(Path.cwd()) else inner
     show_next("in fairseq's commands", f"{program('fairseq-train')} DATA --user-dir {user_dir} --arch luna_tiny")
 
 
