@@ -19,7 +19,7 @@ from omegaconf import OmegaConf
 from . import models as activated  # noqa: F401 (registers the models, applies the patches)
 from . import quiet
 from .commands.checkpoints import check_finite, read
-from .model_files import NONE, PathLike, check_files, data_folder, subword_model
+from .model_files import NONE, PathLike, binary_data, check_files, data_folder, subword_model
 from .models.shared.config import SEARCHES
 from .models.shared.translator import TorchTranslator
 from .models.shared.translator_options import check_names
@@ -106,7 +106,8 @@ def _precision(device: Any, *, fp16: bool, bf16: bool) -> torch.dtype | None:
     try:
         kind = torch.empty(0, device=device).device.type
     except (AssertionError, RuntimeError) as error:
-        raise UsageError(f"device {device} (--device): {str(error).splitlines()[0]}") from error
+        advice = "" if torch.cuda.is_available() else "; this torch finds no GPU: leave it out, for a CPU"
+        raise UsageError(f"device {device} (--device): {str(error).splitlines()[0]}{advice}") from error
     if fp16 and bf16:
         raise UsageError("fp16, bf16 (--fp16, --bf16): give one of them")
     if fp16 and kind == "cpu":
@@ -199,7 +200,7 @@ def _check_languages(
 def _data_place(file: Path, settings: dict[str, dict[str, Any]], data: PathLike | None) -> PathLike | None:
     """Where the data of the checkpoint ``file`` is, if not where its settings say; ``data`` if that is given."""
     if data is not None:
-        return data
+        return binary_data(data)
     recorded, saved = settings["task"].get("data"), settings["checkpoint"].get("save_dir")
     return data_folder(file, str(recorded or ""), str(saved or ""))
 
@@ -240,8 +241,22 @@ def _subwords(pieces: Path) -> Any:
     try:
         if pieces.suffix == ".model":
             return SentencepieceBPE(SentencepieceConfig(sentencepiece_model=str(pieces)))
+        if _is_dictionary(pieces):
+            raise UsageError(
+                f"{pieces}: is a dictionary of fairseq, a word and its count in each line; name the codes that"
+                " subword-nmt learned, or a SentencePiece model (*.model)"
+            )
         return SubwordNMTBPE(SubwordNMTBPEConfig(bpe_codes=str(pieces)))
+    except UsageError:  # a ValueError
+        raise
     except ImportError as error:
         raise UsageError(f"{pieces}: {error}") from error
     except (OSError, RuntimeError, ValueError, SystemExit) as error:  # subword-nmt exits
         raise UsageError(f"{pieces}: is no subword model, or cannot be read") from error
+
+
+def _is_dictionary(file: Path) -> bool:
+    """Whether every line has a word and a number, of which hardly any are among the pairs that subword-nmt joins."""
+    lines = file.read_text(encoding="utf-8").removesuffix("\n").split("\n")
+    fields = [line.removesuffix(" #fairseq:overwrite").rpartition(" ") for line in lines]
+    return all(word and count.isdecimal() for word, _, count in fields)

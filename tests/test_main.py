@@ -47,7 +47,10 @@ def test_the_help_of_a_command_has_an_example_that_its_parser_takes(name, capsys
 
 def test_wrong_use_is_refused_in_one_line(capsys, monkeypatch):
     monkeypatch.setattr(translate, "end_at_signals", lambda: None)
-    assert refused(capsys, "tranlate") == f"fairseq-luna: tranlate: the commands are {', '.join(COMMANDS)}"
+    assert (
+        refused(capsys, "tranlate")
+        == f"fairseq-luna: tranlate: did you mean translate? the commands are {', '.join(COMMANDS)}"
+    )
     assert refused(capsys, "info", "--paths") == "unrecognized arguments: --paths"
     assert refused(capsys, "translate", "none") == "none: there is no such checkpoint"
 

@@ -80,7 +80,11 @@ def add_flags(parser: ArgumentParser) -> None:
     """Add the command's flags."""
     add = parser.add_argument
     add("model", metavar="MODEL", help="a checkpoint, several with : between them, or a folder with checkpoint_best.pt")
-    add("--data", metavar="FOLDER", help="folder with the dictionaries (default: MODEL's, or the training's)")
+    add(
+        "--data",
+        metavar="FOLDER",
+        help="the dictionaries' folder, or prepare's (default: MODEL's, or the training's)",
+    )
     add(
         "--pieces",
         metavar="FILE",
@@ -123,7 +127,7 @@ def run(args: Namespace) -> None:
     loading, options = given(args, LOADING), given(args, [*TEXT, *TRAINED])
     check_search({"beam": BEAM, **options}, words=sys.maxsize)
     if args.seed is not None and not args.sampling:
-        raise UsageError(f"--seed {args.seed}: has an effect with --sampling alone")
+        raise UsageError(f"--seed {args.seed}: has an effect only with --sampling")
     check_files(args.model, args.data, args.pieces)
     if args.engine == ONNX:
         check_exported(args)
