@@ -46,8 +46,9 @@ def load(
         path: a checkpoint, several with ``:`` between them (an ensemble), or a folder with ``checkpoint_best.pt``,
             ``checkpoint_last.pt`` or ``model.pt``.
         device: of the model, such as "cuda".
-        data: the folder with the dictionaries; None: they are looked for beside the checkpoint, at the training's path,
-            and where that path leads from the checkpoint, so that a training's folder can be moved.
+        data: the folder with the dictionaries, or the one that ``fairseq-luna prepare`` made; None: they are looked
+            for beside the checkpoint, at the training's path, and where that path leads from the checkpoint, so that a
+            training's folder can be moved.
         pieces: a SentencePiece model (``*.model``) or codes of subword-nmt; None: those beside the checkpoint or the
             data, which a model of pieces needs. "none": text is in pieces already. Text for codes must be tokenised.
         source_lang, target_lang: languages, if the training was not told them, or of a model of several.
@@ -63,11 +64,13 @@ def load(
             replace those in the checkpoint.
 
     Raises:
-        TypeError: the checkpoint has no such option.
+        TypeError: the checkpoint has no such option, or ``path`` is no name.
         UsageError: a file is missing or cannot be used, the languages are not the checkpoint's, or the device cannot be
             used or cannot compute in this precision.
     """
     given = {name: value for name, value in dict(locals()).items() if name not in ("path", "overrides", "engine")}
+    if not isinstance(path, str | os.PathLike):
+        raise TypeError(f"load: path must be a checkpoint's name, a str or os.PathLike; there is {path!r:.50}")
     if engine != "torch":
         return importlib.import_module(f"{__name__}.exported_engine").loaded(path, engine, given | overrides)
     from . import quiet

@@ -5,6 +5,7 @@ import os
 import sys
 from argparse import SUPPRESS
 from collections.abc import Sequence
+from difflib import get_close_matches
 from importlib import import_module
 from types import ModuleType
 
@@ -65,7 +66,10 @@ def explain(given: Sequence[str]) -> None:
     parser.add_argument("command", nargs="?", metavar="COMMAND", help=SUPPRESS)
     args, _ = parser.parse_known_args(given)
     if given:
-        raise CommandError(f"{args.command or given[0]}: the commands are {', '.join(commands.COMMANDS)}")
+        name = args.command or given[0]
+        near = get_close_matches(name, commands.COMMANDS, n=1)
+        advice = f"did you mean {near[0]}? " if near else ""
+        raise CommandError(f"{name}: {advice}the commands are {', '.join(commands.COMMANDS)}")
     parser.print_help()
 
 

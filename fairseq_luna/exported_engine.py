@@ -69,7 +69,7 @@ def loaded(path: PathLike, engine: str, options: dict[str, Any]) -> Any:
     if engine != ONNX:
         raise UsageError(f"engine {engine}: choose one of {', '.join(ENGINES)}")
     own = {name: options.pop(name, None) for name in ("data", "pieces", "source_lang", "target_lang")}
-    given = {name: value for name, value in options.items() if value not in (None, False)}
+    given = {name: value for name, value in options.items() if value is not None and value is not False}  # 0 is given
     if str(given.pop("device", "cpu")) != "cpu":
         raise UsageError('device: the exported engine (engine="onnx") is for a CPU; leave one of them out')
     if given:

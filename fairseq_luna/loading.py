@@ -19,14 +19,14 @@ from omegaconf import OmegaConf
 from . import models as activated  # noqa: F401 (registers the models, applies the patches)
 from . import quiet
 from .commands.checkpoints import check_finite, read
-from .model_files import NONE, PathLike, check_files, data_folder, subword_model
+from .model_files import NONE, PathLike, binary_data, check_files, data_folder, subword_model
 from .models.shared.config import SEARCHES
 from .models.shared.translator import TorchTranslator
 from .models.shared.translator_options import check_names
 from .piece_models import LEAST_KNOWN, known_share, restricted
 from .search_options import check_numbers
 from .subwords import mark_of
-from .trained_languages import described, difference, languages, untrained_pair
+from .trained_languages import described, difference, known_languages, languages, untrained_pair
 from .usage_error import UsageError
 
 logger = logging.getLogger(__name__)
@@ -106,7 +106,8 @@ def _precision(device: Any, *, fp16: bool, bf16: bool) -> torch.dtype | None:
     try:
         kind = torch.empty(0, device=device).device.type
     except (AssertionError, RuntimeError) as error:
-        raise UsageError(f"device {device} (--device): {str(error).splitlines()[0]}") from error
+        advice = "" if torch.cuda.is_available() else "; this torch finds no GPU: leave it out, for a CPU"
+        raise UsageError(f"device {device} (--device): {str(error).splitlines()[0]}{advice}") from error
     if fp16 and bf16:
         raise UsageError("fp16, bf16 (--fp16, --bf16): give one of them")
     if fp16 and kind == "cpu":
@@ -132,8 +133,9 @@ def _trained(
         settings = _settings(file, state)
         check_names("load", overrides, *(name for part in READ for name in settings[part]), *signature(load).parameters)
         check_numbers(overrides)
-        trained = _check_languages(file, settings["task"], overrides, trained)
-        replaced = _override(state, settings, file, overrides, data)
+        place = _data_place(file, settings, data)
+        trained = _check_languages(file, settings["task"], overrides, trained, place)
+        replaced = _override(state, overrides, place)
         try:
             [model], cfg, task = checkpoint_utils.load_model_ensemble_and_task(
                 [str(file)], replaced, task=task, state=state
@@ -173,17 +175,21 @@ def _settings(file: Path, state: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def _check_languages(
-    file: Path, settings: dict[str, Any], overrides: dict[str, Any], others: dict[str, str]
+    file: Path, settings: dict[str, Any], overrides: dict[str, Any], others: dict[str, str], data: PathLike | None
 ) -> dict[str, str]:
     """The languages of the checkpoint ``file``, with ``settings`` of its task, after a comparison with those wanted.
+
+    Args:
+        data: where it is, if not where the settings say.
 
     Raises:
         UsageError: the languages in ``overrides`` are not those, or the ``others`` of an ensemble.
     """
-    given, trained = languages(overrides), languages(settings)
+    given = languages(overrides)
+    trained, source = known_languages(file, settings, (data, settings.get("data")))
     advice = "leave them out, or give a checkpoint of this direction"
     if said := difference(trained, given):
-        raise UsageError(f"{said}, as {file} says; {advice}")
+        raise UsageError(f"{said}, {source}; {advice}")
     if said := difference(trained, others):
         raise UsageError(f"{file}: was trained {described(trained)}, and the ensemble's first {described(others)}")
     if said := untrained_pair(settings, given):
@@ -191,19 +197,18 @@ def _check_languages(
     return {**others, **trained}
 
 
-def _override(
-    state: dict[str, Any],
-    settings: dict[str, dict[str, Any]],
-    file: Path,
-    wanted: dict[str, Any],
-    data: PathLike | None,
-) -> dict[str, Any]:
+def _data_place(file: Path, settings: dict[str, dict[str, Any]], data: PathLike | None) -> PathLike | None:
+    """Where the data of the checkpoint ``file`` is, if not where its settings say; ``data`` if that is given."""
+    if data is not None:
+        return binary_data(data)
+    recorded, saved = settings["task"].get("data"), settings["checkpoint"].get("save_dir")
+    return data_folder(file, str(recorded or ""), str(saved or ""))
+
+
+def _override(state: dict[str, Any], wanted: dict[str, Any], data: PathLike | None) -> dict[str, Any]:
     """Put ``wanted`` options and the place of the data into the settings of a checkpoint; returns all that was put."""
     # What the training read and the model has: its tokenizer, for BLEU, and embeddings.
     wanted = {"eval_bleu": False, "encoder_embed_path": None, "decoder_embed_path": None, **wanted}
-    recorded, saved = settings["task"].get("data"), settings["checkpoint"].get("save_dir")
-    if data is None:
-        data = data_folder(file, str(recorded or ""), str(saved or ""))
     if data is not None:
         wanted["data"] = os.fspath(data)
     if state.get("args") is not None:
@@ -236,8 +241,22 @@ def _subwords(pieces: Path) -> Any:
     try:
         if pieces.suffix == ".model":
             return SentencepieceBPE(SentencepieceConfig(sentencepiece_model=str(pieces)))
+        if _is_dictionary(pieces):
+            raise UsageError(
+                f"{pieces}: is a dictionary of fairseq, a word and its count in each line; name the codes that"
+                " subword-nmt learned, or a SentencePiece model (*.model)"
+            )
         return SubwordNMTBPE(SubwordNMTBPEConfig(bpe_codes=str(pieces)))
+    except UsageError:  # a ValueError
+        raise
     except ImportError as error:
         raise UsageError(f"{pieces}: {error}") from error
     except (OSError, RuntimeError, ValueError, SystemExit) as error:  # subword-nmt exits
         raise UsageError(f"{pieces}: is no subword model, or cannot be read") from error
+
+
+def _is_dictionary(file: Path) -> bool:
+    """Whether every line has a word and a number, of which hardly any are among the pairs that subword-nmt joins."""
+    lines = file.read_text(encoding="utf-8").removesuffix("\n").split("\n")
+    fields = [line.removesuffix(" #fairseq:overwrite").rpartition(" ") for line in lines]
+    return all(word and count.isdecimal() for word, _, count in fields)

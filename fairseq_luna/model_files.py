@@ -28,6 +28,12 @@ def check_files(path: PathLike, data: PathLike | None, pieces: PathLike | None) 
     return files
 
 
+def binary_data(data: PathLike) -> PathLike:
+    """The folder with dictionaries: ``data``, or ``bin`` in a folder that ``fairseq-luna prepare`` made."""
+    inside = Path(data) / "bin"
+    return inside if not dictionaries(Path(data)) and dictionaries(inside) else data
+
+
 def check_file(path: Path, what: str) -> None:
     """Raises UsageError unless ``path`` is a regular file, which can be read more than once and from any place.
 
@@ -45,7 +51,9 @@ def check_file(path: Path, what: str) -> None:
 
 def checkpoints(path: PathLike) -> list[Path]:
     """The checkpoint at ``path``, or those of an ensemble; each may be named by its folder."""
-    parts = [os.fspath(path)] if Path(path).exists() else os.fspath(path).split(os.pathsep)
+    parts = [os.fspath(path)] if os.fspath(path) and Path(path).exists() else os.fspath(path).split(os.pathsep)
+    if "" in parts:
+        raise UsageError(f"{os.fspath(path)!r}: the name of a checkpoint is empty; name a file or its folder")
     return [_checkpoint(Path(part)) for part in parts]
 
 
@@ -56,6 +64,8 @@ def _checkpoint(path: Path) -> Path:
     for name in CHECKPOINTS:
         if (file := path / name).is_file():
             return file
+    if (path / "settings.json").is_file() and any(path.glob("*.onnx")):
+        raise UsageError(f"{path}: is an exported model; translate with python -m fairseq_luna.deployed {path}")
     inside = path / "checkpoints"
     wanted = f"give {inside}" if inside.is_dir() else "name the checkpoint"
     raise UsageError(f"{path}: has none of {', '.join(CHECKPOINTS)}; {wanted}")

@@ -2,16 +2,18 @@
 
 import math
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from numbers import Integral, Real
 from typing import Any
 
-from .usage_error import UsageError
+from .usage_error import UnreadableText, UsageError
 
 COUNTS = (
     *("beam", "nbest", "max_tokens", "batch_size", "buffer_size", "threads"),
     *("max_source_positions", "max_target_positions"),
 )
 NUMBERS = ("lenpen", "max_len_a", "max_len_b", "min_len", "unkpen", "temperature", "sampling_topp", "diversity_rate")
+LENGTHS = ("max_len_a", "max_len_b", "min_len")
 # Counts that are none at fairseq's default.
 OPTIONAL_COUNTS = {"sampling_topk": -1, "diverse_beam_groups": -1, "no_repeat_ngram_size": 0}
 # fairseq takes one of them. It refuses some pairs, and ignores the second of the others.
@@ -25,8 +27,8 @@ def check_numbers(options: Mapping[str, Any]) -> None:
     """Check every number among ``options``.
 
     Raises:
-        UsageError: one is no number or not finite, a count is not a whole number of 1 or more, or a temperature is not
-            above 0.
+        UsageError: one is no number or not finite, a length is negative, a count is not a whole number of 1 or more, or
+            a temperature is not above 0.
     """
     for name, value in options.items():
         if value is None:
@@ -41,6 +43,8 @@ def check_numbers(options: Mapping[str, Any]) -> None:
             _is(Integral, value) and (value == none or value >= 1)
         ):
             raise UsageError(f"{name} {value}: must be a whole number of 1 or more, or {none} for none")
+        if name in LENGTHS and value < 0:
+            raise UsageError(f"{name} {value}: must be 0 or more")
         if name == "temperature" and not value > 0:
             raise UsageError(f"{name} {value}: must be above 0")
 
@@ -62,7 +66,7 @@ def check_search(options: Mapping[str, Any], *, words: int) -> None:
     if not given.get("sampling"):
         for name, value in (("sampling_topk", topk), ("sampling_topp", topp)):
             if value != -1:
-                raise UsageError(f"{name} {value}: has an effect with sampling alone; give sampling too")
+                raise UsageError(f"{name} {value}: has an effect only with sampling; give sampling too")
     if topk > words:
         raise UsageError(f"sampling_topk {topk}: must be at most {words}, the words of the target's dictionary")
     if topp != -1 and not 0 < topp <= 1:
@@ -77,13 +81,27 @@ def check_search(options: Mapping[str, Any], *, words: int) -> None:
 
 
 def one_or_several(sentences: Any) -> list[str]:
-    """The texts in ``sentences``. Raises TypeError if that is no iterable of texts."""
-    texts: list[Any] = (
-        [sentences] if isinstance(sentences, str | bytes) or not isinstance(sentences, Iterable) else list(sentences)
-    )
+    """The texts in ``sentences``.
+
+    Raises:
+        TypeError: that is no iterable of texts.
+        UnreadableText: a text has a NUL character, or half of a surrogate pair.
+    """
+    texts: Iterable[Any] = iter([sentences])
+    if not isinstance(sentences, str | bytes):
+        with suppress(TypeError):  # no iterable; an array without dimensions is none either, despite its method
+            texts = iter(sentences)
+    texts = list(texts)
     for text in texts:
         if not isinstance(text, str):
             raise TypeError(f"sentences: must be a text or several, of type str; there is {text!r:.50}")
+        if "\0" in text:
+            raise UnreadableText(f"{text!r:.50}: has a NUL character; is it text?")
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            reason = f"{error.reason} at character {error.start + 1}"
+            raise UnreadableText(f"{text!r:.50}: cannot be written in UTF-8 ({reason})") from error
     return texts
 
 

@@ -1,7 +1,9 @@
 """The languages that a checkpoint was trained with: a model that gets another one translates nonsense."""
 
+import os
 from argparse import Namespace
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 from .usage_error import flag
@@ -15,8 +17,32 @@ def languages(settings: Any) -> dict[str, str]:
     Args:
         settings: of a task, or a whole command line; a mapping, a Namespace or None.
     """
-    found = _plain(settings)  # omegaconf's too
+    found = plain(settings)  # omegaconf's too
     return {name: str(found[name]) for name in NAMES if found.get(name)}
+
+
+def known_languages(file: object, settings: Any, folders: Iterable[object]) -> tuple[dict[str, str], str]:
+    """The languages that the checkpoint ``file`` was trained with, as far as they are known, and who says so.
+
+    A training that was not told its languages took them from the names of its data.
+
+    Args:
+        settings: of the checkpoint's task.
+        folders: where the data of the training may be; the first with data of one direction counts.
+    """
+    if (known := languages(settings)) or plain(settings).get("lang_pairs"):
+        return known, f"as {file} says"
+    for folder in folders:
+        if found := _languages_of_data(str(folder or "").split(os.pathsep)[0]):
+            return found, f"as the names of the data in {folder} say"
+    return {}, f"as {file} says"
+
+
+def _languages_of_data(folder: str) -> dict[str, str]:
+    """The languages in names such as ``train.en-de.en.idx``; none if there are several directions or no such files."""
+    names = (file.name.split(".") for file in Path(folder).glob("train*.idx")) if folder else ()
+    pairs = {tuple(name[1].split("-")) for name in names if len(name) == 4}
+    return dict(zip(NAMES, pairs.pop(), strict=True)) if [*map(len, pairs)] == [2] else {}
 
 
 def difference(trained: Mapping[str, str], given: Mapping[str, str]) -> str | None:
@@ -29,7 +55,7 @@ def difference(trained: Mapping[str, str], given: Mapping[str, str]) -> str | No
 
 def untrained_pair(settings: Any, given: Mapping[str, str]) -> str | None:
     """The pair ``given``, such as ``de-en``, if ``settings`` of a task list pairs without it; else None."""
-    pairs = _plain(settings).get("lang_pairs") or ()
+    pairs = plain(settings).get("lang_pairs") or ()
     pairs = pairs.split(",") if isinstance(pairs, str) else [str(pair) for pair in pairs]
     pair = "-".join(given.get(name, "") for name in NAMES)
     return (
@@ -43,5 +69,6 @@ def described(trained: Mapping[str, str]) -> str:
     return " ".join(f"{way} {language}" for way, language in ways if language)
 
 
-def _plain(settings: Any) -> Mapping[str, Any]:
+def plain(settings: Any) -> Mapping[str, Any]:
+    """``settings`` as a mapping."""
     return vars(settings) if isinstance(settings, Namespace) else settings or {}

@@ -20,6 +20,7 @@ from fairseq_luna.commands.command_line import CommandError, Parser, command, po
 from fairseq_luna.commands.steps import USER_DIR, once, run_fairseq, shell, shortest
 
 MAX_UPDATE, SEED = 2000, 1
+LANGUAGES = ("-s", "en", "-t", "de")
 CORPUS = Path(__file__).with_name("demo_corpus.py")
 # What learned most of what was measured: small batches, pre-norm, a rate that ends at 0. Twelve thousand sentences of a
 # grammar need no dropout.
@@ -95,12 +96,12 @@ def prepare(texts: Path, data: Path) -> None:
         for split in ("train", "valid", "test")
         for word in (f"--{split}", texts / f"{split}.en", texts / f"{split}.de")
     )
-    luna("prepare", *pairs, "-s", "en", "-t", "de", "--vocabulary-size", 1600, "--out", data)
+    luna("prepare", *pairs, *LANGUAGES, "--vocabulary-size", 1600, "--out", data)
 
 
 def train(data: Path, trained: Path, flags: Sequence[str], args: Namespace) -> None:
     updates = ("--max-update", args.max_update, "--total-num-update", args.max_update, "--seed", args.seed)
-    arguments = ("--save-dir", trained, *flags, *shlex.split(RECIPE), *updates)
+    arguments = ("--save-dir", trained, *LANGUAGES, *flags, *shlex.split(RECIPE), *updates)
     keep_command(trained, shlex.join(map(str, (*flags, *shlex.split(RECIPE), *updates))))
 
     def finish(marker: Path) -> None:
@@ -123,7 +124,16 @@ def translate(data: Path, trained: Path) -> Path:
     """The file of fairseq-generate's translations of the test."""
     # Without a limit, a barely trained model would generate 200 words for every sentence.
     limits = ("--max-len-a", 1.5, "--max-len-b", 10, "--max-tokens", 4000)
-    arguments = ("--path", trained / "checkpoint_last.pt", "--beam", 4, *limits, "--remove-bpe", "sentencepiece")
+    arguments = (
+        *LANGUAGES,
+        "--path",
+        trained / "checkpoint_last.pt",
+        "--beam",
+        4,
+        *limits,
+        "--remove-bpe",
+        "sentencepiece",
+    )
     generated = trained / "test.generated"
     once("translations of the test", generated, lambda output: fairseq("generate", data, *arguments, log=output))
     return generated

@@ -15,7 +15,7 @@ import fairseq_luna
 import fairseq_luna.models
 from fairseq_luna import compat
 from fairseq_luna.__main__ import main, parser_of
-from fairseq_luna.commands import COMMANDS, info, translate
+from fairseq_luna.commands import COMMANDS, info, steps, translate
 from fairseq_luna.commands.steps import shortest
 from own_command import refused, shown
 
@@ -47,7 +47,10 @@ def test_the_help_of_a_command_has_an_example_that_its_parser_takes(name, capsys
 
 def test_wrong_use_is_refused_in_one_line(capsys, monkeypatch):
     monkeypatch.setattr(translate, "end_at_signals", lambda: None)
-    assert refused(capsys, "tranlate") == f"fairseq-luna: tranlate: the commands are {', '.join(COMMANDS)}"
+    assert (
+        refused(capsys, "tranlate")
+        == f"fairseq-luna: tranlate: did you mean translate? the commands are {', '.join(COMMANDS)}"
+    )
     assert refused(capsys, "info", "--paths") == "unrecognized arguments: --paths"
     assert refused(capsys, "translate", "none") == "none: there is no such checkpoint"
 
@@ -75,6 +78,7 @@ def test_the_report_has_the_path_the_versions_and_the_patches(capsys):
 
 def test_the_flags_of_a_model_are_printed_with_its_defaults(capsys):
     text = shown(capsys, "info", "--arch", "luna_tiny")
+    assert re.search(r"--attention-dropout \S+\s+dropout probability for attention weights \(default:\s+0\.0\)", text)
     assert re.search(r"--projection-length \S+\s.*?\(default: 16\)", text, flags=re.S)
     assert re.search(r"--encoder-embed-dim \S+\s.*?\(default: 128\)", text, flags=re.S)
     assert "--encoder-embed-dim" in shown(capsys, "info", "--arch", "transformer")
@@ -87,8 +91,20 @@ def test_the_commands_of_the_report_have_no_path_that_a_move_makes_wrong(capsys,
     monkeypatch.chdir(PACKAGE.parent if inside else tmp_path)
     commands = shown(capsys, "info").partition("all flags of a model")[2]
     assert "luna info --arch luna_tiny" in commands
-    user_dir = PACKAGE.name if inside else '"$(fairseq-luna info --path)"'
+    user_dir = PACKAGE.name if inside else f'"$({steps.program("fairseq-luna")} info --path)"'
     assert f"--user-dir {user_dir} --arch luna_tiny" in commands
+
+
+def test_a_command_inside_another_is_run_by_the_same_path(capsys, monkeypatch, tmp_path):
+    """Where no environment is active, only full paths find these programs."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "other bin" / "python"))
+    (tmp_path / "other bin").mkdir()
+    for name in ("fairseq-luna", "fairseq-train"):
+        (tmp_path / "other bin" / name).touch()
+    last = shown(capsys, "info").splitlines()[-1].strip()
+    path = "'other bin/fairseq-{}'"
+    assert last == f'{path.format("train")} DATA --user-dir "$({path.format("luna")} info --path)" --arch luna_tiny'
 
 
 def test_registered_names_are_this_packages_own():

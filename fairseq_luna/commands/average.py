@@ -7,13 +7,17 @@
 Files are read with torch's weights_only, so that no code in them is run. The result has no optimizer state.
 """
 
+import os
 import re
 from argparse import ArgumentParser, Namespace
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from .. import environment
-from ..model_files import check_file
+from ..model_files import check_file, data_folder, dictionaries
+from ..trained_languages import plain
 from ..usage_error import UsageError
 from .command_line import positive
 from .output import check_output, save
@@ -53,7 +57,24 @@ def run(args: Namespace) -> None:
             f"Note: {newest} was trained further, to update {ended}, and is not in this mean, whose last"
             f" is of update {updates(mean)}: compare the scores of both"
         )
-    show_next("translate what you type", shell("fairseq-luna", "translate", args.output))
+    data = data_flags(mean, paths[-1], args.output)
+    show_next("translate what you type", shell("fairseq-luna", "translate", args.output, *data))
+
+
+def data_flags(mean: Mapping[str, Any], trained: Path, output: Path) -> list[object]:
+    """``--data`` for translating with ``output``, where its data is found from the checkpoint ``trained`` alone."""
+    cfg = mean.get("cfg") or {}
+    settings = {**plain(cfg.get("checkpoint")), **plain(cfg.get("task")), **plain(mean.get("args"))}
+    recorded, saved = str(settings.get("data") or ""), str(settings.get("save_dir") or "")
+    there = recorded.split(os.pathsep)[0]
+    try:
+        found = Path(data_folder(trained, recorded, saved) or there)
+    except UsageError:  # there are several, and the command itself says how to choose
+        return []
+    with suppress(UsageError):
+        if Path(data_folder(output, recorded, saved) or there).resolve() == found.resolve():
+            return []
+    return ["--data", found] if dictionaries(found) else []
 
 
 def choose(args: Namespace) -> list[Path]:

@@ -42,7 +42,8 @@ def run(args: Namespace) -> None:
         shell("fairseq-luna", "info", "--arch", "luna_tiny"),
     )
     # The path of another folder would be wrong after a move.
-    user_dir = shown_path(USER_DIR) if USER_DIR.is_relative_to(Path.cwd()) else '"$(fairseq-luna info --path)"'
+    inner = f'"$({program("fairseq-luna")} info --path)"'
+    user_dir = shown_path(USER_DIR) if USER_DIR.is_relative_to(Path.cwd()) else inner
     show_next("in fairseq's commands", f"{program('fairseq-train')} DATA --user-dir {user_dir} --arch luna_tiny")
 
 
@@ -74,7 +75,12 @@ def flags_of(arch: str) -> str:
     defaults = {**(vars(dataclass()) if dataclass else {}), **vars(preset)}  # fairseq keeps them out of the parser
     for action in parser._actions:
         default = defaults.get(action.dest)
-        if action.help != SUPPRESS and default not in (None, False, "", []) and "default" not in (action.help or ""):
+        if (
+            action.help != SUPPRESS
+            and default is not False
+            and default not in (None, "", [])
+            and "default" not in (action.help or "")
+        ):
             shown = getattr(default, "value", default)
             action.help = f"{action.help or ''} (default: {shown})".replace("%", "%%").lstrip()
     return parser.format_help()

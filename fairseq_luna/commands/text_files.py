@@ -12,6 +12,7 @@ from ..usage_error import UsageError
 
 # Between the segments of a document that stand in one line.
 SEPARATOR = "<sep>"
+_GZIP = b"\x1f\x8b"
 T = TypeVar("T")
 _MARKS = {
     codecs.BOM_UTF32_LE: "UTF-32",
@@ -44,6 +45,8 @@ def decoded(lines: Iterable[bytes], where: str = "") -> Iterator[str]:
         if number == 1:
             if encoding := _wide_encoding(line):
                 raise UsageError(f"{where}line 1: is {encoding}, not UTF-8; convert it: iconv -f {encoding} -t UTF-8")
+            if line.startswith(_GZIP):
+                raise UsageError(f"{where}line 1: is gzip, not text; unpack it: zcat FILE |")
             line = line.removeprefix(codecs.BOM_UTF8)
         if (place := line.find(b"\0")) >= 0:
             raise UsageError(

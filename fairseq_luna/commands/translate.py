@@ -80,7 +80,11 @@ def add_flags(parser: ArgumentParser) -> None:
     """Add the command's flags."""
     add = parser.add_argument
     add("model", metavar="MODEL", help="a checkpoint, several with : between them, or a folder with checkpoint_best.pt")
-    add("--data", metavar="FOLDER", help="folder with the dictionaries (default: MODEL's, or the training's)")
+    add(
+        "--data",
+        metavar="FOLDER",
+        help="the dictionaries' folder, or prepare's (default: MODEL's, or the training's)",
+    )
     add(
         "--pieces",
         metavar="FILE",
@@ -107,7 +111,8 @@ def add_stream_flags(parser: ArgumentParser, *options: dict[str, dict[str, Any]]
 
 def given(args: Namespace, names: Iterable[str]) -> dict[str, Any]:
     """The values of these flags that the user gave. Raises UsageError for a number that cannot be."""
-    values = {name: getattr(args, name) for name in names if getattr(args, name) not in (None, False)}
+    values = {name: getattr(args, name) for name in names}
+    values = {name: value for name, value in values.items() if value is not None and value is not False}  # 0 is given
     check_numbers({"buffer_size": args.buffer_size, **values})
     return values
 
@@ -122,7 +127,7 @@ def run(args: Namespace) -> None:
     loading, options = given(args, LOADING), given(args, [*TEXT, *TRAINED])
     check_search({"beam": BEAM, **options}, words=sys.maxsize)
     if args.seed is not None and not args.sampling:
-        raise UsageError(f"--seed {args.seed}: has an effect with --sampling alone")
+        raise UsageError(f"--seed {args.seed}: has an effect only with --sampling")
     check_files(args.model, args.data, args.pieces)
     if args.engine == ONNX:
         check_exported(args)

@@ -14,7 +14,7 @@ from unittest.mock import patch
 from fairseq import checkpoint_utils
 
 from fairseq_luna.replacing import replaces
-from fairseq_luna.trained_languages import difference, languages
+from fairseq_luna.trained_languages import difference, known_languages, languages, plain
 
 SUMMARY = "fairseq-generate says nothing of a checkpoint that was trained with other languages; it warns"
 
@@ -50,11 +50,14 @@ def apply() -> None:
     ) -> Any:
         if task is None:  # it is made of the checkpoint's settings
             return original(filenames, arg_overrides, task, *args, **kwargs)
-        wanted = languages(getattr(task, "cfg", None) or getattr(task, "args", None))
+        settings = getattr(task, "cfg", None) or getattr(task, "args", None)
+        wanted = languages(settings)
         models: list[Any] = []
         for filename in filenames:  # one by one, because only the last one's settings are returned
             loaded, cfg, _ = original([filename], arg_overrides, task, *args, **kwargs)
             models += loaded
-            if said := difference(languages(cfg.task), wanted):
-                logger.warning(f"{said}, as {filename} says: the translations may be nonsense")
+            folders = (plain(part).get("data") for part in (cfg.task, settings))
+            trained, source = known_languages(filename, cfg.task, folders)
+            if said := difference(trained, wanted):
+                logger.warning(f"{said}, {source}: the translations may be nonsense")
         return models, cfg, task

@@ -28,6 +28,7 @@ INSTEAD = {
     ),
     **dict.fromkeys(("diverse_beam_groups", "diverse_beam_strength", "diversity_rate", "match_source_len"), _TRAINED),
     **dict.fromkeys(("no_repeat_ngram_size", "prefix_allowed_tokens_fn", "unnormalized"), _TRAINED),
+    "seed": "nothing is drawn",
     **dict.fromkeys(("fp16", "bf16", "device"), _CPU),
 }
 
@@ -145,7 +146,8 @@ class Translator:
                 padded[row, : len(sources[i])] = sources[i]
             most = min(max_len_a * padded.shape[1] + max_len_b, self.longest_target - 1)
             if most < min_len:
-                raise UsageError(f"max_len_a, max_len_b: allow {most:g} words here; min_len asks for {min_len}")
+                asked = f"max_len_a {max_len_a:g}, max_len_b {max_len_b}"
+                raise UsageError(f"{asked}: allow {most:g} words here; min_len asks for {min_len}")
             limits = {"longest": int(most), "shortest": min_len}
             try:
                 hypotheses = beam_search(self.graphs, padded, beam=beam, lenpen=lenpen, **limits)

@@ -1,8 +1,10 @@
 """The mean of trained checkpoints, and its refusals."""
 
 import re
+import shlex
 import shutil
 import weakref
+from pathlib import Path
 
 import pytest
 import torch
@@ -13,6 +15,7 @@ from fairseq_luna.commands import averaging
 from fairseq_luna.commands.average import last
 from fairseq_luna.commands.averaging import average
 from fairseq_luna.commands.output import save
+from fairseq_luna.loading import load
 from fairseq_luna.usage_error import UsageError
 from own_command import refused, shown
 
@@ -76,6 +79,25 @@ def test_the_mean_of_a_trained_model_translates(model, trained, tiny_data, tmp_p
         assert_is_mean(state["extra_state"][mean], [one["extra_state"][mean] for one in each])
     generate(tiny_data, str(output))
     assert len(re.findall(r"^H-\d+\t", capsys.readouterr().out, flags=re.M)) == 7
+
+
+@pytest.mark.parametrize("elsewhere", [True, False])
+def test_the_next_command_finds_the_data(elsewhere, three, tiny_data, tmp_path, monkeypatch, capsys):
+    """The training's path to its data was relative to a folder that has moved: it leads there from the inputs alone."""
+    shutil.copytree(tiny_data, tmp_path / "moved" / "data")
+    (tmp_path / "moved" / "checkpoints").mkdir()
+    (tmp_path / "here").mkdir()
+
+    def relative(state):
+        state["cfg"]["task"]["data"], state["cfg"]["checkpoint"]["save_dir"] = "data", "checkpoints"
+
+    file = rewritten(three[0], tmp_path / "moved" / "checkpoints" / "one.pt", relative)
+    monkeypatch.chdir(tmp_path / "here")
+    output = Path("mean.pt") if elsewhere else file.with_name("mean.pt")
+    words = shlex.split(shown(capsys, "average", file, "--output", output).splitlines()[-1])
+    assert words[1] == "translate" and Path(words[2]).resolve() == output.resolve()
+    assert words[3:] == (["--data", str(tmp_path / "moved" / "data")] if elsewhere else [])
+    assert load(words[2], data=words[4] if elsewhere else None)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=["fp16", "bf16"])

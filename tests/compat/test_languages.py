@@ -5,8 +5,10 @@ from pathlib import Path
 
 import pytest
 
+import fairseq_luna
 from commands import FAMILIES, generate, run, train
 from fairseq_luna.compat import languages
+from fairseq_luna.usage_error import UsageError
 
 SAID = "{file} says: the translations may be nonsense"
 
@@ -39,6 +41,34 @@ def test_a_reversed_model_is_said_and_used(data, checkpoint, tmp_path, capsys, c
     caplog.clear()
     generate(data, ensemble, "-s=a", "-t=b")
     assert not any("its training was" in message for message in caplog.messages)
+
+
+@pytest.fixture(scope="module")
+def untold(tiny_data, tmp_path_factory):
+    """A checkpoint of a training without -s and -t, which took the languages from the names of its data."""
+    flags = ("--optimizer=adam", "--lr=0.01", "--max-update=2", "--disable-validation")
+    return train(tiny_data, tmp_path_factory.mktemp("untold"), *FAMILIES["luna"], *flags)
+
+
+def test_the_names_of_the_data_tell_a_direction_that_the_checkpoint_does_not_know(tiny_data, untold, capsys, caplog):
+    generate(tiny_data, untold, "-s=b", "-t=a")
+    assert "H-0\t" in capsys.readouterr().out
+    assert any(f"from a to b, as the names of the data in {tiny_data} say: the" in said for said in caplog.messages)
+    caplog.clear()
+    for given in ((), ("-s=a", "-t=b")):
+        generate(tiny_data, untold, *given)
+    assert not any("its training was" in said for said in caplog.messages)
+
+
+def test_a_reversed_direction_of_the_data_is_refused_in_loading(tiny_data, untold, tmp_path):
+    with pytest.raises(UsageError, match=r"its training was from a to b, as the names of the data in .* say; leave"):
+        fairseq_luna.load(untold, source_lang="b", target_lang="a")
+    for wanted in ({}, {"source_lang": "a", "target_lang": "b"}):
+        assert fairseq_luna.load(untold, **wanted).task.cfg.source_lang == "a"
+    several = Path(shutil.copytree(tiny_data, tmp_path / "several"))
+    for file in list(several.glob("train.a-b.*")):
+        shutil.copy(file, file.with_name(file.name.replace("a-b", "b-a")))
+    assert fairseq_luna.load(untold, source_lang="a", target_lang="b", data=several)
 
 
 def test_fairseq_interactive_says_it_too(data, checkpoint, tmp_path, caplog):

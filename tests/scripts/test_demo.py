@@ -64,6 +64,8 @@ def test_a_short_demo_runs_to_the_end_and_then_reuses_everything(tmp_path, monke
     )
     assert first.returncode == 0, first.stdout + first.stderr
     assert programs(first)[1:] == ["fairseq-luna", "fairseq-train", "fairseq-generate", "fairseq-luna"]
+    fairseqs = [line for line in first.stdout.splitlines() if line.startswith("$ ") and "fairseq-luna" not in line]
+    assert all("-s en -t de" in line for line in fairseqs[-2:])  # so that the checkpoint knows its direction
     assert "  perplexity of the validation set " in first.stdout and "BLEU" in first.stdout
     assert "of 500 translations are the reference" in first.stdout
     assert (tmp_path / "kept" / "luna_tiny-3-updates-seed-1" / "checkpoint_last.pt").exists()

@@ -1,6 +1,7 @@
 """Which word of the source each word of a translation is aligned with, and the words that the model does not know."""
 
 from collections.abc import Sequence
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -46,9 +47,12 @@ def replacements(replace_unk: Any) -> dict[str, str]:
     """The words in the file ``replace_unk`` that replace those of the source; none for True or "".
 
     Raises:
+        TypeError: that is neither a boolean nor a file's name.
         UsageError: the file cannot be read, or a line is not a word of the source, a space and its translation.
     """
-    if not isinstance(replace_unk, str) or not replace_unk:
+    if not isinstance(replace_unk, bool | str | PathLike):
+        raise TypeError(f"replace_unk: must be True or the name of a file; there is {replace_unk!r:.50}")
+    if isinstance(replace_unk, bool) or not replace_unk:
         return {}
     try:
         lines = [line.split() for line in Path(replace_unk).read_text(encoding="utf-8").splitlines()]

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from copy import copy, deepcopy
 from inspect import signature
+from os import PathLike
 from typing import Any, NoReturn
 
 from fairseq.hub_utils import GeneratorHubInterface
@@ -62,7 +63,7 @@ class TorchTranslator(GeneratorHubInterface):
         nbest: int | None = None,
         scores: bool = False,
         alignments: bool = False,
-        replace_unk: bool | str | None = None,
+        replace_unk: bool | str | PathLike[str] | None = None,
         batch_size: int | None = None,
         max_tokens: int | None = None,
         lenpen: float | None = None,
@@ -239,8 +240,11 @@ class TorchTranslator(GeneratorHubInterface):
         except (AssertionError, OverflowError) as error:
             if isinstance(error, AssertionError) and "max_len" not in str(error):
                 raise
-            names = "max_len_a, max_len_b" if isinstance(error, AssertionError) else "max_len_a, lenpen: too large"
-            raise UsageError(f"{names}: {error}") from error
+            if isinstance(error, OverflowError):
+                raise UsageError(f"max_len_a, lenpen: too large: {error}") from error
+            asked = {**self.cfg.generation, **options}
+            most = ", ".join(f"{name} {asked[name]}" for name in ("max_len_a", "max_len_b"))
+            raise UsageError(f"{most}: allow fewer pieces here than min_len {asked['min_len']} asks for") from error
         return [hypotheses[:nbest] for hypotheses in found]
 
     def _check_lengths(self, sentences: Iterable[Tensor], *, skipped: bool) -> None:

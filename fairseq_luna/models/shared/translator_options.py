@@ -21,6 +21,7 @@ UNREAD = {
         "lm_weight": _LANGUAGE_MODEL,
     },
     **dict.fromkeys(("beam_mt", "lenpen_mt", "max_len_a_mt", "max_len_b_mt"), _SPEECH),
+    "seed": "call torch.manual_seed before, which makes sampling repeatable",
     "prefix_size": 'give inference_step_args={"prefix_tokens": ...}, one sentence a call',
 }
 OF_LOADING = {
