@@ -27,7 +27,7 @@ GROUPS = {
             *("batch_size_valid", "max_valid_steps", "fixed_validation_seed", "grouped_shuffling"),
         ),
     ),
-    "optimization": (configs.OptimizationConfig, ("sentence_avg", "skip_remainder_batch")),
+    "optimization": (configs.OptimizationConfig, ("sentence_avg", "skip_remainder_batch", "update_freq", "clip_norm")),
     "distributed_training": (configs.DistributedTrainingConfig, ("ddp_backend", "find_unused_parameters")),
     "checkpoint": (configs.CheckpointConfig, ("best_checkpoint_metric", "maximize_best_checkpoint_metric")),
 }

@@ -278,6 +278,12 @@ def test_the_printed_training_has_the_loss_of_the_old_one(printed, flags, tiny_d
     assert ("--label-smoothing=0.25" in words) == ("--label-smoothing=0.25" in printed)
 
 
+def test_the_printed_training_has_the_updates_of_the_old_one(tiny_data, tmp_path, capsys):
+    old = one_update(tiny_data, tmp_path / "old", *TRANSFORMER, "--update-freq=2", "--clip-norm=0.7")
+    lines = shown(capsys, "convert", old, "--arch=mixed_tiny", f"--output={tmp_path / 'start.pt'}").splitlines()
+    assert {"--update-freq=2", "--clip-norm=0.7"} < set(shlex.split(lines[-1]))
+
+
 @pytest.mark.parametrize(
     ("flags", "message"),
     {

@@ -207,6 +207,14 @@ def test_pieces_that_fairseq_has_joined_are_unchanged(tmp_path):
     assert pieces.join(["a \u2581 b", "c d", "e f"]) == (["a \u2581 b", "c d", "e f"], None)
 
 
+def test_the_same_translations_do_not_differ_significantly(reference, tmp_path, capsys):
+    files = [write_lines(tmp_path / name, worsened(REFERENCES, 5)) for name in ("one.de", "other.de")]
+    flags = ("--samples", 50, "--json", tmp_path / "scores.json")
+    run(capsys, files[0], "--paired", files[1], "--reference", reference, *flags)
+    rows = json.loads((tmp_path / "scores.json").read_text(encoding="utf-8"))["paired_bootstrap"]
+    assert [row["p"] for row in rows if row["system"] == str(files[0])] == [1.0, 1.0]
+
+
 def test_the_paired_bootstrap_equals_the_sacrebleu_command(reference, tmp_path, capsys):
     baseline, significant = worsened(REFERENCES, 5), []
     for name, lines in (("worse", worsened(REFERENCES, 3, 0.6)), ("like", HYPOTHESES)):

@@ -42,15 +42,18 @@ def paired_bootstrap(
         metrics = dict(zip(("BLEU", "chrF", "TER"), metrics_of(options).values(), strict=False))
         test = PairedTest(list(systems.items()), metrics, references, test_type="bs", n_samples=samples)
         signatures, results = test()
+    baseline = next(iter(systems))
+    # sacreBLEU counts the samples whose difference is larger than the one found, which none is where all are 0.
+    same = {system for system, lines in systems.items() if list(lines) == list(systems[baseline])}
     return [
         Compared(
-            next(iter(systems)),
+            baseline,
             system,
             measure,
             float(found.score),
             float(found.mean),
             float(found.ci),
-            None if found.p_value is None else float(found.p_value),
+            None if found.p_value is None else 1.0 if system in same else float(found.p_value),
             str(signatures[measure]),
         )
         for measure in signatures
