@@ -377,7 +377,8 @@ def test_text_without_pieces_has_no_translation(speaking):
     expected = theirs.translate(texts, **OPTIONS)
     assert ours.translate(texts, **OPTIONS) == expected == [ours.translate(text, **OPTIONS) for text in texts]
     assert [bool(text) for text in expected] == [text in ("walk", "walks talk", "talk") for text in texts]
-    assert next(ours.translations([""])) == [("", 0.0)]
+    [nothing] = next(ours.translations([""]))
+    assert (nothing.text, nothing.score) == ("", 0.0)
     assert ours.translate([]) == []
 
 
