@@ -40,9 +40,10 @@ def test_gates_that_keep_nearly_all_write_what_they_should(bias):
     torch.nn.init.constant_(module.forget_proj.bias, bias)
     found = module(x)
     with torch.no_grad():
-        steps, state = [], {}
-        for step in x.detach():
-            steps.append(module(step[None], incremental_state=state))
+        steps, state = [], None
+        for one in x.detach():
+            y, state = module.step(one[None], None, state)
+            steps.append(y)
     expected = module.double()(x.double())
     scale = expected.abs().max()
     for out in (found, torch.cat(steps)):
