@@ -6,7 +6,7 @@ tests/modules tests what every attention does there.
 import pytest
 import torch
 
-from every_attention import EVERY, build, call, call_in_steps, randn
+from every_attention import EVERY, build, call, in_steps, randn
 from numeric import gradients
 
 PAPERS = [each for each in EVERY if each[0].startswith(("luna", "fastformer", "block")) and each[1] != "source"]
@@ -91,5 +91,5 @@ def test_a_row_of_padding_is_finite_and_does_not_affect_others(name, place, dtyp
 def test_one_step_at_a_time_equals_the_whole_pass_at_4096_steps(name, dtype):
     module, x = build(name, "decoder").to(dtype), randn(4096, 2).to(dtype)
     whole = call(module, "decoder", x)
-    stepped = torch.cat([*call_in_steps(module, "decoder", x, None, {})])
+    stepped = in_steps(module, x)
     assert (stepped - whole).abs().max() < {torch.float32: 1e-5, torch.bfloat16: 2e-2}[dtype] * whole.abs().max()
