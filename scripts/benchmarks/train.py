@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from fairseq import optim
 
-from fairseq_luna.commands.command_line import CommandError, positive
+from fairseq_luna.command_line import CommandError, positive
 
 from . import systems
 from .flags import Row
