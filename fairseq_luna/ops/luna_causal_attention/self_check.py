@@ -7,14 +7,18 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from . import chunked
+from . import torch_form
 
 # The largest difference relative to the largest element. Half precision is rounded at the end of both forms.
 TOLERANCES = {torch.float32: 1e-3, torch.float16: 5e-3, torch.bfloat16: 3e-2}
 
+
 RESULTS = ("the output", "the gradient of q", "that of k", "that of v", "that of the scores")
 
+
 Form = Callable[..., Tensor]
+
+
 _verdicts: dict[Any, bool] = {}
 
 
@@ -53,7 +57,7 @@ def _problem(fused: Form, inputs: Sequence[Tensor], options: dict[str, Any]) -> 
 
 
 def _chunked(*inputs: Tensor, **options: Any) -> Tensor:
-    return chunked.luna_causal_attention_from_scores(*inputs, **options)[0]
+    return torch_form.luna_causal_attention_from_scores(*inputs, **options)[0]
 
 
 def _results(form: Form, inputs: Sequence[Tensor], options: dict[str, Any]) -> list[Tensor]:

@@ -1,0 +1,147 @@
+"""A linear recurrence of each channel: ``h_t = f_t h_{t-1} + b_t``."""
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from .dtypes import accumulation_dtype
+from .padding import Padding, PaddingLike
+
+
+def linear_recurrence_reference(f: Tensor, b: Tensor, *, padding: PaddingLike = None) -> Tensor:
+    """The state of each channel after each step.
+
+        h_t = f_t h_{t-1} + b_t,     h_{-1} = 0
+
+    A padded step leaves h as it is, at any position. Source: the recurrence of simple recurrent units
+    (arXiv 1709.02755, equation 2).
+
+    Args:
+        f: ``(T, B, C)``; with 0 <= f <= 1 no state grows beyond the sum of ``|b|``.
+        b: ``(T, B, C)``.
+        padding: ``(B, T)`` bool, True = padding; None = no padding.
+
+    Returns:
+        ``(T, B, C)`` in the dtype of ``b``; computed in fp32 for half precision.
+    """
+    padding_mask = Padding.of(padding).mask
+    dtype = accumulation_dtype(b)
+    h, states = torch.zeros_like(b[0], dtype=dtype), []
+    for t in range(len(b)):
+        following = f[t].to(dtype) * h + b[t].to(dtype)
+        h = following if padding_mask is None else torch.where(padding_mask[:, t, None], h, following)
+        states.append(h)
+    return torch.stack(states).to(b.dtype)
+
+
+LOOPED = 32  # steps that a loop goes through: fewer passes over the memory, but an operation for each step
+
+
+def linear_recurrence(f: Tensor, b: Tensor, *, padding: PaddingLike = None) -> Tensor:
+    """``h_t = f_t h_{t-1} + b_t``; specified by :func:`linear_recurrence_reference`.
+
+    Args:
+        f, b: ``(T, B, C)``.
+        padding: of the steps.
+
+    Returns:
+        ``(T, B, C)`` in the dtype of ``b``; computed in fp32 for half precision, also under autocast.
+    """
+    factors, inputs = without_padding(f, b, padding)
+    return _Recurrence.apply(factors[1:], inputs, False).to(b.dtype)
+
+
+class _Recurrence(torch.autograd.Function):
+    """``h_t = f_{t-1} h_{t-1} + b_t``, or with ``backwards`` ``h_t = f_t h_{t+1} + b_t``: f_t is between t and t + 1.
+
+    The gradient of b is the recurrence in the other direction, so that every derivative exists.
+    """
+
+    @staticmethod
+    def forward(f: Tensor, b: Tensor, backwards: bool) -> Tensor:
+        h = b.clone()
+        _advance(h, f, backwards)
+        return h
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor, bool], output: Tensor) -> None:
+        ctx.save_for_backward(inputs[0], output)
+        ctx.backwards = inputs[2]
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, None]:
+        f, h = ctx.saved_tensors
+        of_b = _Recurrence.apply(f, gradient, not ctx.backwards)
+        of_f = of_b[:-1] * h[1:] if ctx.backwards else of_b[1:] * h[:-1]
+        return of_f, of_b, None
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple[int | None, ...], f: Tensor, b: Tensor, backwards: bool) -> tuple[Tensor, int]:
+        cases = (
+            x[:, None].expand(-1, info.batch_size, *x.shape[1:]) if dim is None else x.movedim(dim, 1)
+            for x, dim in zip((f, b), in_dims, strict=False)
+        )
+        return _Recurrence.apply(*cases, backwards), 1
+
+
+def _advance(h: Tensor, f: Tensor, backwards: bool) -> None:
+    """Turn b into the states, in place.
+
+    The odd steps are a recurrence of half the length: each takes over the even step before it, and two factors lead
+    from it to the next. They are solved first; then each even step follows from an odd one. Nothing is divided by a
+    product of factors, which may be 0.
+
+    Args:
+        h: b, ``(T, ...)``.
+        f: the factors between neighbouring steps, ``(T - 1, ...)``.
+        backwards: from the last step to the first.
+    """
+    if len(h) <= LOOPED:
+        steps = [*zip(h[:-1], f, h[1:], strict=True)]
+        for earlier, factor, later in reversed(steps) if backwards else steps:
+            _add(earlier, factor, later, backwards)
+        return
+    even, odd = h[::2], h[1::2]
+    from_even, from_odd = (even[: len(odd)], f[::2], odd), (odd[: len(even) - 1], f[1::2], even[1:])
+    first, last = (from_odd, from_even) if backwards else (from_even, from_odd)
+    _add(*first, backwards)
+    _advance(odd, f[1::2][: len(odd) - 1] * f[2::2], backwards)
+    _add(*last, backwards)
+
+
+def _add(earlier: Tensor, factor: Tensor, later: Tensor, backwards: bool) -> None:
+    """``later += factor earlier``, or the other way round."""
+    to, of = (earlier, later) if backwards else (later, earlier)
+    to.addcmul_(factor, of)
+
+
+def without_padding(f: Tensor, b: Tensor, padding: PaddingLike) -> tuple[Tensor, Tensor]:
+    """``f`` and ``b (T, B, C)`` in the dtype of the states, 1 and 0 at padding."""
+    padding = Padding.of(padding)
+    dtype = accumulation_dtype(b)
+    f, b = f.to(dtype), b.to(dtype)
+    if padding.mask is None:
+        return f, b
+    padded = padding.mask.t()[..., None]
+    return f.masked_fill(padded, 1), b.masked_fill(padded, 0)
+
+
+class RecurrentState(NamedTuple):
+    """The state after the steps so far."""
+
+    h: Tensor  # (B, C), fp32 if the inputs are half precision
+
+
+def linear_recurrence_step(
+    f: Tensor, b: Tensor, state: RecurrentState | None, *, padding: PaddingLike = None
+) -> tuple[Tensor, RecurrentState]:
+    """One step of :func:`linear_recurrence_reference`: its arguments with T = 1; the state is None before the first.
+
+    Returns:
+        ``(1, B, C)`` in the dtype of ``b``, and the state after this step.
+    """
+    factors, h = without_padding(f, b, padding)
+    if state is not None:
+        h = torch.addcmul(h, factors, state.h)
+    return h.to(b.dtype), RecurrentState(h.squeeze(0))
