@@ -7,10 +7,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .chunks import block_count, cut, joined
+from .chunks import block_count, cut_into_blocks, join_blocks
 from .dtypes import accumulation_dtype, full_precision, running_sum
 from .padding import Padding, PaddingLike
-from .prefix_attention import as_one_batch
+from .prefix_attention import vmap_rule
 
 
 def decay_attention_reference(
@@ -27,8 +27,8 @@ def decay_attention_reference(
         S_t = exp(g_t) S_{t-1} + k_t v_t^T,     y_t = q_t^T S_t
 
     Thus step j has for step i the weight ``q_i . k_j exp(G_i - G_j)``, where G is the running sum of g. If not causal,
-    all j have one, ``q_i . k_j exp(-|G_i - G_j|)``. At padding g and k are 0. Source: retention (arXiv 2307.08621,
-    equation 6) with a constant g, Mamba-2 (arXiv 2405.21060, section 3.2) with one for each step.
+    every j has one, ``q_i . k_j exp(-|G_i - G_j|)``. At padding g and k are 0. Source: retention (arXiv 2307.08621,
+    equation 6) with a constant g, Mamba-2 (arXiv 2405.21060, section 3.2) with one g for each step.
 
     Args:
         q, k: ``(B, H, T, D)``.
@@ -48,7 +48,7 @@ def decay_attention_reference(
         g = g.masked_fill(padding_mask[:, None], 0)
         keys = keys.masked_fill(padding_mask[:, None, :, None], 0)
     if not causal:
-        total = g.double().cumsum(2)  # whose differences keep the digits of fp32
+        total = g.double().cumsum(2)  # differences of fp64 keep the digits of fp32
         decays = (total[..., :, None] - total[..., None, :]).abs().neg().exp().to(dtype)
         return ((queries @ keys.mT * decays) @ values).to(q.dtype)
     state = keys.new_zeros(*k.shape[:2], k.shape[-1], v.shape[-1])
@@ -69,15 +69,14 @@ def decay_attention(
     causal: bool = True,
     block_length: int | None = None,
 ) -> Tensor:
-    """Linear attention that forgets, linear in T; specified by :func:`decay_attention_reference`.
+    """The same function as :func:`decay_attention_reference`, linear in T: matrix products inside blocks of time.
+
+    A D x E state, which decays, connects the blocks.
 
     Args:
-        q, k: ``(B, H, T, D)``.
-        v: ``(B, H, T, E)``.
-        log_decay: g, at most 0: ``(B, H, T)``, or broadcastable to it.
-        padding: of the steps, anywhere.
-        causal: no step sees a later one.
-        block_length: C, the most steps in a block; None chooses it by shape. It affects cost, not the result.
+        q, k, v, log_decay, padding, causal: as of :func:`decay_attention_reference`.
+        block_length: the largest number of steps in a block; None chooses it by shape. It affects the cost, not the
+            result.
 
     Returns:
         ``(B, H, T, E)`` in the dtype of ``q``; summed in fp32 if ``q`` is half precision, also under autocast.
@@ -87,34 +86,35 @@ def decay_attention(
     g = log_decay.to(dtype).expand(q.shape[:3])
     k, g = padding.zero(k), padding.zero(g)
     blocks = block_count(k, v, block_length)
-    queries, keys, values, g = (cut(x.to(dtype), blocks) for x in (q, k, v, g[..., None]))
+    queries, keys, values, g = (cut_into_blocks(x.to(dtype), blocks) for x in (q, k, v, g[..., None]))
     out = DecayedSums.apply(queries, keys, values, g, blocks)[0]
     if not causal:
-        own = (queries * keys).sum(-1, keepdim=True) * values  # which both have
-        out = out + sums_of_later(queries, keys, values, g, blocks) - own
-    return joined(out, blocks, q).to(q.dtype)
+        own = (queries * keys).sum(-1, keepdim=True) * values  # counted in both directions
+        out = out + sums_of_later_steps(queries, keys, values, g, blocks) - own
+    return join_blocks(out, blocks, q).to(q.dtype)
 
 
-# With one product by a matrix of their decays, quadratic in the number of blocks.
+# Blocks whose states are summed by one product with a matrix of their decays, which is quadratic in their number.
 MOST_BLOCKS_SUMMED_AT_ONCE = 128
 
 
-# Numbers of the queries of the heads that a CPU goes through together: what is made of them stays in its cache.
-NUMBERS_AT_ONCE = 2**18
+# Query elements per call on a CPU, so that temporaries stay in its cache.
+CPU_CACHE_NUMEL = 2**18
 
 
 class DecayedSums(torch.autograd.Function):
     """``q_t`` times the sum over ``j <= t`` of ``exp(G_t - G_j) k_j v_j^T``, and the states before each block.
 
-    G is the running sum of ``g (B H blocks, C, 1)``. An exponent is the sum of the g of its steps, within a block, or
-    of the sums of blocks: the difference of two running sums would lose the digits that they have in common. None is
-    above 0: decays do not overflow.
+    All tensors are cut into blocks: ``(B H blocks, C, any size)``, zero behind the last step. G is the running sum of
+    ``g (B H blocks, C, 1)``. An exponent is the sum of the g of its steps, within a block, or of the sums of blocks:
+    the difference of two running sums would lose the digits that they have in common. No exponent is above 0, so that
+    decays do not overflow. The gradients are such sums too, so that every derivative exists.
     """
 
     @staticmethod
     def forward(q: Tensor, k: Tensor, v: Tensor, g: Tensor, blocks: int) -> tuple[Tensor, Tensor]:
         with full_precision(q):
-            out, earlier = some_heads_at_once(_sums, blocks, q, k, v, g)
+            out, earlier = apply_to_some_heads(_sums, blocks, q, k, v, g)
             return out, earlier
 
     @staticmethod
@@ -127,44 +127,48 @@ class DecayedSums(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor, _: Any) -> tuple[Tensor | None, ...]:
         q, k, v, g, earlier = ctx.saved_tensors
         if torch.is_grad_enabled():
-            of_q = DecayedSums.apply(gradient, v, k, g, ctx.blocks)[0]
-            of_k = sums_of_later(v, gradient, q, g, ctx.blocks)
-            of_v = sums_of_later(k, q, gradient, g, ctx.blocks)
+            dq = DecayedSums.apply(gradient, v, k, g, ctx.blocks)[0]
+            dk = sums_of_later_steps(v, gradient, q, g, ctx.blocks)
+            dv = sums_of_later_steps(k, q, gradient, g, ctx.blocks)
         else:
             with full_precision(q):
-                of_q, of_k, of_v = some_heads_at_once(_gradients, ctx.blocks, gradient, q, k, v, g, earlier)
+                dq, dk, dv = apply_to_some_heads(_gradients, ctx.blocks, gradient, q, k, v, g, earlier)
         if not ctx.needs_input_grad[3]:
-            return of_q, of_k, of_v, None, None
-        of_total = (q * of_q).sum(-1, keepdim=True) - (k * of_k).sum(-1, keepdim=True)
-        return of_q, of_k, of_v, sums_to_end(of_total, ctx.blocks), None
+            return dq, dk, dv, None, None
+        dtotal = (q * dq).sum(-1, keepdim=True) - (k * dk).sum(-1, keepdim=True)
+        return dq, dk, dv, sums_to_end(dtotal, ctx.blocks), None
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[int | None, ...], *inputs: Any) -> tuple[Any, ...]:
-        return as_one_batch(DecayedSums, info.batch_size, in_dims, inputs)
+        return vmap_rule(DecayedSums, info.batch_size, in_dims, inputs)
 
 
-def sums_of_later(q: Tensor, k: Tensor, v: Tensor, g: Tensor, blocks: int) -> Tensor:
-    """``q_t`` times the sum over ``j >= t`` of ``exp(G_j - G_t) k_j v_j^T``: backwards, with the next step's decay."""
+def sums_of_later_steps(q: Tensor, k: Tensor, v: Tensor, g: Tensor, blocks: int) -> Tensor:
+    """``q_t`` times the sum over ``j >= t`` of ``exp(G_j - G_t) k_j v_j^T``.
+
+    It is the sum over earlier steps of the reversed sequence, with the decay of the next step.
+    """
     following = F.pad(g.view(-1, blocks * g.shape[1], 1)[:, 1:], (0, 0, 0, 1)).view_as(g)
-    return backwards(DecayedSums.apply(*(backwards(x, blocks) for x in (q, k, v, following)), blocks)[0], blocks)
+    reversed_inputs = (reverse_steps(x, blocks) for x in (q, k, v, following))
+    return reverse_steps(DecayedSums.apply(*reversed_inputs, blocks)[0], blocks)
 
 
 def sums_to_end(x: Tensor, blocks: int) -> Tensor:
-    """The sum of ``x`` from each step on: the gradient of g, which is a part of G there, from that of G."""
-    summed = running_sum(backwards(x, blocks).view(-1, blocks * x.shape[1], x.shape[2]), 1)
-    return backwards(summed.view_as(x), blocks)
+    """The sum of ``x`` from each step to the last one: the gradient of g for the gradient x of its running sum G."""
+    summed = running_sum(reverse_steps(x, blocks).view(-1, blocks * x.shape[1], x.shape[2]), 1)
+    return reverse_steps(summed.view_as(x), blocks)
 
 
-def backwards(x: Tensor, blocks: int) -> Tensor:
+def reverse_steps(x: Tensor, blocks: int) -> Tensor:
     """The steps of ``x`` in the opposite order."""
     return x.reshape(-1, blocks * x.shape[1], x.shape[2]).flip(1).view_as(x)
 
 
-def some_heads_at_once(function: Callable[..., tuple[Tensor, ...]], blocks: int, *tensors: Tensor) -> list[Tensor]:
-    """The results of ``function``, of tensors and ``blocks``, in which heads do not meet."""
+def apply_to_some_heads(function: Callable[..., tuple[Tensor, ...]], blocks: int, *tensors: Tensor) -> list[Tensor]:
+    """``function(*tensors, blocks)``, which treats heads separately; on a CPU for some heads at a time."""
     if tensors[0].device.type != "cpu" or torch.compiler.is_compiling():
         return [*function(*tensors, blocks)]
-    size = blocks * max(1, NUMBERS_AT_ONCE // (blocks * tensors[0].shape[1:].numel()))
+    size = blocks * max(1, CPU_CACHE_NUMEL // (blocks * tensors[0].shape[1:].numel()))
     parts = (function(*part, blocks) for part in zip(*(x.split(size) for x in tensors), strict=True))
     return [torch.cat(results) for results in zip(*parts, strict=True)]
 
@@ -174,89 +178,90 @@ def _sums(q: Tensor, k: Tensor, v: Tensor, g: Tensor, blocks: int) -> tuple[Tens
     out = torch.bmm(inside.mul_(decays).tril_(), v)
     if blocks == 1:
         return out, out[..., :0]  # no states
-    earlier = _carried(torch.bmm((k * until_end(decays)).mT, v), g.sum(1), blocks)
-    return out.baddbmm_(q * from_start(g), earlier), earlier
+    earlier = _carried_states(torch.bmm((k * decay_to_block_end(decays)).mT, v), g.sum(1), blocks)
+    return out.baddbmm_(q * decay_from_block_start(g), earlier), earlier
 
 
 def _gradients(
     gradient: Tensor, q: Tensor, k: Tensor, v: Tensor, g: Tensor, earlier: Tensor, blocks: int
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The gradients of q, k and v: the same sums as with a graph, whose products and states are made once."""
+    """The gradients of q, k and v: the same sums as with a graph, but products and states are computed once."""
     decays = decays_between(g).tril_()
-    inside, of_inside = torch.bmm(q, k.mT).mul_(decays), torch.bmm(gradient, v.mT).mul_(decays)
-    of_q, of_k, of_v = torch.bmm(of_inside, k), torch.bmm(of_inside.mT, q), torch.bmm(inside.mT, gradient)
+    inside, d_inside = torch.bmm(q, k.mT).mul_(decays), torch.bmm(gradient, v.mT).mul_(decays)
+    dq, dk, dv = torch.bmm(d_inside, k), torch.bmm(d_inside.mT, q), torch.bmm(inside.mT, gradient)
     if blocks == 1:
-        return of_q, of_k, of_v
-    start, end = from_start(g), until_end(decays)
-    later = _carried(torch.bmm((q * start).mT, gradient), g.sum(1), blocks, later=True)
+        return dq, dk, dv
+    start, end = decay_from_block_start(g), decay_to_block_end(decays)
+    later = _carried_states(torch.bmm((q * start).mT, gradient), g.sum(1), blocks, later=True)
     return (
-        of_q.baddbmm_(gradient * start, earlier.mT),
-        of_k.baddbmm_(v * end, later.mT),
-        of_v.baddbmm_(k * end, later),
+        dq.baddbmm_(gradient * start, earlier.mT),
+        dk.baddbmm_(v * end, later.mT),
+        dv.baddbmm_(k * end, later),
     )
 
 
 def decays_between(g: Tensor) -> Tensor:
-    """``exp(G_t - G_j)`` of each block, ``(B H blocks, C, C)``: of no use for later j, where it is 1."""
+    """``exp(G_t - G_j)`` of each block, ``(B H blocks, C, C)``; undefined for later j."""
     if g.device.type != "cpu" or torch.compiler.is_compiling() or torch.is_grad_enabled():
-        return exp(sums_between(g))
+        return clamped_exp(sums_between(g))
     # In fp64 a difference has all digits of fp32, and takes a CPU half the time of the sums.
     total = g.clamp(min=-60.0).cumsum(1, dtype=torch.float64)
-    return exp(torch.sub(total, total.mT, out=g.new_empty(len(g), g.shape[1], g.shape[1])))
+    return clamped_exp(torch.sub(total, total.mT, out=g.new_empty(len(g), g.shape[1], g.shape[1])))
 
 
 def sums_between(g: Tensor, *, offset: int = 1) -> Tensor:
     """The sum of ``g (N, C, 1)`` over the steps from ``j + offset`` up to t, ``(N, C, C)``: 0 if there are none.
 
-    Its error is relative to itself. The error of a difference, G_t - G_j, would be relative to G_t, so that a strong
-    decay would blur all steps that follow it.
+    Its error is relative to the sum itself. The error of a difference, G_t - G_j, would be relative to G_t, so that a
+    strong decay would blur all steps that follow it.
     """
     return g.expand(-1, -1, g.shape[1]).contiguous().tril_(-offset).cumsum_(1)
 
 
-def until_end(decays: Tensor) -> Tensor:
-    """The decay from each step to the end of its block, ``(B H blocks, C, 1)``, of :func:`decays_between`."""
+def decay_to_block_end(decays: Tensor) -> Tensor:
+    """The decay from each step to the end of its block, ``(B H blocks, C, 1)``, from :func:`decays_between`."""
     return decays[:, -1:].mT
 
 
-def from_start(g: Tensor) -> Tensor:
-    """The decay from the end of the block before to each step, ``exp(G_t)``."""
-    return exp(g.cumsum(1))
+def decay_from_block_start(g: Tensor) -> Tensor:
+    """The decay from the end of the previous block to each step, ``exp(G_t)``: ``(B H blocks, C, 1)``."""
+    return clamped_exp(g.cumsum(1))
 
 
-def exp(exponents: Tensor) -> Tensor:
-    """In place, and at least 1e-26: products with less are denormal numbers, which take a CPU several times as long.
+def clamped_exp(exponents: Tensor) -> Tensor:
+    """``exp`` in place, with results from 1e-26 to 1.
 
-    The bounds are floats, and have no name: torch.onnx and torch.compile cannot read other ones here.
+    Smaller factors would make denormal products, which take a CPU several times as long. The bounds are written as
+    literals: torch.onnx and torch.compile cannot read a module's constants here.
     """
     return exponents.clamp_(-60.0, 0.0).exp_()
 
 
-def _carried(states: Tensor, totals: Tensor, blocks: int, *, later: bool = False) -> Tensor:
+def _carried_states(states: Tensor, totals: Tensor, blocks: int, *, later: bool = False) -> Tensor:
     """For each block, the decayed sum of the ``states (B H blocks, D, E)`` before it, or of the later ones.
 
     ``totals (B H blocks, 1)`` are the sums of g over each block.
     """
     by_block = states.view(-1, blocks, states.shape[1] * states.shape[2]), totals.view(-1, blocks, 1)
     groups = list(zip(*(x.split(MOST_BLOCKS_SUMMED_AT_ONCE, dim=1) for x in by_block), strict=True))
-    found, carried = [], None
+    results, carried = [], None
     for own, total in reversed(groups) if later else groups:
         before = F.pad(total[:, :-1], (0, 0, 1, 0))
-        decays = exp(sums_between(before, offset=2)).tril_(-1)
+        decays = clamped_exp(sums_between(before, offset=2)).tril_(-1)
         sums = (decays.mT if later else decays) @ own
         if carried is not None:
-            passed = backwards(F.pad(total[:, 1:], (0, 0, 0, 1)), 1) if later else before
-            decay = from_start(passed)
-            sums.addcmul_(backwards(decay, 1) if later else decay, carried)
+            passed = reverse_steps(F.pad(total[:, 1:], (0, 0, 0, 1)), 1) if later else before
+            decay = decay_from_block_start(passed)
+            sums.addcmul_(reverse_steps(decay, 1) if later else decay, carried)
         edge = slice(0, 1) if later else slice(-1, None)
         carried = torch.addcmul(own[:, edge], total[:, edge].exp(), sums[:, edge])
-        found.append(sums)
-    joined = found[0] if len(found) == 1 else torch.cat(found[::-1] if later else found, dim=1)
-    return joined.view_as(states)
+        results.append(sums)
+    all_sums = results[0] if len(results) == 1 else torch.cat(results[::-1] if later else results, dim=1)
+    return all_sums.view_as(states)
 
 
 class DecayState(NamedTuple):
-    """The decayed sum of ``k_j v_j^T`` over the real steps so far."""
+    """The state of generation: the decayed sum of ``k_j v_j^T`` over the real steps so far."""
 
     sum: Tensor  # (B, H, D, E), fp32 if the inputs are half precision
 
@@ -272,7 +277,7 @@ def decay_attention_step(
 ) -> tuple[Tensor, DecayState]:
     """One step of causal :func:`decay_attention_reference`: its arguments with T = 1.
 
-    Where the step is padding the state stays as it is; it is None before the first step.
+    Where the step is padding the state does not change; it is None before the first step.
 
     Returns:
         ``(B, H, 1, E)`` in the dtype of ``q``, and the state after this step.

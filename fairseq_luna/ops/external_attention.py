@@ -1,4 +1,4 @@
-"""External attention: attention to learned slots, whose weights are relative to those of the other steps."""
+"""External attention: attention to learned slots, whose weights are relative to the weights of the other steps."""
 
 from typing import NamedTuple
 
@@ -18,9 +18,11 @@ def external_attention_reference(
 
         a = q K^T;    w_is = exp(a_is) / (sum over real j of exp(a_js));    y_i = sum over s of w_is V_s / (sum of w_i)
 
+    The weights are normalised over the steps and then over the slots.
+
     Args:
         q: ``(B, H, T, D)``.
-        keys: K, ``(S, D)``, of all heads.
+        keys: K, ``(S, D)``, the same for all heads.
         values: V, ``(S, E)``.
         padding: ``(B, T)`` bool, True = padding: not in the sum over j; its own output is unspecified.
         dropout_p: dropout probability of the weights.
@@ -54,7 +56,7 @@ def _scores_reference(q: Tensor, keys: Tensor) -> Tensor:
 def _relative_reference(
     scores: Tensor, seen: Tensor, values: Tensor, padding_mask: Tensor | None, dropout_p: float
 ) -> Tensor:
-    """y for some steps with ``scores (B, H, i, S)``, relative to those of the real steps j, ``seen (B, H, j, S)``."""
+    """y for steps with ``scores (B, H, i, S)``, relative to the scores of the real steps j, ``seen (B, H, j, S)``."""
     if padding_mask is not None:
         nothing = padding_mask.all(1)[:, None, None, None]
         seen = seen.masked_fill(padding_mask[:, None, :, None], -torch.inf).masked_fill(nothing, 0)
@@ -67,18 +69,7 @@ def _relative_reference(
 def external_attention(
     q: Tensor, keys: Tensor, values: Tensor, *, padding: PaddingLike = None, dropout_p: float = 0.0
 ) -> Tensor:
-    """Attention to S learned slots, linear in T; specified by :func:`external_attention_reference`.
-
-    Args:
-        q: ``(B, H, T, D)``.
-        keys: ``(S, D)``.
-        values: ``(S, E)``.
-        padding: of the steps.
-        dropout_p: dropout probability of the weights.
-
-    Returns:
-        ``(B, H, T, E)`` in the dtype of ``q``.
-    """
+    """The same function as :func:`external_attention_reference`, linear in T: one log-sum-exp for each slot."""
     padding = Padding.of(padding)
     scores = slot_scores(q, keys)
     totals = without_padding(scores, padding).logsumexp(2, keepdim=True)
@@ -89,14 +80,11 @@ def external_attention(
 def external_causal_attention(
     q: Tensor, keys: Tensor, values: Tensor, *, padding: PaddingLike = None, dropout_p: float = 0.0
 ) -> Tensor:
-    """Causal attention to S learned slots, linear in T; specified by :func:`external_causal_attention_reference`.
-
-    Arguments are those of :func:`external_attention`.
-    """
+    """The same function as :func:`external_causal_attention_reference`, linear in T: a cumulative log-sum-exp."""
     padding = Padding.of(padding)
     scores = slot_scores(q, keys)
     added = without_padding(scores, padding)
-    # As in dtypes.running_sum.
+    # In fp32 a GPU would lose digits in long sums, as in dtypes.running_sum.
     totals = (added.double() if added.is_cuda else added).logcumsumexp(2).to(scores.dtype)
     nothing = None if padding.mask is None else (padding.counts == 0)[:, None, :, None]
     return read_slots(scores, totals, values, nothing, dropout_p).to(q.dtype)
@@ -120,7 +108,7 @@ def without_padding(scores: Tensor, padding: PaddingLike) -> Tensor:
 def read_slots(scores: Tensor, totals: Tensor, values: Tensor, nothing: Tensor | None, dropout_p: float) -> Tensor:
     """The values of the slots under a softmax of ``scores (B, H, T, S)`` relative to ``totals``, in the scores' dtype.
 
-    ``nothing`` is True where ``totals`` have no real step: the result is 0.
+    ``nothing`` is True where ``totals`` include no real step: the result is 0.
     """
     if nothing is not None:
         totals = totals.masked_fill(nothing, 0)
@@ -132,14 +120,14 @@ def read_slots(scores: Tensor, totals: Tensor, values: Tensor, nothing: Tensor |
 
 
 class SlotMeans(NamedTuple):
-    """The logarithm of the mean of the exponentials of a slot's scores over the real steps so far.
+    """The state of generation: for each slot the logarithm of the mean of ``exp(score)`` over the real steps so far.
 
-    A mean, because the rounding errors of a sum would grow. Its distance to the sum is the same for all slots, so that
-    the weights of the slots are those of the sum.
+    A mean, because the rounding errors of a sum would grow. The sum differs from it by the same factor for all slots,
+    so that the weights of the slots are the same.
     """
 
     log_mean: Tensor  # (B, H, S), fp32 for half precision; 0 before the first real step
-    steps: Tensor  # (B,), how many, in the same dtype
+    steps: Tensor  # (B,), the number of these steps, in the same dtype
 
 
 def external_causal_attention_step(

@@ -95,7 +95,8 @@ def fastformer_causal_attention_reference(
         u_t = combine_value(gk_t, v_t)
 
     A key is combined with the global query of its own step; p_j, d_j and e_j are the same for all later steps t. The
-    last global query equals that of :func:`fastformer_attention_reference`; the last global key does so only if T = 1.
+    last global query equals the one of :func:`fastformer_attention_reference`; the last global key does so only if T =
+    1.
 
     Args:
         q, k, v: ``(B, H, T, D)``.
@@ -125,7 +126,7 @@ def scaled_reference(score: Tensor, q: Tensor) -> Tensor:
 
 
 def kept_reference(score: Tensor, dropout_p: float) -> Tensor:
-    """The dropout factors of the steps: ``(B, H, T, 1)``."""
+    """The dropout factors d and e of the steps: ``(B, H, T, 1)``."""
     return F.dropout(score.new_ones(score.shape), dropout_p)[..., None]
 
 
@@ -141,15 +142,7 @@ def fastformer_attention(
     padding: PaddingLike = None,
     dropout_p: float = 0.0,
 ) -> tuple[Tensor, Tensor]:
-    """Fastformer's bidirectional attention.
-
-    Args:
-        q, k, v: ``(B, H, T, D)``.
-        maps, padding, dropout_p: as in :func:`fastformer_attention_reference`.
-
-    Returns:
-        ``u (B, H, T, D)`` and the global query ``(B, H, 1, D)``, in the dtype of ``q``.
-    """
+    """The same function as :func:`fastformer_attention_reference`, by matrix products for the sums over time."""
     padding = Padding.of(padding)
     global_query = _pooled(maps.query_score(q), q, padding, dropout_p)
     p = maps.combine_key(global_query, k)
@@ -159,7 +152,7 @@ def fastformer_attention(
 
 def _pooled(score: Tensor, x: Tensor, padding: Padding, dropout_p: float) -> Tensor:
     """Mean of ``x (B, H, T, D)`` weighted by the softmax of ``score (B, H, T)`` over time: ``(B, H, 1, D)``."""
-    # Contiguous, because dropout's random numbers follow the memory layout.
+    # Contiguous, because dropout draws its random numbers in the order of the memory.
     score = scaled_score(score, x).contiguous()
     padded = None if padding.mask is None else padding.mask[:, None, :]
     weights = drop(masked_softmax(score, padded, dim=-1), dropout_p)
@@ -170,12 +163,12 @@ def _pooled(score: Tensor, x: Tensor, padding: Padding, dropout_p: float) -> Ten
 def _weighted_sum(weights: Tensor, x: Tensor) -> Tensor:
     """``weights (B, H, T)`` times ``x (B, H, T, D)``, summed over time: ``(B, H, 1, D)``.
 
-    One matrix product may add its terms one after the other: over 100,000 equal terms fp32 loses three digits. A sum
-    of block sums keeps them.
+    A matrix product may add its terms one after the other: over 100,000 equal terms fp32 loses three digits. A sum of
+    the sums of blocks keeps them.
     """
     weights = weights[:, :, None]
     steps = x.shape[2]
-    if isinstance(steps, torch.SymInt) or steps <= LONGEST_SUM:  # a graph for every number of steps has one form
+    if isinstance(steps, torch.SymInt) or steps <= LONGEST_SUM:  # a graph for any number of steps has one form
         return weights @ x
     weights = in_chunks(weights, LONGEST_SUM, dim=-1).transpose(2, 3)
     return (weights @ in_chunks(x, LONGEST_SUM, dim=-2)).sum(2)
@@ -190,15 +183,7 @@ def fastformer_causal_attention(
     padding: PaddingLike = None,
     dropout_p: float = 0.0,
 ) -> tuple[Tensor, Tensor]:
-    """Fastformer's causal attention, linear in T in time and memory.
-
-    Args:
-        q, k, v: ``(B, H, T, D)``.
-        maps, padding, dropout_p: as in :func:`fastformer_causal_attention_reference`.
-
-    Returns:
-        ``u (B, H, T, D)`` and the global queries ``(B, H, T, D)``, in the dtype of ``q``.
-    """
+    """The same function as :func:`fastformer_causal_attention_reference`, linear in T, by two prefix softmaxes."""
     padding = Padding.of(padding)
     score = scaled_score(maps.query_score(q), q)
     global_query = prefix_softmax(score, drop_steps(q, dropout_p), padding=padding).to(q.dtype)
@@ -214,7 +199,7 @@ def scaled_score(score: Tensor, q: Tensor) -> Tensor:
 
 
 class FastformerState(NamedTuple):
-    """The running softmaxes of queries and keys (:class:`~.prefix_softmax.RunningSoftmax`)."""
+    """The state of generation: the running softmaxes of queries and keys, see :class:`~.prefix_softmax.RunningSoftmax`."""
 
     query_log_denominator: Tensor  # (B, H, 1), fp64
     query_mean: Tensor  # (B, H, 1, D), the global query, in fp32 if the inputs are half precision
@@ -233,6 +218,8 @@ def fastformer_causal_attention_step(
     dropout_p: float = 0.0,
 ) -> tuple[Tensor, Tensor, FastformerState]:
     """One step of :func:`fastformer_causal_attention_reference`: its arguments with T = 1; first the state is None.
+
+    It takes O(D) work and state per head.
 
     Returns:
         ``u (B, H, 1, D)``, the global query ``(B, H, 1, D)``, and the state after this step.

@@ -1,4 +1,8 @@
-"""Features of queries and keys: functions phi for which ``phi(q) . phi(k)`` replaces a softmax's weight."""
+"""Features of queries and keys: functions phi for which ``phi(q) . phi(k)`` replaces a softmax's weight.
+
+All take ``x (B, H, T, D)``, act on each step separately, and compute and return fp32 for half precision. The training
+forms make few passes over the features, and none of their exponentials overflows.
+"""
 
 import math
 from typing import Any
@@ -9,13 +13,13 @@ from torch import Tensor
 
 from .dtypes import accumulation_dtype, full_precision
 
-LARGEST_EXPONENT = 40.0  # of a positive feature of a key, and minus the smallest
+LARGEST_EXPONENT = 40.0  # the exponent of a positive feature of a key is clamped to +- this
 
 
-LARGEST_KEY = 30.0  # of an exponential feature, and minus the smallest
+LARGEST_KEY = 30.0  # the exponent of an exponential feature is clamped to +- this
 
 
-SMALLEST_NORM = 1e-3  # added to the norm by which random Fourier features divide
+SMALLEST_NORM = 1e-3  # added to the norm that random Fourier features divide by
 
 
 def elu_features_reference(x: Tensor) -> Tensor:
@@ -51,8 +55,8 @@ def positive_key_features_reference(x: Tensor, directions: Tensor) -> Tensor:
 
         phi_r(x) = exp(clamp(w_r x' - |x'|^2 / 2)) / sqrt(R),     x' = x / D^(1/4)
 
-    Nothing is read of other steps: the published code subtracts the largest exponent of all steps and adds 1e-4, so
-    that late steps change the weights of early ones. Arguments as in :func:`positive_query_features_reference`.
+    No other step is read: the published code subtracts the largest exponent of all steps and adds 1e-4, so that late
+    steps change the weights of early ones. Arguments as of :func:`positive_query_features_reference`.
     """
     x = x.to(accumulation_dtype(x)) / x.shape[-1] ** 0.25
     exponent = x @ directions.to(x.dtype).mT - x.square().sum(-1, keepdim=True) / 2
@@ -83,7 +87,7 @@ def hedgehog_features_reference(x: Tensor, weight: Tensor, bias: Tensor) -> Tens
 
         phi(x) = softmax([2 y; -2 y]),     y = W x + b
 
-    The scale of 2 is that of flash-linear-attention. The code of LoLCATs (arXiv 2410.10254) has
+    flash-linear-attention has the same scale of 2. The code of LoLCATs (arXiv 2410.10254) has
     ``[softmax(y); softmax(-y)]`` instead, without b and without the 2.
 
     Args:
@@ -110,20 +114,20 @@ def exponential_features_reference(x: Tensor) -> Tensor:
 
 
 def elu_features(x: Tensor) -> Tensor:
-    """``elu(x) + 1``; specified by :func:`elu_features_reference`. torch's elu minus 1 loses all digits at -17."""
+    """:func:`elu_features_reference` in another form: torch's ``elu(x) + 1`` loses all digits at -17."""
     x = x.to(accumulation_dtype(x))
     return x.clamp(max=0).exp() + x.relu()
 
 
 def positive_query_features(x: Tensor, directions: Tensor) -> Tensor:
-    """Positive random features of queries; specified by :func:`positive_query_features_reference`: ``(B, H, T, R)``."""
+    """The same function as :func:`positive_query_features_reference`."""
     exponent = _projected(x, directions, scale=x.shape[-1] ** -0.25)
     largest = exponent.detach().amax(-1, keepdim=True)
     return exponent.sub_(largest + math.log(len(directions)) / 2).exp_()
 
 
 def positive_key_features(x: Tensor, directions: Tensor) -> Tensor:
-    """Positive random features of keys; specified by :func:`positive_key_features_reference`: ``(B, H, T, R)``."""
+    """The same function as :func:`positive_key_features_reference`."""
     shift = math.log(len(directions)) / 2
     size = x.shape[-1] ** -0.25
     half_norm = (x.to(accumulation_dtype(x)) * size).square().sum(-1, keepdim=True) / 2
@@ -133,28 +137,28 @@ def positive_key_features(x: Tensor, directions: Tensor) -> Tensor:
 
 
 def fourier_features(x: Tensor, directions: Tensor) -> Tensor:
-    """Random Fourier features; specified by :func:`fourier_features_reference`: ``(B, H, T, 2 R)``."""
+    """The same function as :func:`fourier_features_reference`."""
     x = x.to(accumulation_dtype(x))
     length = torch.linalg.vector_norm(x, dim=-1, keepdim=True) + SMALLEST_NORM
     return _SinAndCos.apply(_projected(x * length.reciprocal(), directions))
 
 
 def hedgehog_features(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """Softmax over learned channels and their opposites; see :func:`hedgehog_features_reference`: ``(B, H, T, 2 D)``."""
+    """The same function as :func:`hedgehog_features_reference`."""
     x = x.to(accumulation_dtype(x))
     with full_precision(x):
-        # Not a product by broadcasting, which would copy the weight for every sentence.
+        # A product by broadcasting would copy the weight for every sentence.
         y = torch.einsum("bhtd,hed->bhte", x, 2 * weight.to(x.dtype)) + 2 * bias.to(x.dtype)[:, None]
     return F.softmax(torch.cat([y, -y], dim=-1), dim=-1)
 
 
 def softmax_features(x: Tensor) -> Tensor:
-    """Softmax over the channels; specified by :func:`softmax_features_reference`: ``(B, H, T, D)``."""
+    """The same function as :func:`softmax_features_reference`."""
     return F.softmax(x, dim=-1, dtype=accumulation_dtype(x))
 
 
 def exponential_features(x: Tensor) -> Tensor:
-    """``exp(x)``, x clamped; specified by :func:`exponential_features_reference`: ``(B, H, T, D)``."""
+    """The same function as :func:`exponential_features_reference`."""
     return x.to(accumulation_dtype(x)).clamp(-LARGEST_KEY, LARGEST_KEY).exp()
 
 
@@ -166,7 +170,7 @@ def _projected(x: Tensor, directions: Tensor, *, scale: float = 1.0) -> Tensor:
 
 
 class _SinAndCos(torch.autograd.Function):
-    """``0.1 [sin(x); cos(x)]``: each half is the derivative of the other, where autograd would compute both again."""
+    """``0.1 [sin(x); cos(x)]``: each half is the derivative of the other, while autograd would compute both again."""
 
     generate_vmap_rule = True
 
@@ -181,5 +185,5 @@ class _SinAndCos(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> Tensor:
         (out,) = ctx.saved_tensors
-        (of_sin, of_cos), (sin, cos) = gradient.chunk(2, dim=-1), out.chunk(2, dim=-1)
-        return torch.addcmul(of_sin * cos, of_cos, sin, value=-1)
+        (dsin, dcos), (sin, cos) = gradient.chunk(2, dim=-1), out.chunk(2, dim=-1)
+        return torch.addcmul(dsin * cos, dcos, sin, value=-1)

@@ -1,4 +1,9 @@
-"""Softmax attention between a sequence and a few slots, with the linear maps of the sequence folded into the slots."""
+"""Softmax attention between a sequence and a few slots, with the linear maps of the sequence folded into the slots.
+
+A score is ``(W x) . k = x . (W^T k)``, and an output is ``W_o sum_l u_l v_l = sum_l u_l (W_o v_l)``: for long sequences
+the linear maps are applied to the few slots instead of the many steps. With H heads and L slots, two products of
+T x C with C x H L replace two products of T x C with C x C.
+"""
 
 from typing import NamedTuple
 
@@ -13,7 +18,7 @@ from .softmax_attention import softmax_attention_reference
 
 
 class Affine(NamedTuple):
-    """Weight and bias of a ``torch.nn.Linear``."""
+    """A linear map as an argument: weight and bias of a ``torch.nn.Linear``."""
 
     weight: Tensor  # (C, C), output first
     bias: Tensor | None  # (C,)
@@ -44,7 +49,7 @@ def pack_reference(
         ``(B, H, L, D)`` in the dtype of ``q``.
     """
     padding_mask = Padding.of(padding).mask
-    k, v = (heads_of_reference(F.linear(context, *affine), q.shape[1]) for affine in (key, value))
+    k, v = (split_heads_reference(F.linear(context, *affine), q.shape[1]) for affine in (key, value))
     return softmax_attention_reference(q, k, v, padding=padding_mask, bias=bias, dropout_p=dropout_p)[0]
 
 
@@ -73,18 +78,18 @@ def unpack_reference(
         ``(B, T, C)`` in the dtype of ``x``.
     """
     padding_mask = Padding.of(padding).mask
-    q = heads_of_reference(F.linear(x, *query), k.shape[1])
+    q = split_heads_reference(F.linear(x, *query), k.shape[1])
     y, _ = softmax_attention_reference(q, k, v, padding=padding_mask, dropout_p=dropout_p)
     return F.linear(y.transpose(1, 2).flatten(2), *out)
 
 
-def heads_of_reference(x: Tensor, heads: int) -> Tensor:
+def split_heads_reference(x: Tensor, heads: int) -> Tensor:
     """``(B, T, C)`` to ``(B, H, T, C / H)``."""
     return x.unflatten(-1, (heads, -1)).transpose(1, 2)
 
 
 def folding_pays(*, steps: int, slots: int, channels: int, maps: int, products: int) -> bool:
-    """Whether folding halves the multiplications or better, with folded keys that are not larger than the sequence.
+    """Whether folding at least halves the multiplications, with folded keys that are not larger than the sequence.
 
     Args:
         steps: T of the sequence.
@@ -93,7 +98,7 @@ def folding_pays(*, steps: int, slots: int, channels: int, maps: int, products: 
         maps: the number of maps of the sequence that folding avoids.
         products: the number of products of the sequence with ``slots`` columns that replace them.
     """
-    # A graph for every number of steps has one form.
+    # A graph for any number of steps has one form.
     return not isinstance(steps, torch.SymInt) and steps >= slots and 2 * products * slots <= maps * channels
 
 
@@ -107,7 +112,7 @@ def pack(
     bias: Tensor | None = None,
     dropout_p: float = 0.0,
 ) -> Tensor:
-    """Attend from the slots to a sequence; arguments and result are those of :func:`pack_reference`."""
+    """The same function as :func:`pack_reference`, with the maps of ``context`` folded into the slots."""
     padding = Padding.of(padding)
     batch, heads, slots, size = q.shape
     keys, constant = folded_keys(q, key)
@@ -136,7 +141,7 @@ def unpack(
     padding: PaddingLike = None,
     dropout_p: float = 0.0,
 ) -> Tensor:
-    """Attend from a sequence to the slots, output map included, as :func:`unpack_reference` does."""
+    """The same function as :func:`unpack_reference`, with the maps of ``x`` and of the output folded into the slots."""
     padding = Padding.of(padding)
     _, heads, slots, size = k.shape
     v = padding.zero(v)
@@ -149,7 +154,7 @@ def unpack(
 def scores_of(x: Tensor, k: Tensor, affine: Affine, *, padding: PaddingLike = None) -> Tensor:
     """``affine(x) . k / sqrt(D)`` for every head, ``x (B, T, C)`` and ``k (B, H, L, D)``: ``(B, T, H L)``.
 
-    Slots that are ``padding`` have a score far below all others.
+    Slots that are ``padding (B, L)`` have a score far below all others.
     """
     padding = Padding.of(padding)
     keys, constant = folded_keys(k, affine)

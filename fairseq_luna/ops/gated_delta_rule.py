@@ -5,17 +5,23 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from .chunks import cut, default_block_length, joined
-from .decay_attention import decays_between, from_start, some_heads_at_once, sums_to_end, until_end
+from .chunks import cut_into_blocks, default_block_length, join_blocks
+from .decay_attention import (
+    apply_to_some_heads,
+    decay_from_block_start,
+    decay_to_block_end,
+    decays_between,
+    sums_to_end,
+)
 from .dtypes import accumulation_dtype, full_precision
 from .padding import Padding, PaddingLike
-from .prefix_attention import as_one_batch
+from .prefix_attention import vmap_rule
 
 
 def gated_delta_rule_reference(
     q: Tensor, k: Tensor, v: Tensor, log_decay: Tensor, beta: Tensor, *, padding: PaddingLike = None
 ) -> Tensor:
-    """Causal linear attention that forgets, and writes only what its state does not yet return for the key.
+    """Causal linear attention that forgets, and writes only the part that its state does not yet return for the key.
 
         S_t = exp(g_t) (I - b_t k_t k_t^T) S_{t-1} + b_t k_t v_t^T,     y_t = q_t^T S_t
 
@@ -57,17 +63,15 @@ def gated_delta_rule(
     padding: PaddingLike = None,
     block_length: int | None = None,
 ) -> Tensor:
-    """The gated delta rule, linear in T; specified by :func:`gated_delta_rule_reference`.
+    """The same function as :func:`gated_delta_rule_reference`, linear in T, by a triangular system in each block.
 
-    With blocks of C steps it takes O(T (C + D + E) + T D (D + E) / C) memory.
+    A D x E state connects the blocks of time. With blocks of C steps it takes O(T (C + D + E) + T D (D + E) / C)
+    memory.
 
     Args:
-        q, k: ``(B, H, T, D)``.
-        v: ``(B, H, T, E)``.
-        log_decay: g, at most 0: ``(B, H, T)``.
-        beta: b, from 0 to 1: ``(B, H, T)``.
-        padding: of the steps, anywhere.
-        block_length: C, the most steps in a block; None chooses it by shape. It affects cost, not the result.
+        q, k, v, log_decay, beta, padding: as of :func:`gated_delta_rule_reference`.
+        block_length: C, the largest number of steps in a block; None chooses it by shape. It affects the cost, not the
+            result.
 
     Returns:
         ``(B, H, T, E)`` in the dtype of ``v``; summed in fp32 if ``v`` is half precision, also under autocast.
@@ -77,17 +81,18 @@ def gated_delta_rule(
     gates = (padding.zero(gate.to(dtype)) for gate in (log_decay, beta))
     steps, sizes = v.shape[2], (k.shape[-1], v.shape[-1])
     length = block_length or default_block_length(steps, *sizes)
-    # A power of two: a recorded graph, which goes through them one after the other, then holds for more lengths.
+    # A power of two: a recorded graph, which goes through the blocks one after the other, then holds for more lengths.
     blocks = 1
     while blocks * length < steps:
         blocks *= 2
-    inputs = (cut(x, blocks) for x in (q.to(dtype), k.to(dtype), v.to(dtype), *(gate[..., None] for gate in gates)))
-    (out,) = some_heads_at_once(lambda *given: GatedDelta.apply(*given)[:1], blocks, *inputs)
-    return joined(out, blocks, v).to(v.dtype)
+    sequences = (q.to(dtype), k.to(dtype), v.to(dtype), *(gate[..., None] for gate in gates))
+    inputs = (cut_into_blocks(x, blocks) for x in sequences)
+    (out,) = apply_to_some_heads(lambda *given: GatedDelta.apply(*given)[:1], blocks, *inputs)
+    return join_blocks(out, blocks, v).to(v.dtype)
 
 
 class Solved(NamedTuple):
-    """What the gradients use again."""
+    """The tensors of a forward pass that the gradients use again."""
 
     q: Tensor  # over its norm, as k
     k: Tensor
@@ -104,14 +109,22 @@ class Solved(NamedTuple):
 class GatedDelta(torch.autograd.Function):
     """The outputs for ``q, k, v, g (.., 1), b (.., 1)`` and the number of blocks of a head; and :class:`Solved`.
 
-    The gradient is written by hand because autograd would keep what every step of the scan makes, and go through it in
-    many small operations. Its own gradient, which nobody waits for, is autograd's.
+    All tensors are cut into blocks: ``(B H blocks, C, any size)``, zero behind the last step. With G the running sum of
+    g in a block and S the state before it, step i writes ``b_i k_i u_i^T``, where
+
+        u_i = v_i - exp(G_i) S^T k_i - sum over j < i of exp(G_i - G_j) k_i . k_j b_j u_j
+        y_i =       exp(G_i) S^T q_i + sum over j <= i of exp(G_i - G_j) q_i . k_j b_j u_j
+
+    Thus ``v - u`` and y are decayed sums of the same u, for the queries k and q, and have the gradients of such sums.
+
+    The gradient is written by hand because autograd would keep the results of every step of the scan, and go through
+    them in many small operations. The second derivative, which no training needs, is left to autograd.
     """
 
     @staticmethod
     def forward(q: Tensor, k: Tensor, v: Tensor, g: Tensor, b: Tensor, blocks: int) -> tuple[Tensor | None, ...]:
         with full_precision(v):
-            out, solved = _solved(q, k, v, g, b, blocks)
+            out, solved = _solve(q, k, v, g, b, blocks)
             return out, *solved
 
     @staticmethod
@@ -125,17 +138,17 @@ class GatedDelta(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor | None, *_: Any) -> tuple[Tensor | None, ...]:
         if gradient is None:
             return None, None, None, None, None, None
-        q, k, v, g, b, *solved = ctx.saved_tensors
+        q, k, v, g, b, *saved = ctx.saved_tensors
         with full_precision(v):
-            made = _solved(q, k, v, g, b, ctx.blocks)[1] if torch.is_grad_enabled() else Solved(*solved)
-            return *_gradients(gradient, g, b, made, ctx.blocks), None
+            solved = _solve(q, k, v, g, b, ctx.blocks)[1] if torch.is_grad_enabled() else Solved(*saved)
+            return *_gradients(gradient, g, b, solved, ctx.blocks), None
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[int | None, ...], *inputs: Any) -> tuple[Any, ...]:
-        return as_one_batch(GatedDelta, info.batch_size, in_dims, inputs)
+        return vmap_rule(GatedDelta, info.batch_size, in_dims, inputs)
 
 
-def _solved(q: Tensor, k: Tensor, v: Tensor, g: Tensor, b: Tensor, blocks: int) -> tuple[Tensor, Solved]:
+def _solve(q: Tensor, k: Tensor, v: Tensor, g: Tensor, b: Tensor, blocks: int) -> tuple[Tensor, Solved]:
     over_q, over_k = inverse_norm(q), inverse_norm(k)
     q, k = q * over_q, k * over_k
     written = k * b
@@ -146,39 +159,42 @@ def _solved(q: Tensor, k: Tensor, v: Tensor, g: Tensor, b: Tensor, blocks: int) 
     if blocks == 1:
         u = torch.bmm(inverse, v)
         return torch.bmm(read, u), Solved(q, k, over_q, over_k, written, decays, read, inverse, u, None)
-    start = from_start(g)
-    u, states = _scan(v, k * -start, inverse, written * until_end(decays), start[:, -1:], blocks)
+    start = decay_from_block_start(g)
+    u, states = _scan(v, k * -start, inverse, written * decay_to_block_end(decays), start[:, -1:], blocks)
     out = torch.bmm(read, u).baddbmm_(q * start, states)
     return out, Solved(q, k, over_q, over_k, written, decays, read, inverse, u, states)
 
 
 def _gradients(
-    gradient: Tensor, g: Tensor, b: Tensor, made: Solved, blocks: int
+    gradient: Tensor, g: Tensor, b: Tensor, solved: Solved, blocks: int
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """Those of q, k, v, g and b. That of v solves the transposed systems, from the last block to the first."""
-    q, k, over_q, over_k, written, decays, read, inverse, u, states = made
-    of_u = torch.bmm(read.mT, gradient)
+    """The gradients of q, k, v, g and b.
+
+    The gradient of v solves the transposed systems, from the last block to the first.
+    """
+    q, k, over_q, over_k, written, decays, read, inverse, u, states = solved
+    du = torch.bmm(read.mT, gradient)
     if states is None:
-        of_v = torch.bmm(inverse.mT, of_u)
+        dv = torch.bmm(inverse.mT, du)
     else:
-        start, end = from_start(g), until_end(decays)
+        start, end = decay_from_block_start(g), decay_to_block_end(decays)
         decayed = gradient * start
         added = torch.bmm(q.mT, decayed)
-        of_v, later = _scan(of_u, written * end, inverse.mT, k * -start, start[:, -1:], blocks, added)
-    of_read, of_system = (_times(torch.bmm(x, u.mT), decays) for x in (gradient, of_v))
-    of_system.diagonal(dim1=1, dim2=2).zero_()
-    of_q, of_k = torch.bmm(of_read, written), torch.bmm(of_system, written)
-    of_written = torch.bmm(of_read.mT, q).baddbmm_(of_system.mT, k, alpha=-1)
+        dv, later = _scan(du, written * end, inverse.mT, k * -start, start[:, -1:], blocks, added)
+    dread, dsystem = (_times(torch.bmm(x, u.mT), decays) for x in (gradient, dv))
+    dsystem.diagonal(dim1=1, dim2=2).zero_()
+    dq, dk = torch.bmm(dread, written), torch.bmm(dsystem, written)
+    dwritten = torch.bmm(dread.mT, q).baddbmm_(dsystem.mT, k, alpha=-1)
     if states is not None:
-        of_q.baddbmm_(decayed, states.mT)
-        of_k.baddbmm_(of_v * start, states.mT)
-        of_written.baddbmm_(u * end, later.mT)
-    along_q, along_k, of_b = (_dot(*pair) for pair in ((q, of_q), (k, of_k), (k, of_written)))
-    of_g = sums_to_end(along_q - along_k - b * of_b, blocks)
-    # The part along a vector does not change what is divided by its norm.
-    of_k = (of_written * (b * over_k)).addcmul_(of_k, -over_k).addcmul_(k, (along_k - b * of_b) * over_k)
-    of_q = (of_q * over_q).addcmul_(q, -along_q * over_q)
-    return of_q, of_k, of_v, of_g, of_b
+        dq.baddbmm_(decayed, states.mT)
+        dk.baddbmm_(dv * start, states.mT)
+        dwritten.baddbmm_(u * end, later.mT)
+    along_q, along_k, db = (_dot(*pair) for pair in ((q, dq), (k, dk), (k, dwritten)))
+    dg = sums_to_end(along_q - along_k - b * db, blocks)
+    # A change along a vector does not change the vector divided by its norm.
+    dk = (dwritten * (b * over_k)).addcmul_(dk, -over_k).addcmul_(k, (along_k - b * db) * over_k)
+    dq = (dq * over_q).addcmul_(q, -along_q * over_q)
+    return dq, dk, dv, dg, db
 
 
 def _scan(
@@ -198,23 +214,24 @@ def _scan(
     by_block = [*zip(*(x.unflatten(0, (-1, blocks)).unbind(1) for x in parts), strict=True)]
     direction = 1 if added is None else -1
     state = torch.zeros_like(written[::blocks, :1].mT * values[::blocks, :1])
-    found: list[tuple[Tensor, Tensor]] = []
+    results: list[tuple[Tensor, Tensor]] = []
     for value, reads, inverse_, writes, decay, *more in by_block[::direction]:
-        u = torch.bmm(inverse_, torch.baddbmm(value, reads, state) if found else value)
-        found.append((u, state))
-        if len(found) < blocks:
+        u = torch.bmm(inverse_, torch.baddbmm(value, reads, state) if results else value)
+        results.append((u, state))
+        if len(results) < blocks:
             kept = torch.addcmul(more[0], decay, state) if more else decay * state
             state = kept.baddbmm_(writes.mT, u)
-    u, states = (torch.stack(x[::direction], dim=1).flatten(0, 1) for x in zip(*found, strict=True))
+    u, states = (torch.stack(x[::direction], dim=1).flatten(0, 1) for x in zip(*results, strict=True))
     return u, states
 
 
 def _times(x: Tensor, y: Tensor) -> Tensor:
-    """In place, unless autograd or torch.vmap may need the factors."""
+    """``x * y``, in place unless autograd or torch.vmap may need the factors."""
     return x * y if torch.is_grad_enabled() else x.mul_(y)
 
 
 def _dot(x: Tensor, y: Tensor) -> Tensor:
+    """The dot product of each row of ``x`` with the same row of ``y``: ``(.., 1)``."""
     return (x * y).sum(-1, keepdim=True)
 
 
@@ -228,7 +245,7 @@ def inverse_norm(x: Tensor) -> Tensor:
 
 
 class DeltaState(NamedTuple):
-    """What a key returns after the real steps so far: ``k^T S``."""
+    """The state of generation after the real steps so far: a key k reads ``k^T S`` from it."""
 
     memory: Tensor  # S, (B, H, D, E), fp32 if the inputs are half precision
 
@@ -245,7 +262,7 @@ def gated_delta_rule_step(
 ) -> tuple[Tensor, DeltaState]:
     """One step of :func:`gated_delta_rule_reference`: its arguments with T = 1.
 
-    Where the step is padding the state stays as it is; it is None before the first step.
+    Where the step is padding the state does not change; it is None before the first step.
 
     Returns:
         ``(B, H, 1, E)`` in the dtype of ``v``, and the state after this step.

@@ -13,7 +13,7 @@ from .prefix_attention import PrefixMean, advance, initial_prefix_mean, prefix_a
 NORMALISERS = ("sum", "bounded", "each feature")
 
 
-# A mean below it has no real step, or none with a weight; the gradient of a quotient by it could overflow.
+# A mean below this has no real step, or none with a weight; the gradient of a quotient by it could overflow.
 LEAST_MEAN = 1e-30
 
 
@@ -33,10 +33,10 @@ def kernel_attention_reference(
         w_ij = q_i . k_j / max(|sum over l of q_i . k_l|, 1)     "bounded", for signed features
         w_ij = sum over r of q_ir k_jr / (sum over l of k_lr)    "each feature"
 
-    where q and k are features of :mod:`.feature_maps`, which one depends on the attention: linear (arXiv 2006.16236)
-    and Performer (arXiv 2009.14794) are "sum", RFA (arXiv 2103.02143) is "bounded", efficient attention
-    (arXiv 1812.01243) is "each feature". A denominator of 0 counts as 1; the other forms
-    take one below 1e-30 a step for 0. d is 1, or with dropout 0 or 1/(1 - p).
+    where q and k are features of :mod:`.feature_maps`; the attention decides which: linear (arXiv 2006.16236) and
+    Performer (arXiv 2009.14794) are "sum", RFA (arXiv 2103.02143) is "bounded", efficient attention (arXiv 1812.01243)
+    is "each feature". A denominator of 0 counts as 1; the other forms do the same for one below 1e-30 per step. d is 1,
+    or with dropout 0 or 1/(1 - p).
 
     Args:
         q: ``(B, H, T, R)`` features of the queries.
@@ -50,7 +50,7 @@ def kernel_attention_reference(
         ``(B, H, T, E)`` in the dtype of ``v``. Sums are in fp32 for half precision.
     """
     padding_mask = Padding.of(padding).mask
-    return weighted_reference(q, k, v, normaliser, padding_mask, dropout_p, causal=False)
+    return weighted_values_reference(q, k, v, normaliser, padding_mask, dropout_p, causal=False)
 
 
 def kernel_causal_attention_reference(
@@ -65,15 +65,16 @@ def kernel_causal_attention_reference(
     """:func:`kernel_attention_reference` with j and l over the real steps up to i, of the same sequence: S = T.
 
     Before the first real step y is 0. As in the code of RFA's authors, "bounded" divides by the larger of 1 and the
-    sum itself, not its size.
+    sum itself, not its absolute value.
     """
     padding_mask = Padding.of(padding).mask
-    return weighted_reference(q, k, v, normaliser, padding_mask, dropout_p, causal=True)
+    return weighted_values_reference(q, k, v, normaliser, padding_mask, dropout_p, causal=True)
 
 
-def weighted_reference(
+def weighted_values_reference(
     q: Tensor, k: Tensor, v: Tensor, normaliser: str, padding_mask: Tensor | None, dropout_p: float, *, causal: bool
 ) -> Tensor:
+    """The values under the weights of each query, ``(B, H, T, E)``; arguments as of the two functions above."""
     dtype = accumulation_dtype(q)
     q, k, values = q.to(dtype), k.to(dtype), v.to(dtype)
     if padding_mask is not None:
@@ -95,6 +96,7 @@ def weighted_reference(
 
 
 def nonzero_reference(denominator: Tensor) -> Tensor:
+    """``denominator`` with 1 instead of 0."""
     return torch.where(denominator == 0, 1, denominator)
 
 
@@ -107,16 +109,9 @@ def kernel_attention(
     padding: PaddingLike = None,
     dropout_p: float = 0.0,
 ) -> Tensor:
-    """Attention by products of features, linear in T and S; specified by :func:`kernel_attention_reference`.
+    """The same function as :func:`kernel_attention_reference`, linear in T and S.
 
-    Args:
-        q: ``(B, H, T, R)`` features of the queries.
-        k: ``(B, H, S, R)`` features of the keys.
-        v: ``(B, H, S, E)``.
-        normaliser, padding, dropout_p: as in :func:`kernel_attention_reference`.
-
-    Returns:
-        ``(B, H, T, E)`` in the dtype of ``v``.
+    All queries read one mean over the steps, whose size does not depend on S.
 
     Raises:
         ValueError: if the normaliser is unknown.
@@ -126,7 +121,7 @@ def kernel_attention(
 
 
 def kernel_mean_of(k: Tensor, v: Tensor, *, padding: PaddingLike = None, dropout_p: float = 0.0) -> PrefixMean:
-    """All that queries read of ``k (B, H, S, R)`` and ``v (B, H, S, E)``: the mean of ``k_j [v_j, 1]^T``.
+    """The mean of ``k_j [v_j, 1]^T`` over ``k (B, H, S, R)`` and ``v (B, H, S, E)``, which every query reads.
 
     Its size does not depend on S: ``(B, H, R, E + 1)``.
     """
@@ -151,7 +146,7 @@ def kernel_weights(q: Tensor, k: Tensor, state: PrefixMean, *, normaliser: str) 
         q: ``(B, H, T, R)``.
         k: ``(B, H, S, R)``, 0 at padding.
         state: :func:`kernel_mean_of` these keys.
-        normaliser: as in :mod:`.naive`.
+        normaliser: as of :func:`kernel_attention_reference`.
     """
     with full_precision(q):
         return _normalised(q, state, normaliser, causal=False) @ k.to(state.mean.dtype).mT / _steps(state)
@@ -179,15 +174,7 @@ def kernel_causal_attention(
     padding: PaddingLike = None,
     dropout_p: float = 0.0,
 ) -> Tensor:
-    """Causal attention by products of features, linear in T; specified by :func:`kernel_causal_attention_reference`.
-
-    Args:
-        q, k: ``(B, H, T, R)`` features.
-        v: ``(B, H, T, E)``.
-        normaliser, padding, dropout_p: as in :func:`kernel_causal_attention_reference`.
-
-    Returns:
-        ``(B, H, T, E)`` in the dtype of ``v``.
+    """The same function as :func:`kernel_causal_attention_reference`, linear in T, by prefix attention.
 
     Raises:
         ValueError: if the normaliser is unknown.
@@ -198,15 +185,15 @@ def kernel_causal_attention(
     counts = step_counts(padding, q.shape[2], dtype, q.device)
     if normaliser == "each feature":
         one = k.new_ones(*k.shape[:-1], 1)
-        # torch.compile refuses the same tensor twice.
+        # torch.compile refuses the same tensor as two arguments.
         means = prefix_attention(one, one.view_as(one), k, padding=padding)
         values = drop_steps(v, dropout_p).to(dtype)
         q = q / denominator(means, counts, normaliser, causal=True)
         out = prefix_attention(q, k, values, padding=padding)
     else:
         values = with_ones(v, dtype, dropout_p)
-        # As long as a value is wide, so that the states take as much memory as the features: with more features than
-        # channels this was faster than the balance that prefix attention chooses.
+        # Blocks as long as a value is wide, so that the states take as much memory as the features: with more features
+        # than channels this was faster than the balance that prefix attention chooses.
         length = default_block_length(q.shape[2], v.shape[-1], v.shape[-1])
         sums = prefix_attention(q, k, values, padding=padding, block_length=length)
         out = sums[..., :-1] / denominator(sums[..., -1:], counts, normaliser, causal=True)
@@ -214,21 +201,24 @@ def kernel_causal_attention(
 
 
 def with_ones(v: Tensor, dtype: torch.dtype, dropout_p: float) -> Tensor:
-    """``v (B, H, T, E)`` and a column of ones, ``(B, H, T, E + 1)``: dropout drops steps of v, not of the ones."""
+    """``v (B, H, T, E)`` with a column of ones, ``(B, H, T, E + 1)``: dropout drops steps of v, but not the ones.
+
+    The mean of this column is the mean of the weights.
+    """
     return torch.cat([drop_steps(v, dropout_p).to(dtype), v.new_ones(*v.shape[:-1], 1, dtype=dtype)], dim=-1)
 
 
 def denominator(mean: Tensor, steps: Tensor, normaliser: str, *, causal: bool) -> Tensor:
-    """What divides a mean of weighted values.
+    """The divisor of a mean of weighted values.
 
     Args:
         mean: the mean of the weights, or of each feature of the keys.
-        steps: over how many steps, at least 1; broadcastable to ``mean``.
-        normaliser: as in :mod:`.naive`.
-        causal: with "bounded", the bound is of the sum itself, not of its size.
+        steps: the number of steps in the mean, at least 1; broadcastable to ``mean``.
+        normaliser: as of :func:`kernel_attention_reference`.
+        causal: with "bounded", the bound applies to the sum itself, not to its absolute value.
 
     Returns:
-        the shape of ``mean``.
+        The shape of ``mean``.
 
     Raises:
         ValueError: if the normaliser is unknown.
@@ -252,7 +242,7 @@ def kernel_causal_attention_step(
 ) -> tuple[Tensor, PrefixMean]:
     """One step of :func:`kernel_causal_attention_reference`: its arguments with T = 1.
 
-    The state is the mean of ``k_j [v_j, 1]^T`` over the steps before, None before the first.
+    The state is the mean of ``k_j [v_j, 1]^T`` over the previous steps, None before the first.
 
     Returns:
         ``(B, H, 1, E)`` in the dtype of ``v``, and the state after this step.

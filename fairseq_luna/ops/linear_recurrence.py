@@ -10,7 +10,7 @@ from .padding import Padding, PaddingLike
 
 
 def linear_recurrence_reference(f: Tensor, b: Tensor, *, padding: PaddingLike = None) -> Tensor:
-    """The state of each channel after each step.
+    """The state of each channel after each step, in a loop over the steps.
 
         h_t = f_t h_{t-1} + b_t,     h_{-1} = 0
 
@@ -35,20 +35,16 @@ def linear_recurrence_reference(f: Tensor, b: Tensor, *, padding: PaddingLike = 
     return torch.stack(states).to(b.dtype)
 
 
-LOOPED = 32  # steps that a loop goes through: fewer passes over the memory, but an operation for each step
+# Steps that a loop goes through one by one: fewer passes over the memory than by pairs, but an operation for each step.
+LOOPED = 32
 
 
 def linear_recurrence(f: Tensor, b: Tensor, *, padding: PaddingLike = None) -> Tensor:
-    """``h_t = f_t h_{t-1} + b_t``; specified by :func:`linear_recurrence_reference`.
+    """The same function as :func:`linear_recurrence_reference`: few and large operations go through time.
 
-    Args:
-        f, b: ``(T, B, C)``.
-        padding: of the steps.
-
-    Returns:
-        ``(T, B, C)`` in the dtype of ``b``; computed in fp32 for half precision, also under autocast.
+    Result: ``(T, B, C)`` in the dtype of ``b``; computed in fp32 for half precision, also under autocast.
     """
-    factors, inputs = without_padding(f, b, padding)
+    factors, inputs = real_factors_and_inputs(f, b, padding)
     return _Recurrence.apply(factors[1:], inputs, False).to(b.dtype)
 
 
@@ -61,7 +57,7 @@ class _Recurrence(torch.autograd.Function):
     @staticmethod
     def forward(f: Tensor, b: Tensor, backwards: bool) -> Tensor:
         h = b.clone()
-        _advance(h, f, backwards)
+        _solve_in_place(h, f, backwards)
         return h
 
     @staticmethod
@@ -72,9 +68,9 @@ class _Recurrence(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, None]:
         f, h = ctx.saved_tensors
-        of_b = _Recurrence.apply(f, gradient, not ctx.backwards)
-        of_f = of_b[:-1] * h[1:] if ctx.backwards else of_b[1:] * h[:-1]
-        return of_f, of_b, None
+        db = _Recurrence.apply(f, gradient, not ctx.backwards)
+        df = db[:-1] * h[1:] if ctx.backwards else db[1:] * h[:-1]
+        return df, db, None
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[int | None, ...], f: Tensor, b: Tensor, backwards: bool) -> tuple[Tensor, int]:
@@ -85,12 +81,12 @@ class _Recurrence(torch.autograd.Function):
         return _Recurrence.apply(*cases, backwards), 1
 
 
-def _advance(h: Tensor, f: Tensor, backwards: bool) -> None:
+def _solve_in_place(h: Tensor, f: Tensor, backwards: bool) -> None:
     """Turn b into the states, in place.
 
-    The odd steps are a recurrence of half the length: each takes over the even step before it, and two factors lead
-    from it to the next. They are solved first; then each even step follows from an odd one. Nothing is divided by a
-    product of factors, which may be 0.
+    The odd steps are a recurrence of half the length: each absorbs the even step before it, and the product of two
+    factors leads from it to the next odd step. They are solved first; then each even step follows from an odd one.
+    Nothing is divided by a product of factors, which may be 0.
 
     Args:
         h: b, ``(T, ...)``.
@@ -106,18 +102,18 @@ def _advance(h: Tensor, f: Tensor, backwards: bool) -> None:
     from_even, from_odd = (even[: len(odd)], f[::2], odd), (odd[: len(even) - 1], f[1::2], even[1:])
     first, last = (from_odd, from_even) if backwards else (from_even, from_odd)
     _add(*first, backwards)
-    _advance(odd, f[1::2][: len(odd) - 1] * f[2::2], backwards)
+    _solve_in_place(odd, f[1::2][: len(odd) - 1] * f[2::2], backwards)
     _add(*last, backwards)
 
 
 def _add(earlier: Tensor, factor: Tensor, later: Tensor, backwards: bool) -> None:
-    """``later += factor earlier``, or the other way round."""
-    to, of = (earlier, later) if backwards else (later, earlier)
-    to.addcmul_(factor, of)
+    """``later += factor earlier``; ``earlier += factor later`` if ``backwards``."""
+    target, source = (earlier, later) if backwards else (later, earlier)
+    target.addcmul_(factor, source)
 
 
-def without_padding(f: Tensor, b: Tensor, padding: PaddingLike) -> tuple[Tensor, Tensor]:
-    """``f`` and ``b (T, B, C)`` in the dtype of the states, 1 and 0 at padding."""
+def real_factors_and_inputs(f: Tensor, b: Tensor, padding: PaddingLike) -> tuple[Tensor, Tensor]:
+    """``f`` and ``b (T, B, C)`` in the dtype of the states; at padding f is 1 and b is 0, which leaves h as it is."""
     padding = Padding.of(padding)
     dtype = accumulation_dtype(b)
     f, b = f.to(dtype), b.to(dtype)
@@ -128,7 +124,7 @@ def without_padding(f: Tensor, b: Tensor, padding: PaddingLike) -> tuple[Tensor,
 
 
 class RecurrentState(NamedTuple):
-    """The state after the steps so far."""
+    """The state of generation after the steps so far."""
 
     h: Tensor  # (B, C), fp32 if the inputs are half precision
 
@@ -141,7 +137,7 @@ def linear_recurrence_step(
     Returns:
         ``(1, B, C)`` in the dtype of ``b``, and the state after this step.
     """
-    factors, h = without_padding(f, b, padding)
+    factors, h = real_factors_and_inputs(f, b, padding)
     if state is not None:
         h = torch.addcmul(h, factors, state.h)
     return h.to(b.dtype), RecurrentState(h.squeeze(0))

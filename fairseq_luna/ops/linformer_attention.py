@@ -44,7 +44,10 @@ def linformer_attention_reference(
 def linformer_slots_reference(
     k: Tensor, v: Tensor, key_sums: Tensor, value_sums: Tensor, *, padding: PaddingLike = None
 ) -> tuple[Tensor, Tensor]:
-    """``E k`` and ``F v``, each ``(B, H, L, D)`` in the dtype of ``k``; arguments: :func:`linformer_attention_reference`."""
+    """``E k`` and ``F v``, each ``(B, H, L, D)`` in the dtype of ``k``: all that queries read, for any S.
+
+    Arguments: :func:`linformer_attention_reference`.
+    """
     padding_mask = Padding.of(padding).mask
     sums = []
     for x, weight in ((k, key_sums), (v, value_sums)):
@@ -53,10 +56,10 @@ def linformer_slots_reference(
         if padding_mask is None:
             total = weights @ x.to(dtype)
         else:
-            of_sentences = (
+            per_sentence = (
                 weights[:, Padding(padding_mask).positions].transpose(0, 1).masked_fill(padding_mask[:, None], 0)
             )
-            total = of_sentences[:, None] @ x.to(dtype)
+            total = per_sentence[:, None] @ x.to(dtype)
         sums.append(total.to(x.dtype))
     return sums[0], sums[1]
 
@@ -71,20 +74,7 @@ def linformer_attention(
     padding: PaddingLike = None,
     dropout_p: float = 0.0,
 ) -> Tensor:
-    """Attention to L slots, linear in S; specified by :func:`linformer_attention_reference`.
-
-    Args:
-        q: ``(B, H, T, D)``.
-        k: ``(B, H, S, D)``.
-        v: ``(B, H, S, D)``.
-        key_sums: ``(L, N)``, N at least S.
-        value_sums: ``(L, N)``.
-        padding: of the steps.
-        dropout_p: dropout probability of the weights of the slots.
-
-    Returns:
-        ``(B, H, T, D)`` in the dtype of ``q``.
-    """
+    """The same function as :func:`linformer_attention_reference`, linear in S."""
     slots = linformer_slots(k, v, key_sums, value_sums, padding=padding)
     return softmax_attention(q, *slots, dropout_p=dropout_p)[0]
 
@@ -92,9 +82,9 @@ def linformer_attention(
 def linformer_slots(
     k: Tensor, v: Tensor, key_sums: Tensor, value_sums: Tensor, *, padding: PaddingLike = None
 ) -> tuple[Tensor, Tensor]:
-    """The slots' keys and values, each ``(B, H, L, D)``: all that queries read, whatever the length.
+    """The same function as :func:`linformer_slots_reference`: real steps are moved together first.
 
-    Arguments: :func:`linformer_attention`.
+    Then all sentences have the same weights.
     """
     padding = Padding.of(padding)
     k, v = padding.pack_left(k), padding.pack_left(v)
@@ -102,7 +92,7 @@ def linformer_slots(
 
 
 def linformer_weights(slot_weights: Tensor, value_sums: Tensor, steps: int, *, padding: PaddingLike = None) -> Tensor:
-    """The weight of each step in the output, quadratic: the weights of slots times those of F.
+    """The weight of each step in the output, quadratic: the weights of the slots times F.
 
     They may be negative and need not sum to 1.
 
@@ -110,7 +100,7 @@ def linformer_weights(slot_weights: Tensor, value_sums: Tensor, steps: int, *, p
         slot_weights: ``(B, H, T, L)``.
         value_sums: F, ``(L, N)``.
         steps: S.
-        padding: of the steps.
+        padding: ``(B, S)`` bool, True = padding.
 
     Returns:
         ``(B, H, T, S)``.

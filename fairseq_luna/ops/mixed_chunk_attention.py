@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .chunks import cut, joined
+from .chunks import cut_into_blocks, join_blocks
 from .dropout import drop
 from .dtypes import accumulation_dtype, full_precision, running_sum
 from .padding import Padding, PaddingLike, read_steps
@@ -33,7 +33,7 @@ def mixed_chunk_attention_reference(
               + (1/n) q'_i sum over j of k'_j v_j^T
 
     The second sum is over all n steps. Causal: the first is over j <= i, the second over the n steps of earlier chunks,
-    and 0 in the first chunk. Chunks are cut, and steps counted, without padding.
+    and 0 in the first chunk. Chunks are cut, and steps are counted, without padding.
 
     Args:
         q, k: ``(B, H, T, S)``.
@@ -80,21 +80,10 @@ def mixed_chunk_attention(
     causal: bool = False,
     dropout_p: float = 0.0,
 ) -> Tensor:
-    """Mixed chunk attention, linear in T; specified by :func:`mixed_chunk_attention_reference`.
+    """The same function as :func:`mixed_chunk_attention_reference`, linear in T, by products inside chunks.
 
-    It takes O(T c + T S E / c) memory if causal, otherwise O(T c + S E). Up to c steps, all pairs are multiplied.
-
-    Args:
-        q, k, far_q, far_k: ``(B, H, T, S)``.
-        v: ``(B, H, T, E)``.
-        bias: ``(c,)`` if causal, otherwise ``(2 c - 1,)``.
-        chunk_size: c.
-        padding: of the steps, anywhere.
-        causal: without the later steps.
-        dropout_p: dropout probability of the weights in a chunk.
-
-    Returns:
-        ``(B, H, T, E)`` in the dtype of ``v``; zero at padding.
+    A mean of k' v^T, S x E, stands for all chunks, or causally for the chunks before each one: O(T c + T S E / c)
+    memory if causal, otherwise O(T c + S E). Up to c steps all pairs of steps are multiplied.
     """
     padding = Padding.of(padding)
     dtype = accumulation_dtype(v)
@@ -102,7 +91,7 @@ def mixed_chunk_attention(
     shape = (-(-steps // chunk_size), min(chunk_size, steps))
 
     def in_chunks(x: Tensor) -> Tensor:
-        return cut(padding.pack_left(x).to(dtype), *shape)
+        return cut_into_blocks(padding.pack_left(x).to(dtype), *shape)
 
     with full_precision(v):
         values = in_chunks(v)
@@ -111,14 +100,14 @@ def mixed_chunk_attention(
         if causal:
             scores = scores.tril()
         weights = drop(scores.relu().square(), dropout_p)
-        together = shape[0] == 1 and not causal  # less than the S x E mean for as few steps
+        together = shape[0] == 1 and not causal  # all pairs of so few steps cost less than the S x E mean
         if together:
             queries = in_chunks(far_q.to(dtype) / _step_count(v, padding))
             weights = torch.baddbmm(weights, queries, in_chunks(far_k).mT)
         y = torch.bmm(weights, values)
         if causal and shape[0] > 1:
             y = y + _earlier_chunks(in_chunks(far_q), in_chunks(far_k), values, shape)
-        y = joined(y, shape[0], like=v)
+        y = join_blocks(y, shape[0], like=v)
         if padding.mask is not None:
             y = read_steps(y, padding.positions)
         if not causal and not together:
@@ -134,7 +123,7 @@ def _step_count(v: Tensor, padding: Padding) -> Tensor | int:
 
 
 def _bias_of_pairs(bias: Tensor, steps: int, chunk_size: int, causal: bool) -> Tensor:
-    """The bias of each pair of places in a chunk, ``(steps, steps)``; undefined where a later one is not seen."""
+    """The bias of each pair of places in a chunk, ``(steps, steps)``; undefined for a later step that is not seen."""
     place = torch.arange(steps, device=bias.device)
     distance = place[:, None] - place
     index = distance.clamp(min=0) if causal else distance + chunk_size - 1
@@ -151,7 +140,11 @@ def _earlier_chunks(q: Tensor, k: Tensor, v: Tensor, shape: tuple[int, int]) -> 
 
 
 class ChunkState(NamedTuple):
-    """The latest N real steps; in a row with fewer, its last places have them. With means N = c."""
+    """The state of generation: the latest N real steps; in a row with fewer, they are in its last places.
+
+    The means are larger than a short sentence. They are computed when the first chunk is full, and then N = c; until
+    then all keys are kept. A recorded graph has no such branch: there all keys are kept to the end.
+    """
 
     k: Tensor  # (B, H, N, S), the keys k; without means (B, H, N, 2 S), k and k'
     v: Tensor  # (B, H, N, E)
@@ -191,9 +184,9 @@ def mixed_chunk_attention_step(
 
 
 def with_room(state: ChunkState, key_size: int, chunk_size: int) -> ChunkState:
-    """The same state with the places of one chunk and the means, whose shapes no step changes.
+    """The same state with the places of one chunk and the means; no step changes its shape.
 
-    ``key_size`` is S, the numbers of a key k.
+    ``key_size`` is S, the size of a key k.
     """
     if state.mean is not None:
         return state
@@ -205,7 +198,7 @@ def with_room(state: ChunkState, key_size: int, chunk_size: int) -> ChunkState:
 
 
 def _near(q: Tensor, bias: Tensor, state: ChunkState, chunk_size: int, dropout_p: float) -> Tensor:
-    """What the newest step, whose query is ``q (B, H, 1, S)``, reads in its chunk: ``(B, H, 1, E)``."""
+    """The values of the newest step's chunk under the weights of its query ``q (B, H, 1, S)``: ``(B, H, 1, E)``."""
     places = state.v.shape[2]
     age = torch.arange(places - 1, -1, -1, device=q.device)
     scores = q @ state.k[..., : q.shape[-1]].to(q.dtype).mT / chunk_size + bias[age.clamp(max=chunk_size - 1)]
@@ -215,19 +208,19 @@ def _near(q: Tensor, bias: Tensor, state: ChunkState, chunk_size: int, dropout_p
 
 
 def _far(q: Tensor, state: ChunkState, chunk_size: int) -> Tensor:
-    """What the newest step, whose query is ``q (B, H, 1, S)``, reads of complete chunks that are all kept."""
+    """The mean over complete chunks for the newest query ``q (B, H, 1, S)``, if all keys are kept: ``(B, H, 1, E)``."""
     age = torch.arange(state.v.shape[2] - 1, -1, -1, device=q.device)
     steps = state.steps[:, None]
-    of_chunk = (steps - 1) % chunk_size + 1
-    hidden = (age < of_chunk) | (age >= steps)
-    scores = q @ state.k[..., q.shape[-1] :].to(q.dtype).mT / (steps - of_chunk).clamp(min=1)[:, None, None]
+    own_chunk = (steps - 1) % chunk_size + 1
+    hidden = (age < own_chunk) | (age >= steps)
+    scores = q @ state.k[..., q.shape[-1] :].to(q.dtype).mT / (steps - own_chunk).clamp(min=1)[:, None, None]
     return scores.masked_fill(hidden[:, None, None], 0) @ state.v.to(q.dtype)
 
 
 def _with_step(
     state: ChunkState | None, k: Tensor, far_k: Tensor, v: Tensor, padding: Padding, chunk_size: int
 ) -> ChunkState:
-    """The state after one more step; where it is padding, nothing that is seen changes."""
+    """The state after one more step; a padded step changes nothing that is seen."""
     if state is None:
         keys = torch.cat([k, far_k], dim=-1)
         state = ChunkState(keys[:, :, :0], v[:, :, :0], v.new_zeros(v.shape[0], dtype=accumulation_dtype(v)))
@@ -246,7 +239,7 @@ def _with_step(
 
 
 def _with_means(state: ChunkState, size: int) -> ChunkState:
-    """The means in place of the keys k', of which each has ``size`` numbers."""
+    """The means in place of the keys k', each of ``size`` numbers."""
     age = torch.arange(state.v.shape[2] - 1, -1, -1, device=state.v.device)
     far_k = state.k[..., size:]
     mean = prefix_mean_of(far_k, state.v, padding=age >= state.steps[:, None]).mean

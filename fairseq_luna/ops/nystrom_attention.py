@@ -36,7 +36,7 @@ def nystrom_attention_reference(
         q, k, v: ``(B, H, T, D)``.
         kernel: ``(H, K)``, K odd: the weights of the steps at distances -(K - 1) / 2 to (K - 1) / 2.
         num_landmarks: L.
-        iterations: of the pseudo-inverse.
+        iterations: iterations for the pseudo-inverse.
         padding: ``(B, T)`` bool, True = padding, anywhere: not seen, and not counted in a distance.
         dropout_p: dropout probability of the weights of the landmarks for each query.
 
@@ -61,7 +61,7 @@ def nystrom_attention_reference(
         return scores.masked_fill(masked, torch.finfo(dtype).min).softmax(-1).masked_fill(masked, 0)
 
     q_means, k_means = means @ q, means @ k
-    identity = torch.diag_embed(unused[:, :, 0].to(dtype))  # of unused landmarks
+    identity = torch.diag_embed(unused[:, :, 0].to(dtype))  # for unused landmarks
     between = softmax(q_means, k_means, unused).masked_fill(unused.mT, 0) + identity
     read = softmax(q_means, k, padded[:, None, None]).masked_fill(unused.mT, 0) @ v
     weights = F.dropout(softmax(q, k_means, unused), dropout_p)
@@ -73,7 +73,8 @@ def nystrom_attention_reference(
     return (weights @ pseudo_inverse(between, iterations) @ read + nearby @ v).to(result_dtype)
 
 
-# A product with a T x T matrix is faster than torch's convolution of so few steps. A recorded graph is for any number.
+# Up to so many steps a product with a T x T matrix is faster than torch's convolution. A recorded graph, which is for
+# any number of steps, has the convolution.
 MOST_STEPS_AS_A_MATRIX = 128
 
 
@@ -88,18 +89,10 @@ def nystrom_attention(
     padding: PaddingLike = None,
     dropout_p: float = 0.0,
 ) -> Tensor:
-    """Attention through landmarks, linear in T; specified by :func:`nystrom_attention_reference`.
+    """The same function as :func:`nystrom_attention_reference`, linear in T.
 
-    Args:
-        q, k, v: ``(B, H, T, D)``.
-        kernel: ``(H, K)``, K odd.
-        num_landmarks: L.
-        iterations: of the pseudo-inverse.
-        padding: of the steps.
-        dropout_p: dropout probability of the weights of the landmarks for each query.
-
-    Returns:
-        ``(B, H, T, D)`` in the dtype of ``q``.
+    The blocks of all sentences are reduced at once; torch's attention reads the steps for the landmarks and the
+    landmarks for the steps.
     """
     padding = Padding.of(padding)
     padded = padding.with_mask(q.shape[0], q.shape[2], q.device)
@@ -117,7 +110,7 @@ def nystrom_attention(
 
 
 def landmark_weights(q_means: Tensor, k_means: Tensor, unused: Tensor) -> Tensor:
-    """The attention among landmarks, ``(B, H, M, M)``; for those of ``unused (B, M)`` the identity."""
+    """The attention among landmarks, ``(B, H, M, M)``; for the ``unused (B, M)`` ones the identity."""
     scores = q_means @ k_means.mT * q_means.shape[-1] ** -0.5
     weights = masked_softmax(scores, unused[:, None, None], dim=-1)
     identity = torch.diag_embed(unused.to(weights.dtype))[:, None]
@@ -147,15 +140,15 @@ def _matrix_of_distances(kernel: Tensor, steps: int) -> Tensor:
 def pseudo_inverse(matrix: Tensor, iterations: int) -> Tensor:
     """An approximation of the Moore-Penrose inverse of ``matrix (..., L, L)`` (arXiv 2102.03902, equation 11).
 
-    It starts from the transpose over the product of the largest sums of a row and of a column. That of a row is 1,
-    because the rows are a softmax. Six steps, the paper's number, may end far from the inverse.
+    The iteration starts from the transpose, divided by the largest sum of a row and the largest sum of a column. The
+    rows are a softmax, so that each sums to 1. Six iterations, the paper's number, may end far from the inverse.
     """
     flat = matrix.flatten(0, -3)
     negative = -flat
     one = torch.eye(matrix.shape[-1], dtype=matrix.dtype, device=matrix.device)
     inverse = flat.mT / flat.sum(-2, keepdim=True).amax(-1, keepdim=True)
     for _ in range(iterations):
-        # Z (13 - P (15 - P (7 - P))) / 4 with P = A Z, by products that add.
+        # Z (13 - P (15 - P (7 - P))) / 4 with P = A Z, by fused products and sums.
         product = torch.bmm(negative, inverse)
         polynomial = torch.add(7 / 4 * one, product, alpha=1 / 4)
         polynomial = torch.baddbmm(15 / 4 * one, product, polynomial)

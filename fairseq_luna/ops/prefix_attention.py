@@ -1,4 +1,7 @@
-"""Causal linear attention as a running mean: ``F_t = (1/t) q_t sum over j <= t of k_j v_j^T``."""
+"""Causal linear attention as a running mean: ``y_t = q_t`` times the mean of ``k_j v_j^T`` over the steps up to t.
+
+Luna's causal attention, kernel attention and mixed chunk attention are built from the functions of this file.
+"""
 
 from typing import Any, NamedTuple
 
@@ -6,15 +9,15 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .chunks import block_count, cut, joined
+from .chunks import block_count, cut_into_blocks, join_blocks
 from .dtypes import accumulation_dtype, full_precision, running_sum
 from .padding import Padding, PaddingLike, computed_once
 
 
 def prefix_attention_reference(q: Tensor, k: Tensor, v: Tensor, *, padding: PaddingLike = None) -> Tensor:
-    """Causal linear attention as a running mean: ``q_t`` times the mean of ``k_j v_j^T`` over the steps up to ``t``.
+    """Causal linear attention as a running mean, in a loop over the steps.
 
-        F_t = (1/n_t) q_t (sum over real steps j <= t of k_j v_j^T)
+        y_t = (1/n_t) q_t (sum over real steps j <= t of k_j v_j^T)
 
     where ``n_t`` is the number of real steps up to ``t``. Padded steps are neither added nor counted, at any position;
     before the first real step the output is zero. Source: the function f of Luna's causal attention
@@ -47,15 +50,15 @@ def prefix_attention_reference(q: Tensor, k: Tensor, v: Tensor, *, padding: Padd
 def prefix_attention(
     q: Tensor, k: Tensor, v: Tensor, *, padding: PaddingLike = None, block_length: int | None = None
 ) -> Tensor:
-    """Causal linear attention as a running mean; specified by :func:`prefix_attention_reference`.
+    """The same function as :func:`prefix_attention_reference`, by matrix products inside blocks of time.
 
-    With blocks of C steps it takes O(T C + T D E / C) memory; one state per step would take O(T D E).
+    A D x E state connects the blocks. With blocks of C steps it takes O(T C + T D E / C) memory; one state per step
+    would take O(T D E).
 
     Args:
-        q, k: ``(B, H, T, D)``.
-        v: ``(B, H, T, E)``.
-        padding: of the steps.
-        block_length: C, the most steps in a block; None chooses it by shape. It affects cost, not the result.
+        q, k, v, padding: as of :func:`prefix_attention_reference`.
+        block_length: C, the largest number of steps in a block; None chooses it by shape. It affects the cost, not the
+            result.
 
     Returns:
         ``(B, H, T, E)`` in the dtype of ``q``; summed in fp32 if ``q`` is half precision, also under autocast.
@@ -76,16 +79,16 @@ def sums_and_states(
         q: ``(B, H, T, D)``, fp32 or fp64, times :func:`step_weights`.
         k: ``(B, H, T, D)`` of the same dtype, 0 at padding; ``v`` may be 0 there instead.
         v: ``(B, H, T, E)`` of the same dtype.
-        states: the transposed states of the call with ``v`` in place of ``k`` and ``k`` of ``v``, which are those of
-            this one; None computes them.
-        block_length: as for :func:`prefix_attention`.
+        states: the second result of the call with ``v`` in place of ``k`` and ``k`` in place of ``v``, transposed:
+            these are the states of this call. None computes them.
+        block_length: as of :func:`prefix_attention`.
 
     Returns:
         ``(B, H, T, E)``, and the states before each block, or None if there is one block.
     """
     blocks = block_count(k, v, block_length)
-    total, _, earlier = PrefixSums.apply(*(cut(x, blocks) for x in (q, k, v)), states, blocks)
-    return joined(total, blocks, q), earlier
+    total, _, earlier = PrefixSums.apply(*(cut_into_blocks(x, blocks) for x in (q, k, v)), states, blocks)
+    return join_blocks(total, blocks, q), earlier
 
 
 @computed_once
@@ -102,36 +105,42 @@ def step_weights(padding: Padding, steps: int, dtype: torch.dtype, device: torch
     return step_counts(padding, steps, dtype, device).reciprocal()
 
 
-# With one product by a triangular matrix: faster than a cumulative sum, but quadratic in the number of blocks.
+# Blocks whose states are summed by one product with a triangular matrix: faster than a cumulative sum, but quadratic in
+# the number of blocks.
 MOST_BLOCKS_SUMMED_AT_ONCE = 128
 
 
 class PrefixSums(torch.autograd.Function):
-    """``q_t`` times the sum over ``j <= t`` of ``k_j v_j^T``, and what the gradients can use again.
+    """``q_t`` times the sum over ``j <= t`` of ``k_j v_j^T``, and the tensors that the gradients use again.
 
-    The gradient is written by hand because autograd would keep the C x C products and copy every gradient once more.
+    All tensors are cut into blocks: ``(B H blocks, C, any size)``, zero behind the last step. The gradient is written
+    by hand because autograd would keep the C x C products and copy every gradient once more. It consists of such sums
+    too, so that every derivative exists.
     """
 
     @staticmethod
     def forward(
-        q: Tensor, k: Tensor, v: Tensor, known: Tensor | None, blocks: int
+        q: Tensor, k: Tensor, v: Tensor, given_states: Tensor | None, blocks: int
     ) -> tuple[Tensor, Tensor | None, Tensor | None]:
-        """``known``: the third result for ``v, k``, transposed, which is that for ``k, v``; None computes it."""
+        """Return the sums, the products inside a single block, and the states before each of several blocks.
+
+        ``given_states`` are these states, if they are known; None computes them.
+        """
         with full_precision(q):
-            inside = _products(q, k)
+            inside = _causal_products(q, k)
             total = torch.bmm(inside, v)
             if blocks == 1:
                 return total, inside, None
-            earlier = _states(k, v, blocks) if known is None else known
-            # The products would take as much memory as q: they are computed again.
+            earlier = _block_states(k, v, blocks) if given_states is None else given_states
+            # The products would take as much memory as q: the gradient computes them again.
             total.baddbmm_(q, earlier, alpha=blocks * q.shape[1])
-            return total, None, earlier if known is None else None
+            return total, None, earlier if given_states is None else None
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor | None, ...]) -> None:
-        *tensors, known, ctx.blocks = inputs
+        *tensors, given_states, ctx.blocks = inputs
         _, inside, earlier = output
-        ctx.save_for_backward(*tensors, inside, earlier if known is None else known)
+        ctx.save_for_backward(*tensors, inside, earlier if given_states is None else given_states)
         ctx.mark_non_differentiable(*(x for x in output[1:] if x is not None))
         ctx.set_materialize_grads(False)
 
@@ -139,21 +148,22 @@ class PrefixSums(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor | None, *_: Any) -> tuple[Tensor | None, ...]:
         if gradient is None:
             return None, None, None, None, None
-        # A graph for the next derivative costs time even if it is not asked for.
+        # A graph for the next derivative costs time even if nobody uses it.
         gradients: Any = _Gradients.apply if torch.is_grad_enabled() else _Gradients.forward
         return *gradients(gradient, *ctx.saved_tensors, ctx.blocks), None, None
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[int | None, ...], *inputs: Any) -> tuple[Any, ...]:
-        return as_one_batch(PrefixSums, info.batch_size, in_dims, inputs)
+        return vmap_rule(PrefixSums, info.batch_size, in_dims, inputs)
 
 
 class _Gradients(torch.autograd.Function):
-    """Those of q, k and v, for the gradient g of the sums.
+    """The gradients of q, k and v, for the gradient g of the sums.
 
-    With ``g v^T`` masked above the diagonal, each is a sum inside a block plus a product with a state: that of the
-    earlier blocks for q, that of the later blocks for k and v. With F for the sums, the gradients in the directions
-    a, b, c are ``g . (F(a, k, v) + F(q, b, v) + F(q, k, c))``: what differentiates F differentiates them.
+    With ``g v^T`` masked above the diagonal, each is a sum inside a block plus a product with a state: for q the state
+    of the earlier blocks, for k and v the state of the later blocks. With F for the sums, the gradients in the
+    directions a, b, c are ``g . (F(a, k, v) + F(q, b, v) + F(q, k, c))``: the functions that differentiate F
+    differentiate them.
     """
 
     @staticmethod
@@ -161,19 +171,19 @@ class _Gradients(torch.autograd.Function):
         g: Tensor, q: Tensor, k: Tensor, v: Tensor, inside: Tensor | None, earlier: Tensor | None, blocks: int
     ) -> tuple[Tensor, Tensor, Tensor]:
         with full_precision(g):
-            of_inside = _products(g, v)
-            inside = _products(q, k) if inside is None else inside
-            of_q, of_k, of_v = torch.bmm(of_inside, k), torch.bmm(of_inside.mT, q), torch.bmm(inside.mT, g)
+            d_inside = _causal_products(g, v)
+            inside = _causal_products(q, k) if inside is None else inside
+            dq, dk, dv = torch.bmm(d_inside, k), torch.bmm(d_inside.mT, q), torch.bmm(inside.mT, g)
             if blocks == 1:
-                return of_q, of_k, of_v
+                return dq, dk, dv
             steps = blocks * g.shape[1]
             if earlier is None:
-                earlier = _states(k, v, blocks)
-            later = _states(q, g, blocks, later=True)
+                earlier = _block_states(k, v, blocks)
+            later = _block_states(q, g, blocks, later=True)
             return (
-                of_q.baddbmm_(g, earlier.mT, alpha=steps),
-                of_k.baddbmm_(v, later.mT, alpha=steps),
-                of_v.baddbmm_(k, later, alpha=steps),
+                dq.baddbmm_(g, earlier.mT, alpha=steps),
+                dk.baddbmm_(v, later.mT, alpha=steps),
+                dv.baddbmm_(k, later, alpha=steps),
             )
 
     @staticmethod
@@ -185,35 +195,35 @@ class _Gradients(torch.autograd.Function):
     def backward(ctx: Any, a: Tensor, b: Tensor, c: Tensor) -> tuple[Tensor | None, ...]:
         g, q, k, v = ctx.saved_tensors
         directions = (a, k, v), (q, b, v), (q, k, c)
-        of_g = sum(PrefixSums.apply(*each, None, ctx.blocks)[0] for each in directions)
+        dg = sum(PrefixSums.apply(*each, None, ctx.blocks)[0] for each in directions)
         first, second, third = (_Gradients.apply(g, *each, None, None, ctx.blocks) for each in directions)
-        return of_g, second[0] + third[0], first[1] + third[1], first[2] + second[2], None, None, None
+        return dg, second[0] + third[0], first[1] + third[1], first[2] + second[2], None, None, None
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[int | None, ...], *inputs: Any) -> tuple[Any, ...]:
-        return as_one_batch(_Gradients, info.batch_size, in_dims, inputs)
+        return vmap_rule(_Gradients, info.batch_size, in_dims, inputs)
 
 
-def as_one_batch(function: Any, size: int, in_dims: tuple[int | None, ...], inputs: Any) -> tuple[Any, ...]:
-    """``function`` of ``size`` cases, whose dimension is joined with that of the blocks: a rule for ``torch.vmap``."""
+def vmap_rule(function: Any, size: int, in_dims: tuple[int | None, ...], inputs: Any) -> tuple[Any, ...]:
+    """A rule for ``torch.vmap``: ``function`` of ``size`` cases at once, as if the cases were further blocks."""
 
-    def joined(x: Tensor | None, dim: int | None) -> Tensor | None:
+    def with_cases_as_blocks(x: Tensor | None, dim: int | None) -> Tensor | None:
         if x is None:
             return None
         return (x.expand(size, *x.shape) if dim is None else x.movedim(dim, 0)).flatten(0, 1)
 
     *tensors, blocks = inputs
-    outputs = function.apply(*(joined(x, dim) for x, dim in zip(tensors, in_dims, strict=False)), blocks)
+    outputs = function.apply(*(with_cases_as_blocks(x, dim) for x, dim in zip(tensors, in_dims, strict=False)), blocks)
     apart = tuple(None if y is None else y.unflatten(0, (size, len(y) // size)) for y in outputs)
     return apart, tuple(None if y is None else 0 for y in outputs)
 
 
-def _products(x: Tensor, y: Tensor) -> Tensor:
+def _causal_products(x: Tensor, y: Tensor) -> Tensor:
     """``x_t . y_j`` within each block, 0 for j > t: ``(B H blocks, C, C)``."""
     return torch.bmm(x, y.mT).tril_()
 
 
-def _states(k: Tensor, v: Tensor, blocks: int, *, later: bool = False) -> Tensor:
+def _block_states(k: Tensor, v: Tensor, blocks: int, *, later: bool = False) -> Tensor:
     """For each block, the sum of ``k_j v_j^T`` before it, or after it, divided by the number of all steps.
 
     After this division a sum is at most a mean, so that long sequences cannot overflow it.
@@ -231,7 +241,7 @@ def _states(k: Tensor, v: Tensor, blocks: int, *, later: bool = False) -> Tensor
 
 
 class PrefixMean(NamedTuple):
-    """The mean of ``k_j v_j^T`` over the real steps so far."""
+    """The state of generation: the mean of ``k_j v_j^T`` over the real steps so far."""
 
     mean: Tensor  # (B, H, D, E), fp32 if the inputs are half precision
     steps: Tensor  # (B,), in the same dtype: the number of these steps
@@ -248,7 +258,7 @@ def initial_prefix_mean(k: Tensor, v: Tensor) -> PrefixMean:
 
 
 def prefix_mean_of(k: Tensor, v: Tensor, *, padding: PaddingLike = None) -> PrefixMean:
-    """The state after all of ``k (B, H, T, D)`` and ``v (B, H, T, E)``."""
+    """The state after a whole sequence ``k (B, H, T, D)`` and ``v (B, H, T, E)``."""
     padding = Padding.of(padding)
     batch, _, steps, _ = k.shape
     dtype = accumulation_dtype(k)
@@ -260,13 +270,16 @@ def prefix_mean_of(k: Tensor, v: Tensor, *, padding: PaddingLike = None) -> Pref
 
 
 def advance(k: Tensor, v: Tensor, state: PrefixMean, *, padding: PaddingLike = None) -> PrefixMean:
-    """One step of :func:`prefix_attention_reference`; its output is ``q @ mean`` of the new state.
+    """Add one step to the state; the output of :func:`prefix_attention_reference` is ``q @ mean`` of the new state.
 
     Args:
         k: ``(B, H, 1, D)``, in the dtype of the mean.
         v: ``(B, H, 1, E)``, which may be half precision.
         state: the state after the previous steps.
-        padding: of the step: the row stays as it is.
+        padding: ``(B, 1)`` bool, True = padding: the state of this row does not change.
+
+    Returns:
+        The state after this step.
     """
     padding = Padding.of(padding)
     if padding.mask is None:

@@ -52,16 +52,15 @@ def softmax_mean_reference(scores: Tensor, v: Tensor, *, padding: PaddingLike = 
 def prefix_softmax(
     scores: Tensor, v: Tensor, *, padding: PaddingLike = None, block_length: int | None = None
 ) -> Tensor:
-    """Mean of the values up to each step, weighted by a softmax; specified by :func:`prefix_softmax_reference`.
+    """The same function as :func:`prefix_softmax_reference`, by a C x C matrix of weights in each block of time.
 
-    With blocks of C steps it takes O(T (C + D)) memory instead of O(T^2). The largest score so far is subtracted
-    before each exponential: none overflows, and one weight is always 1.
+    The blocks are connected by the same function, recursively. With blocks of C steps it takes O(T (C + D)) memory
+    instead of O(T^2). The largest score so far is subtracted before each exponential: none overflows, and one weight is
+    always 1.
 
     Args:
-        scores: ``(B, H, T)``; may have a wider dtype than ``v``.
-        v: ``(B, H, T, D)``.
-        padding: of the steps.
-        block_length: C, at least 2; None chooses it by shape. It affects cost, not the result.
+        scores, v, padding: as of :func:`prefix_softmax_reference`.
+        block_length: C, at least 2; None chooses it by shape. It affects the cost, not the result.
 
     Returns:
         ``(B, H, T, D)`` in the dtype of ``v``; sums are in fp32 if ``v`` is half precision, also under autocast.
@@ -90,29 +89,29 @@ def largest_so_far(scores: Tensor) -> Tensor:
         return scores.cummax(-1).values.clamp(min=torch.finfo(scores.dtype).min)
 
 
-class Seen(NamedTuple):
-    """What the steps of one block see, the same in all layers."""
+class VisibleSteps(NamedTuple):
+    """The masks of the steps that each step of one block sees, the same in all layers."""
 
     scores: Tensor  # (1 or B, 1, T, T), added to them: -inf at later steps, the lowest number at padding, otherwise 0
     values: Tensor | None  # (B, 1, T, 1), 0 at padding, otherwise 1; None without padding
 
 
 @computed_once
-def _seen(padding: Padding, steps: int, dtype: torch.dtype, device: torch.device) -> Seen:
+def _visible_steps(padding: Padding, steps: int, dtype: torch.dtype, device: torch.device) -> VisibleSteps:
     later = torch.full((1, 1, steps, steps), -torch.inf, dtype=dtype, device=device).triu_(1)
     if padding.mask is None:
-        return Seen(later, None)
+        return VisibleSteps(later, None)
     # Not -inf at padding: a softmax over nothing is NaN. Before the first real step all values are 0.
     padded = later.new_zeros(padding.mask.shape).masked_fill_(padding.mask, torch.finfo(dtype).min)
-    return Seen(later + padded[:, None, None], padding.real_factor(dtype))
+    return VisibleSteps(later + padded[:, None, None], padding.real_factor(dtype))
 
 
 def _mean_of_one_block(scores: Tensor, v: Tensor, padding: Padding) -> Tensor:
     """The sums and their denominator in one softmax: ``(B, H, T, D)``."""
     dtype = accumulation_dtype(v)
-    seen = _seen(padding, v.shape[2], dtype, v.device)
-    weights = (scores.to(dtype)[:, :, None] + seen.scores).softmax(-1)
-    return weights @ (v.to(dtype) if seen.values is None else v * seen.values)
+    visible = _visible_steps(padding, v.shape[2], dtype, v.device)
+    weights = (scores.to(dtype)[:, :, None] + visible.scores).softmax(-1)
+    return weights @ (v.to(dtype) if visible.values is None else v * visible.values)
 
 
 def _mean_of_blocks(scores: Tensor, v: Tensor, padding: Padding, length: int) -> Tensor:
@@ -129,7 +128,7 @@ def _mean_of_blocks(scores: Tensor, v: Tensor, padding: Padding, length: int) ->
 def nonzero(denominator: Tensor) -> Tensor:
     """``denominator`` with 1 instead of 0, its value before the first real step; later it is at least 1.
 
-    Not ``clamp(min=1)``, which has no gradient at 1 itself from torch 2.15 on.
+    Not ``clamp(min=1)``, which from torch 2.15 on has no gradient at 1 itself.
     """
     return denominator.masked_fill(denominator == 0, 1)
 
@@ -155,7 +154,7 @@ def _running_sums(scores: Tensor, x: Tensor, block_length: int) -> Tensor:
 
 
 def _sums_in_blocks(scores: Tensor, largest: Tensor, x: Tensor) -> Tensor:
-    """The same sums within each block: ``scores, largest (..., C)``, ``x (..., C, E)``."""
+    """:func:`_running_sums` within each block: ``scores, largest (..., C)``, ``x (..., C, E)``."""
     length = scores.shape[-1]
     later = torch.ones(length, length, dtype=torch.bool, device=scores.device).triu(1)
     # Masked before the exponential: a later score may be large enough to overflow it.
@@ -164,7 +163,10 @@ def _sums_in_blocks(scores: Tensor, largest: Tensor, x: Tensor) -> Tensor:
 
 
 class RunningSoftmax(NamedTuple):
-    """A softmax over the real steps so far and the mean of their values, in fp32 if these are half precision."""
+    """The state of generation: a softmax over the real steps so far and the mean of their values.
+
+    The mean is in fp32 if the values are half precision.
+    """
 
     # (B, H, 1), log of the sum of exp(s_j); the lowest number before the first real step. A logarithm takes one
     # operator where a largest score and a sum take six, but fp32 would lose what the 100,000th step adds: it is fp64.

@@ -27,14 +27,9 @@ def short_convolution_reference(x: Tensor, weight: Tensor) -> Tensor:
 
 
 def short_convolution(x: Tensor, weight: Tensor) -> Tensor:
-    """Depthwise convolution over K consecutive steps; specified by :func:`short_convolution_reference`.
+    """The same function as :func:`short_convolution_reference`, by torch's convolution, or on a CPU by sums of shifts.
 
-    Args:
-        x: ``(T + K - 1, B, C)``.
-        weight: ``(C, K)``.
-
-    Returns:
-        ``(T, B, C)`` in the dtype of ``x`` (under autocast in autocast's).
+    Under autocast the result is in autocast's dtype.
     """
     if x.shape[0] == weight.shape[1]:
         return (x * weight.t()[:, None]).sum(0, keepdim=True)
@@ -45,7 +40,10 @@ def short_convolution(x: Tensor, weight: Tensor) -> Tensor:
 
 
 class ShiftedSum(torch.autograd.Function):
-    """:func:`short_convolution_reference` without its sum in fp32: for fp32 and fp64."""
+    """:func:`short_convolution_reference` as a sum of shifted sequences, for fp32 and fp64.
+
+    On a CPU it is several times as fast as torch's depthwise convolution.
+    """
 
     @staticmethod
     def forward(x: Tensor, weight: Tensor) -> Tensor:
@@ -62,32 +60,32 @@ class ShiftedSum(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor]:
-        # A graph for the next derivative costs time even if it is not asked for.
+        # A graph for the next derivative costs time even if nobody uses it.
         gradients: Any = _Gradients.apply if torch.is_grad_enabled() else _Gradients.forward
         return gradients(gradient, *ctx.saved_tensors)
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[int | None, ...], x: Tensor, weight: Tensor) -> tuple[Tensor, int]:
-        together = _as_channels(info.batch_size, in_dims, x, weight)
+        together = _cases_as_channels(info.batch_size, in_dims, x, weight)
         return ShiftedSum.apply(*together).unflatten(2, (info.batch_size, -1)), 2
 
 
 class _Gradients(torch.autograd.Function):
-    """Those of x and of the weight, for the gradient g of the sum.
+    """The gradients of x and of the weight, for the gradient g of the sum.
 
-    In the directions a and b they are ``g . (the sum of a with the weight + the sum of x with b)``: what
-    differentiates the sum differentiates them.
+    In the directions a and b they are ``g . (the sum of a with the weight + the sum of x with b)``: the functions that
+    differentiate the sum differentiate them.
     """
 
     @staticmethod
     def forward(g: Tensor, x: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
         taps = weight.t().contiguous()
-        of_x = torch.zeros_like(x)
-        for shifted, tap in zip(shifts(of_x, len(taps)), taps, strict=True):
+        dx = torch.zeros_like(x)
+        for shifted, tap in zip(shifts(dx, len(taps)), taps, strict=True):
             shifted.addcmul_(g, tap)
         product = torch.empty_like(g)  # one for all taps: new memory costs more than the product
-        of_taps = [torch.mul(g, shifted, out=product).sum((0, 1)) for shifted in shifts(x, len(taps))]
-        return of_x, torch.stack(of_taps, dim=1)
+        dtaps = [torch.mul(g, shifted, out=product).sum((0, 1)) for shifted in shifts(x, len(taps))]
+        return dx, torch.stack(dtaps, dim=1)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor, Tensor], _: tuple[Tensor, Tensor]) -> None:
@@ -102,15 +100,15 @@ class _Gradients(torch.autograd.Function):
     def vmap(
         info: Any, in_dims: tuple[int | None, ...], *inputs: Tensor
     ) -> tuple[tuple[Tensor, Tensor], tuple[int, int]]:
-        of_x, of_weight = _Gradients.apply(*_as_channels(info.batch_size, in_dims, *inputs))
+        dx, dweight = _Gradients.apply(*_cases_as_channels(info.batch_size, in_dims, *inputs))
         cases = info.batch_size, -1
-        return (of_x.unflatten(2, cases), of_weight.unflatten(0, cases)), (2, 0)
+        return (dx.unflatten(2, cases), dweight.unflatten(0, cases)), (2, 0)
 
 
-def _as_channels(size: int, in_dims: tuple[int | None, ...], *inputs: Tensor) -> list[Tensor]:
-    """The ``inputs`` of ``size`` cases, whose dimension is joined with that of the channels: for ``torch.vmap``.
+def _cases_as_channels(size: int, in_dims: tuple[int | None, ...], *inputs: Tensor) -> list[Tensor]:
+    """The ``inputs`` of ``size`` cases, whose dimension is joined with the channels: for ``torch.vmap``.
 
-    That is the last dimension, but of the weight, the last input, the first.
+    Channels are the last dimension, except of the weight, the last input, where they are the first.
     """
     apart = [
         x.expand(size, *x.shape) if dim is None else x.movedim(dim, 0) for x, dim in zip(inputs, in_dims, strict=True)
@@ -119,6 +117,6 @@ def _as_channels(size: int, in_dims: tuple[int | None, ...], *inputs: Tensor) ->
 
 
 def shifts(x: Tensor, count: int) -> list[Tensor]:
-    """What each of ``count`` taps sees of ``x (T + count - 1, B, C)``: views ``(T, B, C)``."""
+    """The steps of ``x (T + count - 1, B, C)`` that each of ``count`` taps is multiplied with: views ``(T, B, C)``."""
     steps = len(x) - count + 1
     return [x[first : first + steps] for first in range(count)]

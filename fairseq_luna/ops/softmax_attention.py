@@ -1,4 +1,4 @@
-"""Scaled dot product attention with padded keys: pack and unpack in Luna's bidirectional attention."""
+"""Scaled dot product attention with padded keys."""
 
 import math
 from typing import Any
@@ -55,7 +55,7 @@ def softmax_attention_reference(
     return out.to(q.dtype), weights.to(q.dtype) if need_weights else None
 
 
-MOST_HEADS = 2**16  # a kernel's grid has fewer in this dimension
+MOST_HEADS = 2**16  # the grid of a CUDA kernel is smaller than this in the dimension of heads
 
 
 def softmax_attention(
@@ -68,20 +68,10 @@ def softmax_attention(
     dropout_p: float = 0.0,
     need_weights: bool = False,
 ) -> tuple[Tensor, Tensor | None]:
-    """Attention of every query to every key that is not padding; specified by :func:`softmax_attention_reference`.
+    """The same function as :func:`softmax_attention_reference`, by torch's fused attention.
 
-    Args:
-        q: ``(B, H, T, D)``.
-        k: ``(B, H, S, D)``.
-        v: ``(B, H, S, E)``.
-        padding: of the steps.
-        bias: added to the scores, broadcastable to ``(B, H, T, S)``; may need a gradient.
-        dropout_p: dropout probability of the weights.
-        need_weights: also return the weights, which costs a T x S tensor. The output is the same.
-
-    Returns:
-        ``(B, H, T, E)`` in the dtype of ``q`` (under autocast in autocast's), and the weights ``(B, H, T, S)`` before
-        dropout or None.
+    The bias may need a gradient. ``need_weights`` costs a T x S tensor and does not change the output. Under autocast
+    the result is in autocast's dtype.
     """
     padding = Padding.of(padding)
     if bias is None:
@@ -101,7 +91,7 @@ def causal_softmax_attention(
     Args:
         q: ``(B, H, T, D)``; T is S, or 1: the newest step.
         k, v: ``(B, H, S, D)``.
-        padding, dropout_p: as of :func:`softmax_attention`.
+        padding, dropout_p: as of :func:`softmax_attention_reference`.
 
     Returns:
         ``(B, H, T, D)`` in the dtype of ``q``; 0 where no step is seen.
@@ -122,13 +112,13 @@ def _scores_of_unseen(padding: Padding, steps: int, dtype: torch.dtype, device: 
 
 
 def _attend(q: Tensor, k: Tensor, v: Tensor, padding: Padding, **options: Any) -> Tensor:
-    """torch's attention; in training, of one sentence that has the heads of all, if that needs no copies.
+    """torch's attention; in training, of one sentence that has the heads of all sentences, if this needs no copies.
 
-    torch's kernels write results and gradients with the sentences first and the steps second. So with one sentence the
-    steps are first, as in fairseq's layers, which otherwise copy each result and gradient.
+    torch's kernels write results and gradients with the sentences first and the steps second. With a single sentence
+    the steps come first, as in fairseq's layers, which otherwise copy each result and gradient.
     """
     training = torch.is_grad_enabled() and not torch.compiler.is_compiling()
-    if not (training and _evenly_spaced_heads(q, k, v)):
+    if not (training and _can_join_heads(q, k, v)):
         return scaled_dot_product_attention(q, k, v, attn_mask=padding.scores(k.dtype), **options)
     sentences, heads = q.shape[:2]
     mask = _scores_of_each_head(padding, heads, k.dtype)
@@ -137,7 +127,7 @@ def _attend(q: Tensor, k: Tensor, v: Tensor, padding: Padding, **options: Any) -
     return y.unflatten(1, (sentences, heads)).squeeze(0)
 
 
-def _evenly_spaced_heads(q: Tensor, k: Tensor, v: Tensor) -> bool:
+def _can_join_heads(q: Tensor, k: Tensor, v: Tensor) -> bool:
     """Whether the heads of all sentences are one dimension of each tensor in memory, and not too many."""
     sentences, heads = q.shape[:2]
     return sentences * heads < MOST_HEADS and all(x.stride(0) == heads * x.stride(1) for x in (q, k, v))
@@ -149,15 +139,15 @@ def _scores_of_each_head(padding: Padding, heads: int, dtype: torch.dtype) -> Te
     added = padding.scores(dtype)
     if added is None:
         return None
-    of_each = added.expand(-1, heads, -1, -1)
-    return aligned_zeros(added, of_each.shape, dtype).copy_(of_each).flatten(0, 1)[None]
+    per_head = added.expand(-1, heads, -1, -1)
+    return aligned_zeros(added, per_head.shape, dtype).copy_(per_head).flatten(0, 1)[None]
 
 
 def scaled_dot_product_attention(q: Tensor, k: Tensor, v: Tensor, **options: Any) -> Tensor:
-    """torch's function of this name, with any of its kernels but cuDNN's, which it prefers on GPUs such as the H100.
+    """torch's function of this name, with any of its kernels except cuDNN's, which it prefers on GPUs such as the H100.
 
     cuDNN's gradients are NaN for some lengths with a mask (pytorch issue 196678), and cuDNN builds a plan for every
-    shape, where the shapes of fairseq's batches change at every update. Kernels that the user disabled stay disabled.
+    shape, while the shapes of fairseq's batches change at every update. Kernels that the user disabled stay disabled.
     """
     if q.device.type != "cuda" or not cuda.cudnn_sdp_enabled():
         return F.scaled_dot_product_attention(q, k, v, **options)

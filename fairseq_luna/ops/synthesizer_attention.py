@@ -1,4 +1,4 @@
-"""Synthesizer: softmax attention whose scores belong to pairs of positions, not of words."""
+"""Synthesizer: softmax attention whose scores belong to pairs of positions, not of tokens."""
 
 from typing import NamedTuple
 
@@ -57,9 +57,9 @@ def position_attention_reference(
     """:func:`synthesizer_attention_reference` with the scores ``R[p_i, p_j] = q_i . keys[p_j]``: keys are of positions.
 
     Args:
-        q: ``(B, H, T, R)``, of words, not by position.
+        q: ``(B, H, T, R)``, of tokens, not by position.
         keys: ``(H, T, R)``, by position.
-        v, padding, causal, dropout_p: as there.
+        v, padding, causal, dropout_p: as of :func:`synthesizer_attention_reference`.
 
     Returns:
         ``(B, H, T, D)`` in the dtype of ``v``, zero at padding; softmax and sums are in fp32 for half precision.
@@ -84,7 +84,7 @@ def _attention_reference(
     hidden = padded[:, None, None, :]
     if causal:
         hidden = hidden | torch.ones(steps, steps, dtype=torch.bool, device=v.device).triu(1)
-    hidden = hidden & ~padded[:, None, :, None]  # what padding sees is not read, but a softmax over nothing is NaN
+    hidden = hidden & ~padded[:, None, :, None]  # a padded query sees all: a softmax over nothing is NaN
     weights = scores.to(dtype).masked_fill(hidden, -torch.inf).softmax(-1)
     y = F.dropout(weights, dropout_p) @ v.to(dtype)
     return y.masked_fill(padded[:, None, :, None], 0).to(v.dtype)
@@ -98,24 +98,15 @@ def synthesizer_attention(
     causal: bool = False,
     dropout_p: float = 0.0,
 ) -> Tensor:
-    """Attention with given scores; specified by :func:`synthesizer_attention_reference`.
+    """The same function as :func:`synthesizer_attention_reference`: real steps are moved together first.
 
-    With scores for all sentences, the weights too are made once for the batch if it is causal or has no padding.
-
-    Args:
-        scores: ``(B, H, T, T)`` or ``(1, H, T, T)``, rows and columns by position among the real steps.
-        v: ``(B, H, T, D)``.
-        padding: of the steps, anywhere.
-        causal: without the later steps.
-        dropout_p: dropout probability of the weights; a batch that shares its weights drops the same ones.
-
-    Returns:
-        ``(B, H, T, D)`` in the dtype of ``v``; zero at padding.
+    Then places are positions. With scores that all sentences share, the weights too are computed once for the batch, if
+    it is causal or has no padding; dropout then drops the same weights for all sentences.
     """
     padding = Padding.of(padding)
     dtype = accumulation_dtype(v)
-    hidden = None if causal or padding.mask is None else _behind(padding).existing_mask[:, None, None]
-    if causal:  # behind the real steps there is only padding, which none of them sees
+    hidden = None if causal or padding.mask is None else _behind_real_steps(padding).existing_mask[:, None, None]
+    if causal:  # behind the real steps there is only padding, which no real step sees
         hidden = unseen_keys(Padding(), v.shape[2], v.device)
     with full_precision(v):
         scores = scores.to(dtype)
@@ -135,9 +126,9 @@ def position_attention(
     causal: bool = False,
     dropout_p: float = 0.0,
 ) -> Tensor:
-    """Attention to learned keys of positions, without a T x T tensor, as :func:`position_attention_reference` does it."""
+    """The same function as :func:`position_attention_reference`, without a T x T tensor."""
     padding = Padding.of(padding)
-    behind = Padding() if causal or padding.mask is None else _behind(padding)
+    behind = Padding() if causal or padding.mask is None else _behind_real_steps(padding)
     y = scaled_dot_product_attention(
         padding.pack_left(q),
         keys.to(q.dtype).expand(q.shape[0], -1, -1, -1),
@@ -151,14 +142,14 @@ def position_attention(
 
 
 @computed_once
-def _behind(padding: Padding) -> Padding:
-    """The same with the real steps moved together: the positions behind them are padding."""
+def _behind_real_steps(padding: Padding) -> Padding:
+    """The padding of a batch whose real steps were moved together: the positions behind them."""
     lengths = padding.lengths.clamp(min=1)  # a softmax over nothing is NaN
     return Padding(torch.arange(padding.existing_mask.shape[1], device=lengths.device) >= lengths[:, None])
 
 
 def weighted_sums(weights: Tensor, v: Tensor) -> Tensor:
-    """``weights (B or 1, H, T, S)`` times ``v (B, H, S, D)``: ``(B, H, T, D)``; weights of all sentences once."""
+    """``weights (B or 1, H, T, S)`` times ``v (B, H, S, D)``: ``(B, H, T, D)``; one product if all share the weights."""
     if weights.shape[0] == v.shape[0]:
         return weights @ v
     batch, heads, steps, size = v.shape
@@ -167,18 +158,18 @@ def weighted_sums(weights: Tensor, v: Tensor) -> Tensor:
 
 
 class Values(NamedTuple):
-    """The values of the real steps so far, by position. N is the number of all steps."""
+    """The state of generation: the values of the real steps so far, by position. N is the number of all steps."""
 
     v: Tensor  # (B, H, N, D); undefined, but finite, from ``steps`` on
     steps: Tensor | None  # (B,) int64, the number of real steps; None = N in all rows
 
 
 class ValuesWithRoom(Values):
-    """:class:`Values` with N places, of which the first ``steps`` are in use."""
+    """:class:`Values` with N places; the first ``steps`` are in use."""
 
 
 def with_room(state: Values, places: int) -> ValuesWithRoom:
-    """The same state with so many ``places``, which no step changes."""
+    """The same state with so many ``places``; no step changes its shape."""
     steps = state.steps
     if steps is None:
         steps = torch.full(state.v.shape[:1], state.v.shape[2], device=state.v.device)
@@ -193,7 +184,7 @@ def columns_of_next(state: Values | None) -> int:
 
 
 def next_positions(state: Values | None, like: Tensor) -> Tensor:
-    """The position of the next step, whose scores it reads: ``(B or 1, 1)`` int64 on the device of ``like``."""
+    """The position of the next step, whose scores it uses: ``(B or 1, 1)`` int64 on the device of ``like``."""
     if state is not None and state.steps is not None:
         return state.steps[:, None]
     return torch.full((1, 1), 0 if state is None else state.v.shape[2], device=like.device)
@@ -212,8 +203,8 @@ def synthesizer_attention_step(
     Args:
         scores: ``(B or 1, H, 1, columns)``, of the step at its position, :func:`next_positions`, with the first
             :func:`columns_of_next` positions.
-        v, padding, dropout_p: as there, with T = 1.
-        state: of the N steps before.
+        v, padding, dropout_p: as of :func:`synthesizer_attention_reference`, with T = 1.
+        state: the state after the N previous steps.
 
     Returns:
         ``(B, H, 1, D)`` in the dtype of ``v``, zero at padding; and the state after this step.
