@@ -21,11 +21,11 @@ def in_chunks(x: Tensor, size: int, *, dim: int, fill: float = 0) -> Tensor:
 
 def pad_end(x: Tensor, more: int, *, dim: int, fill: float = 0) -> Tensor:
     """``x`` with ``more`` entries of ``fill`` behind dimension ``dim``, counted from the last, -1."""
-    of_any_length = torch.compiler.is_compiling() or isinstance(more, torch.SymInt)
-    if of_any_length:
+    for_any_length = torch.compiler.is_compiling() or isinstance(more, torch.SymInt)
+    if for_any_length:
         # Eager torch keeps the layout of x if more is 0, but a graph for any length has one layout: contiguous.
         x = x.contiguous()
-    return F.pad(x, [0, 0] * (-dim - 1) + [0, more], value=fill) if of_any_length or more else x
+    return F.pad(x, [0, 0] * (-dim - 1) + [0, more], value=fill) if for_any_length or more else x
 
 
 def block_count(k: Tensor, v: Tensor, block_length: int | None) -> int:

@@ -183,7 +183,7 @@ def fastformer_causal_attention(
     padding: PaddingLike = None,
     dropout_p: float = 0.0,
 ) -> tuple[Tensor, Tensor]:
-    """The same function as :func:`fastformer_causal_attention_reference`, linear in T, by two prefix softmaxes."""
+    """The same function as :func:`fastformer_causal_attention_reference`, linear in T: two prefix softmaxes."""
     padding = Padding.of(padding)
     score = scaled_score(maps.query_score(q), q)
     global_query = prefix_softmax(score, drop_steps(q, dropout_p), padding=padding).to(q.dtype)
@@ -199,7 +199,7 @@ def scaled_score(score: Tensor, q: Tensor) -> Tensor:
 
 
 class FastformerState(NamedTuple):
-    """The state of generation: the running softmaxes of queries and keys, see :class:`~.prefix_softmax.RunningSoftmax`."""
+    """The state of generation: running softmaxes (:class:`~.prefix_softmax.RunningSoftmax`) of queries and of keys."""
 
     query_log_denominator: Tensor  # (B, H, 1), fp64
     query_mean: Tensor  # (B, H, 1, D), the global query, in fp32 if the inputs are half precision

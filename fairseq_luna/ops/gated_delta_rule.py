@@ -100,7 +100,7 @@ class Solved(NamedTuple):
     over_k: Tensor
     written: Tensor  # b k
     decays: Tensor  # exp(G_i - G_j), C x C, 0 above the diagonal
-    read: Tensor  # what y reads of each u of its block, C x C
+    read: Tensor  # the weight of each u of the block in y, C x C
     inverse: Tensor  # of the system, C x C
     u: Tensor
     states: Tensor | None  # S, D x E; None if there is one block

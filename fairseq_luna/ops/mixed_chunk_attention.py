@@ -150,7 +150,7 @@ class ChunkState(NamedTuple):
     v: Tensor  # (B, H, N, E)
     steps: Tensor  # (B,), fp32 if the inputs are half precision: the number of real steps
     mean: Tensor | None = None  # (B, H, S, E), in that dtype: of k' v^T, over all of them
-    complete: Tensor | None = None  # (B, H, S, E): over those of complete chunks; what far queries read
+    complete: Tensor | None = None  # (B, H, S, E): over the steps of complete chunks, for far queries
 
 
 def mixed_chunk_attention_step(

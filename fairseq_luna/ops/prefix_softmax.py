@@ -169,7 +169,7 @@ class RunningSoftmax(NamedTuple):
     """
 
     # (B, H, 1), log of the sum of exp(s_j); the lowest number before the first real step. A logarithm takes one
-    # operator where a largest score and a sum take six, but fp32 would lose what the 100,000th step adds: it is fp64.
+    # operator where a largest score and a sum take six, but fp32 would lose the 100,000th step: it is fp64.
     log_denominator: Tensor
     mean: Tensor  # (B, H, 1, D)
 

@@ -71,9 +71,9 @@ def reformer_attention(
     padding: PaddingLike = None,
     dropout_p: float = 0.0,
 ) -> Tensor:
-    """The same function as :func:`reformer_attention_reference`, O(T log T): steps are sorted by bucket and cut into chunks.
+    """The same function as :func:`reformer_attention_reference`, O(T log T).
 
-    A chunk and the chunk before it are one product.
+    Steps are sorted by bucket and cut into chunks, so that a chunk and the chunk before it are one product.
     """
     padding = Padding.of(padding)
     dtype, result_dtype = accumulation_dtype(q), q.dtype
@@ -103,7 +103,7 @@ def _cut(x: Tensor, chunk_size: int, *, fill: int) -> Tensor:
 
 
 def _with_the_chunk_before(x: Tensor, *, fill: int) -> Tensor:
-    """``(B, H, R, chunks, chunk)`` to ``(B, H, R, chunks, 2 chunk)``, ``fill`` before the first. A single chunk is kept."""
+    """``(B, H, R, chunks, chunk)`` to ``(B, H, R, chunks, 2 chunk)``, ``fill`` before the first; one chunk is kept."""
     if x.shape[3] == 1:
         return x
     return torch.cat([F.pad(x, (0, 0, 1, 0), value=fill)[:, :, :, :-1], x], dim=-1)

@@ -41,8 +41,8 @@ def synthesizer_attention_reference(
     batch, heads, steps, _ = v.shape
     p = _positions_reference(v, padding_mask)
     rows = p[:, None, :, None].expand(-1, heads, -1, steps)
-    of_steps = scores.expand(batch, -1, -1, -1).gather(2, rows).gather(3, rows.mT)
-    return _attention_reference(of_steps, v, padding_mask, causal, dropout_p)
+    step_scores = scores.expand(batch, -1, -1, -1).gather(2, rows).gather(3, rows.mT)
+    return _attention_reference(step_scores, v, padding_mask, causal, dropout_p)
 
 
 def position_attention_reference(
@@ -66,8 +66,8 @@ def position_attention_reference(
     """
     padding_mask = Padding.of(padding).mask
     dtype = accumulation_dtype(v)
-    of_steps = q.to(dtype) @ keys.to(dtype)[:, _positions_reference(v, padding_mask)].transpose(0, 1).mT
-    return _attention_reference(of_steps, v, padding_mask, causal, dropout_p)
+    step_scores = q.to(dtype) @ keys.to(dtype)[:, _positions_reference(v, padding_mask)].transpose(0, 1).mT
+    return _attention_reference(step_scores, v, padding_mask, causal, dropout_p)
 
 
 def _positions_reference(v: Tensor, padding_mask: Tensor | None) -> Tensor:
@@ -149,12 +149,12 @@ def _behind_real_steps(padding: Padding) -> Padding:
 
 
 def weighted_sums(weights: Tensor, v: Tensor) -> Tensor:
-    """``weights (B or 1, H, T, S)`` times ``v (B, H, S, D)``: ``(B, H, T, D)``; one product if all share the weights."""
+    """``weights (B or 1, H, T, S)`` times ``v (B, H, S, D)``: ``(B, H, T, D)``; one product for shared weights."""
     if weights.shape[0] == v.shape[0]:
         return weights @ v
     batch, heads, steps, size = v.shape
-    of_heads = v.permute(1, 2, 0, 3).reshape(heads, steps, batch * size)
-    return (weights[0] @ of_heads).unflatten(-1, (batch, size)).permute(2, 0, 1, 3)
+    values = v.permute(1, 2, 0, 3).reshape(heads, steps, batch * size)
+    return (weights[0] @ values).unflatten(-1, (batch, size)).permute(2, 0, 1, 3)
 
 
 class Values(NamedTuple):

@@ -7,10 +7,10 @@ import torch
 
 from every_op import OPS
 from fairseq_luna.ops.decay_attention import (
+    clamped_exp,
     decay_attention,
     decay_attention_reference,
     decays_between,
-    clamped_exp,
     sums_between,
 )
 from fairseq_luna.ops.gated_delta_rule import gated_delta_rule, gated_delta_rule_reference

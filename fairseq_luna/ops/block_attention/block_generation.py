@@ -1,8 +1,8 @@
-"""Causal generation form: one step at a time, with a new summary each time a block is complete.
+"""Block attention, causal generation: one step at a time, with a new summary each time a block is complete.
 
-While no step was padded, all rows are at the same place of a block, and the sizes of the state's tensors say where.
+While no step is padded, all rows are at the same place of a block, and the sizes of the state's tensors say where.
 From the first padded step on each row has its own place, which only the device knows. So that nothing waits for it,
-every step then computes what the end of a block needs, and masks say in which rows a block ended.
+every step then computes the tensors for the end of a block, and masks say in which rows a block ended.
 """
 
 from typing import NamedTuple
@@ -18,11 +18,11 @@ from .two_level_attention import Finish, Projection
 
 
 class BlockState(NamedTuple):
-    """The open block of n steps and N complete blocks."""
+    """The state of generation: the open block of n steps and N complete blocks."""
 
     keys: Tensor  # (B, H, n, D), keys of the open block; none if blocks are unordered
     values: Tensor  # (B, H, n, D), their values
-    members: Tensor  # (B, H, n, D), what the summary of the block is the mean or sum of
+    members: Tensor  # (B, H, n, D), vectors whose mean or sum is the summary of the block
     block_keys: Tensor  # (B, H, N, D), keys of the summaries of complete blocks
     block_values: Tensor  # (B, H, N, D), values of these summaries
     read: Tensor  # (B, H, 1, D), ``finish(Z)`` for the steps of the open block
@@ -32,7 +32,7 @@ class BlockState(NamedTuple):
 
 
 class BlockStateWithRoom(BlockState):
-    """A :class:`BlockState` with places for N complete blocks, of which ``unused`` says which are free."""
+    """A :class:`BlockState` with places for N complete blocks; ``unused`` says which are free."""
 
 
 class Place(NamedTuple):
@@ -55,14 +55,14 @@ def block_attention_step(
     padding: PaddingLike = None,
     dropout_p: float = 0.0,
 ) -> tuple[Tensor, Tensor, BlockState]:
-    """One step of the causal :func:`block_attention_reference`.
+    """One step of causal :func:`.block_attention_reference`.
 
     Args:
-        q, k, v, project, padding, dropout_p: as there, with T = 1. A padded step is not counted, and its output is
-            undefined.
-        state: after the steps before; None = there are none.
+        q, k, v, project, padding, dropout_p: as of the reference, with T = 1. A padded step is not counted, and its
+            output is undefined.
+        state: the state after the previous steps; None = there are none.
         block_size: steps in a block.
-        finish: what Z is mapped to, once for each block.
+        finish: a map of Z that is applied once for each block.
 
     Returns:
         Y and ``finish(Z)``, each ``(B, H, 1, D)`` in the dtype of ``q``, and the state after this step.
@@ -86,10 +86,7 @@ def unordered_block_attention_step(
     padding: PaddingLike = None,
     dropout_p: float = 0.0,
 ) -> tuple[Tensor, Tensor, BlockState]:
-    """One step of the causal :func:`unordered_block_attention_reference`.
-
-    Arguments are those of it and of :func:`block_attention_step`, as is the result.
-    """
+    """One step of causal :func:`.unordered_block_attention_reference`; see :func:`block_attention_step`."""
     state, place = before_step(state, v, block_size, finish, padding)
     state = state._replace(members=put(v, state.members, place))
     y = reduced(state.members, reduce, place)
@@ -99,7 +96,7 @@ def unordered_block_attention_step(
 def before_step(
     state: BlockState | None, v: Tensor, block_size: int, finish: Finish, padding: PaddingLike
 ) -> tuple[BlockState, Place | None]:
-    """The state before a step with values ``v (B, H, 1, D)``, and the place of the step; None = after the others."""
+    """The state before a step with values ``v (B, H, 1, D)``, and the place of the step; None = behind the others."""
     padding = Padding.of(padding)
     if state is None:
         none = v[:, :, :0]
@@ -115,7 +112,7 @@ def with_places(state: BlockState, block_size: int) -> BlockState:
     complete = state.block_keys.shape[2]
     keys, values, members = (F.pad(x, (0, 0, 0, block_size - x.shape[2])) for x in state[:3])
     steps = torch.full((batch,), complete * block_size + filled, device=members.device)
-    # One is never used: torch.export takes a size of 0 or 1 for a constant, and N is 2 after the first step.
+    # One place is never used: torch.export treats a size of 0 or 1 as a constant, and so N is 2 after the first step.
     block_keys, block_values = (F.pad(x, (0, 0, 0, 1)) for x in (state.block_keys, state.block_values))
     unused = torch.arange(complete + 1, device=members.device).eq(complete).repeat(batch, 1)
     return BlockState(keys, values, members, block_keys, block_values, state.read, steps, unused)
@@ -148,7 +145,7 @@ def with_blocks_in_order(state: BlockState) -> BlockState:
 
 
 def place_of(state: BlockState) -> Place | None:
-    """The place of the step that follows the state; None = after the others in all rows."""
+    """The place of the step that follows the state; None = behind the others in all rows."""
     if state.steps is None:
         return None
     block_size = state.members.shape[2]
@@ -158,13 +155,13 @@ def place_of(state: BlockState) -> Place | None:
 
 
 def put(x: Tensor, members: Tensor, place: Place | None) -> Tensor:
-    """``members (B, H, n, D)`` with ``x (B, H, 1, D)``."""
+    """``members (B, H, n, D)`` with ``x (B, H, 1, D)`` at its place."""
     # A padded step has the place of the next real one, which overwrites it before it is read.
     return torch.cat([members, x], dim=2) if place is None else torch.where(place.here, x, members)
 
 
 def reduced(members: Tensor, reduce: str, place: Place | None = None) -> Tensor:
-    """The "mean" or "sum" of ``members (B, H, n, D)``, or of those up to ``place``: ``(B, H, 1, D)``."""
+    """The "mean" or "sum" of ``members (B, H, n, D)``, or of the members up to ``place``: ``(B, H, 1, D)``."""
     if place is not None:
         seen = members.masked_fill(place.later[:, None, :, None], 0)
         total = seen.sum(2, keepdim=True, dtype=accumulation_dtype(seen))
@@ -215,7 +212,7 @@ def advance_in_place(
     padding: Padding,
     dropout_p: float,
 ) -> BlockState:
-    """:func:`advance` for a state with room; ``q``, ``k``, ``v (B, H, 1, D)`` are of the summary of the open block."""
+    """:func:`advance` for a state with room; ``q``, ``k``, ``v (B, H, 1, D)`` are maps of the open block's summary."""
     assert state.steps is not None and state.unused is not None
     real = True if padding.mask is None else ~padding.mask[:, 0]
     steps = state.steps + real

@@ -1,4 +1,7 @@
-"""Luna's causal attention in plain torch: reference, training form and generation step."""
+"""Luna's causal attention in plain torch: reference, training form and generation step.
+
+A softmax over time would depend on later steps. The pack activations depend on one score each, and are 1 at score 0.
+"""
 
 import math
 from collections.abc import Callable
@@ -47,8 +50,11 @@ def luna_causal_attention_reference(
         dropout_p: dropout probability of the pack weights and the unpack weights.
 
     Returns:
-        ``y (B, H, T, D)`` in the dtype of ``q``, and the unpack weights ``U (B, H, T, L)`` before dropout in that of
-        the sums, which is fp32 if ``q`` is half precision.
+        ``y (B, H, T, D)`` in the dtype of ``q``, and the unpack weights ``U (B, H, T, L)`` before dropout in the dtype
+        of the sums, which is fp32 if ``q`` is half precision.
+
+    Raises:
+        ValueError: if ``activation`` is unknown.
     """
     packed_padding_mask = Padding.of(packed_padding).mask
     padding_mask = Padding.of(padding).mask
@@ -101,18 +107,9 @@ def luna_causal_attention(
     packed_padding: PaddingLike = None,
     dropout_p: float = 0.0,
 ) -> tuple[Tensor, Tensor]:
-    """Luna's causal attention, linear in T in time and memory: a D x L state per block of steps, not per step.
+    """The same function as :func:`luna_causal_attention_reference`, by two prefix attentions in blocks of time.
 
-    Args:
-        q, k, v, pk: ``(B, H, T, D)``.
-        pq: ``(B, H, L, D)``.
-        activation, padding, packed_padding, dropout_p: as in :func:`luna_causal_attention_reference`.
-
-    Returns:
-        As :func:`luna_causal_attention_reference`: ``y (B, H, T, D)``, and the unpack weights ``(B, H, T, L)``.
-
-    Raises:
-        ValueError: if ``activation`` is unknown.
+    It is linear in T in time and memory: a D x L state per block of steps, not per step.
     """
     return luna_causal_attention_from_scores(
         q,
@@ -146,7 +143,7 @@ def luna_causal_attention_from_scores(
     slot_scores, states = sums_and_states(q * factors.query, keys, pack)
     unpack = unpack_weights(slot_scores, Padding.of(packed_padding).scores(dtype))
     weights = drop(unpack, dropout_p) * factors.unpack
-    if k is v:  # what a slot's key is made of is what its value is made of
+    if k is v:  # the state of the values is the transposed state of the keys
         y, _ = sums_and_states(weights, pack, keys, states=None if states is None else states.mT)
     else:
         y, _ = sums_and_states(weights, pack, v.to(dtype))
@@ -154,7 +151,7 @@ def luna_causal_attention_from_scores(
 
 
 class StepFactors(NamedTuple):
-    """What the tensors of the steps are multiplied by, the same in all layers: each ``(1 or B, 1, T, 1)``."""
+    """Factors for the tensors of the steps, the same in all layers: each ``(1 or B, 1, T, 1)``."""
 
     pack: Tensor | None  # 1, or 0 at padding: both sums contain the pack weights; None without padding
     query: Tensor  # 1 / (n_t sqrt(D))
@@ -163,7 +160,7 @@ class StepFactors(NamedTuple):
 
 @computed_once
 def step_factors(padding: Padding, steps: int, size: int, dtype: torch.dtype, device: torch.device) -> StepFactors:
-    """The factors, in the dtype of the sums, to which they also convert half precision."""
+    """The factors, in the dtype of the sums, so that a product with them converts half precision."""
     weights = step_weights(padding, steps, dtype, device)
     return StepFactors(pack=padding.real_factor(dtype), query=weights * size**-0.5, unpack=weights)
 
@@ -171,7 +168,7 @@ def step_factors(padding: Padding, steps: int, size: int, dtype: torch.dtype, de
 def softplus(scores: Tensor) -> Tensor:
     """``log(1 + exp(ln 2 * s)) / ln 2``."""
     if torch.compiler.is_compiling():
-        # The gradient of a graph has the layout of the scores, which is not that of torch 2.13 if they are transposed.
+        # A graph records a gradient in the layout of the scores; torch 2.13 returns another one if they are transposed.
         scores = scores.contiguous()
     # Above the threshold torch returns s itself, which is exact in fp64 from 40 on.
     return F.softplus(scores, beta=LN_2, threshold=40.0)
@@ -214,7 +211,7 @@ def unpack_weights(scores: Tensor, added: Tensor | None, *, scale: float = 1.0) 
         scores: ``q_t S_t (B, H, T, L)``; in fp32 if q is half precision, because rounded scores and a softmax in half
             precision cause most of the error in the gradients of q and k.
         added: ``(B, 1, 1, L)``, :meth:`~..padding.Padding.scores` of the slots.
-        scale: what the scores were not yet multiplied by.
+        scale: the part of 1 / (n_t sqrt(D)) that the scores do not contain yet.
 
     Returns:
         ``(B, H, T, L)``.
@@ -225,7 +222,11 @@ def unpack_weights(scores: Tensor, added: Tensor | None, *, scale: float = 1.0) 
 
 
 def initial_state(pq: Tensor, *, tied: bool) -> PrefixMean:
-    """The state before the first step for slots ``pq (B, H, L, D)``; ``tied``: keys are values."""
+    """The state before the first step for slots ``pq (B, H, L, D)``; ``tied``: keys are values.
+
+    The state is one running mean of ``A_j^T [k_j, v_j]``, whose first D columns are the keys of the slots and whose
+    last D columns are their values; with tied keys and values these are the same D columns.
+    """
     return initial_prefix_mean(pq.mT, side_by_side(pq, pq, tied=tied))
 
 
@@ -238,7 +239,7 @@ def state_after(
     activation: str = "softplus",
     padding: PaddingLike = None,
 ) -> PrefixMean:
-    """The state after a sequence whose outputs are not needed; arguments as :func:`luna_causal_attention_step`'s."""
+    """The state after a sequence whose outputs are not needed; arguments as of :func:`luna_causal_attention_step`."""
     pack = pack_activation(activation)(scores)
     return prefix_mean_of(pack, side_by_side(k, v, tied=tied), padding=padding)
 
@@ -255,17 +256,18 @@ def luna_causal_attention_step(
     packed_padding: PaddingLike = None,
     dropout_p: float = 0.0,
 ) -> tuple[Tensor, Tensor, PrefixMean]:
-    """One step of :func:`luna_causal_attention_reference`.
+    """One step of :func:`luna_causal_attention_reference`, in O(L D).
 
     Args:
+        q, k, v, activation, padding, dropout_p: as of :func:`luna_causal_attention_reference`, with T = 1.
         scores: the pack scores ``(B, H, 1, L)``, see :func:`pack_scores`.
         state: the state after the previous steps, ``(B, H, L, D)`` for tied keys and values, otherwise
             ``(B, H, L, 2 D)``; in fp32 if the inputs are half precision.
-        q, k, v, activation, padding, dropout_p: as in :mod:`.naive`, with T = 1.
-        packed_padding: of the slots, with a row for each of ``q``.
+        packed_padding: ``(B, L)`` of the slots, with a row for each row of ``q``.
 
     Returns:
-        ``y (B, H, 1, D)``, the unpack weights ``(B, H, 1, L)`` in the dtype of the state, and the state after it.
+        ``y (B, H, 1, D)``, the unpack weights ``(B, H, 1, L)`` in the dtype of the state, and the state after this
+        step.
     """
     size, dtype = q.shape[-1], state.mean.dtype
     pack = drop(pack_activation(activation)(scores), dropout_p).to(dtype)

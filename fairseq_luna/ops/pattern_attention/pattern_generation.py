@@ -1,4 +1,4 @@
-"""Generation: one step at a time, from a cache of keys and values."""
+"""Attention to the steps of a pattern, generation: one step at a time, from a cache of keys and values."""
 
 from typing import NamedTuple
 
@@ -15,10 +15,10 @@ from .topk_attention import topk_attention
 
 
 class Cache(NamedTuple):
-    """Keys and values of the latest N real steps; in a row with fewer, its last places have them.
+    """The state of generation: keys and values of the latest N real steps; in a row with fewer, in its last places.
 
-    N grows with each step, for a :class:`.Window` up to its reach. For a :class:`.Strided` without padding, these are
-    the steps of the own block, and of the M before it only those are kept that later steps see.
+    N grows with each step, for a :class:`.Window` up to its reach. For a :class:`.Strided` without padding, N are the
+    steps of the own block, and of the M blocks before it only the steps that later steps see are kept.
     """
 
     k: Tensor  # (B, H, N, D)
@@ -46,10 +46,10 @@ def pattern_attention_step(
     padding: PaddingLike = None,
     dropout_p: float = 0.0,
 ) -> tuple[Tensor, Cache | Ring]:
-    """One step of causal :func:`pattern_attention_reference`: its arguments with T = 1.
+    """One step of causal :func:`.pattern_attention_reference`: its arguments with T = 1.
 
-    Not for a window with ``first``, which has left the cache. The cache is None before the first step; a :class:`Ring`
-    keeps its shape.
+    A window with ``first`` is unsupported: the first step is no longer cached. The cache is None before the first step;
+    a :class:`Ring` keeps its shape.
 
     Returns:
         ``(B, H, 1, D)`` in the dtype of ``q``, zero at padding; and the cache after this step.
@@ -73,7 +73,7 @@ def pattern_attention_step(
 
 
 def with_step(cache: Cache, k: Tensor, v: Tensor, padding: PaddingLike) -> Cache:
-    """One more place, for ``k`` and ``v (B, H, 1, D)``: the last, or where it is ``padding`` the first."""
+    """One more place for ``k`` and ``v (B, H, 1, D)``: the last place, or in rows with ``padding`` the first."""
     padding = Padding.of(padding)
     if padding.mask is None:
         steps = None if cache.steps is None else cache.steps + 1
@@ -92,13 +92,13 @@ def ring_of(cache: Cache | Ring, pattern: Pattern, tokens: int) -> Ring:
     """The same cache in fixed places, for at most so many ``tokens``; a window needs no more than its reach."""
     if isinstance(pattern, Window):
         tokens = min(tokens, pattern.reach + 1)
-    if isinstance(cache, Ring):  # no step has left it if it is to become larger
+    if isinstance(cache, Ring):  # it grows only if no step has left it
         free = max(0, tokens - cache.k.shape[2])
         return cache._replace(k=F.pad(cache.k, (0, 0, 0, free)), v=F.pad(cache.v, (0, 0, 0, free)))
     if isinstance(pattern, Strided):
         cache = _all_places(cache, pattern)
     batch, _, places, _ = cache.k.shape
-    # Of a window that is full, only the distances to earlier steps are known, and they are all that counts.
+    # Of a full window only the distances to earlier steps are known, which is enough.
     steps = torch.full((batch,), places, device=cache.k.device) if cache.steps is None else cache.steps
     newest = steps[:, None] - 1
     age = torch.remainder(newest - torch.arange(tokens, device=steps.device), tokens)  # (B, N)
@@ -118,13 +118,16 @@ def with_place(ring: Ring, k: Tensor, v: Tensor, padding: Padding) -> Ring:
 
 
 def ages_of(ring: Ring) -> Tensor:
-    """How many steps before the newest one each place was written: ``(B, N)`` int64."""
+    """The number of steps since each place was written, 0 for the newest: ``(B, N)`` int64."""
     places = ring.k.shape[2]
     return torch.remainder(ring.steps[:, None] - 1 - torch.arange(places, device=ring.steps.device), places)
 
 
 def hidden_places(age: Tensor, steps: Tensor, pattern: Pattern) -> Tensor:
-    """Where the newest step sees nothing: ``(B or 1, N)`` for ``age (N,)`` or ``(B, N)`` and ``steps (B or 1,)``."""
+    """The places that the newest step does not see: ``(B or 1, N)`` bool.
+
+    ``age`` is ``(N,)`` or ``(B, N)``, ``steps (B or 1,)``.
+    """
     i = steps[:, None] - 1
     return (age > i) | ~pattern.sees(i, i - age, steps)
 
@@ -138,7 +141,7 @@ def _latest(x: Tensor, count: int) -> Tensor:
 
 
 def _summarised(cache: Cache, pattern: Strided) -> Cache:
-    """The cache before a step that is not padded: of a block that is whole, what later steps see."""
+    """The cache before a step that is not padded: if the block is complete, only the steps that later steps see."""
     if cache.k.shape[2] < pattern.stride:
         return cache
 
@@ -151,7 +154,7 @@ def _summarised(cache: Cache, pattern: Strided) -> Cache:
 
 
 def _all_places(cache: Cache, pattern: Strided) -> Cache:
-    """The cache without summaries, with zeros at the steps that have left it."""
+    """The cache without summaries, with zeros for the steps that have left it."""
 
     def in_place(summary: Tensor, own: Tensor) -> Tensor:
         blocks = summary.unflatten(2, (-1, pattern.summary))
@@ -163,38 +166,40 @@ def _all_places(cache: Cache, pattern: Strided) -> Cache:
 
 
 def _read_latest(q: Tensor, cache: Cache, pattern: Pattern, dropout_p: float) -> Tensor:
-    """What the newest step, whose query is ``q (B, H, 1, D)``, reads: ``(B, H, 1, D)``."""
-    if cache.summary_k is not None and cache.summary_v is not None:  # all that is kept is seen
+    """The result for the newest step, whose query is ``q (B, H, 1, D)``: ``(B, H, 1, D)``."""
+    if cache.summary_k is not None and cache.summary_v is not None:  # every cached step is seen
         k, v = torch.cat([cache.summary_k, cache.k], dim=2), torch.cat([cache.summary_v, cache.v], dim=2)
         return _attend(q, k, v, None, None, dropout_p)
     places = cache.k.shape[2]
     age = torch.arange(places - 1, -1, -1, device=q.device)
-    if isinstance(pattern, TopK) and cache.steps is None:  # all is seen
+    if isinstance(pattern, TopK) and cache.steps is None:  # every step is seen
         return topk_attention(q, cache.k, cache.v, count=pattern.count, dropout_p=dropout_p)[0]
     steps = torch.full((1,), places, device=q.device) if cache.steps is None else cache.steps
     return _read(q, cache.k, cache.v, age, hidden_places(age, steps, pattern), pattern, dropout_p)
 
 
 def _read(q: Tensor, k: Tensor, v: Tensor, age: Tensor, hidden: Tensor, pattern: Pattern, dropout_p: float) -> Tensor:
-    """What ``q (B, H, 1, D)`` reads of the places ``(B, H, N, D)`` that are not ``hidden (B or 1, N)``.
+    """Attention of ``q (B, H, 1, D)`` to the places ``(B, H, N, D)`` that are not ``hidden (B or 1, N)``.
 
     ``age`` is ``(N,)`` or ``(B, N)``.
     """
     if isinstance(pattern, TopK):
         return topk_attention(q, k, v, count=pattern.count, padding=hidden, dropout_p=dropout_p)[0]
-    soft = None
+    log_factors = None
     if isinstance(pattern, Window) and pattern.spans is not None:
-        soft = pattern.scores(age if age.dim() == 1 else age[:, None, None])
-    return _attend(q, k, v, hidden[:, None, None, :], soft, dropout_p)
+        log_factors = pattern.scores(age if age.dim() == 1 else age[:, None, None])
+    return _attend(q, k, v, hidden[:, None, None, :], log_factors, dropout_p)
 
 
-def _attend(q: Tensor, k: Tensor, v: Tensor, hidden: Tensor | None, soft: Tensor | None, dropout_p: float) -> Tensor:
+def _attend(
+    q: Tensor, k: Tensor, v: Tensor, hidden: Tensor | None, log_factors: Tensor | None, dropout_p: float
+) -> Tensor:
     """Attention of ``q (B, H, 1, D)`` to places that are not ``hidden``.
 
-    ``soft``, ``(H, 1, N)`` or ``(B, H, 1, N)``, is added to the scores.
+    ``log_factors``, ``(H, 1, N)`` or ``(B, H, 1, N)``, is added to the scores.
     """
     dtype = accumulation_dtype(q)
     with full_precision(q):
         scores = (q.to(dtype) * q.shape[-1] ** -0.5) @ k.to(dtype).mT
-        weights = masked_softmax(scores if soft is None else scores + soft, hidden, dim=-1)
+        weights = masked_softmax(scores if log_factors is None else scores + log_factors, hidden, dim=-1)
         return (drop(weights, dropout_p) @ v.to(dtype)).to(q.dtype)

@@ -1,4 +1,4 @@
-"""Patterns: which steps a step may see. Positions are counted among the real steps."""
+"""Patterns: which steps a step sees. Positions are counted among the real steps."""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -10,10 +10,10 @@ from ..dtypes import accumulation_dtype
 
 
 class Pattern(Protocol):
-    """What a step sees; a causal attention leaves out the later steps of it."""
+    """The steps that a step sees; a causal attention leaves out the later ones."""
 
     def sees(self, i: Tensor, j: Tensor, lengths: Tensor) -> Tensor:
-        """Whether the step at position ``i (..., T, 1)`` sees that at ``j (..., 1, S)``.
+        """Whether the step at position ``i (..., T, 1)`` sees the step at position ``j (..., 1, S)``.
 
         Both int64, as are the ``lengths (B,)`` of the sentences.
         """
@@ -45,13 +45,13 @@ class Window:
         return self.window * self.dilation
 
     def factors(self, distance: Tensor) -> Tensor:
-        """m of each ``distance (..., T, S)`` if there are spans: ``(..., H, T, S)``, in fp32 for half precision."""
+        """m for each ``distance (..., T, S)`` if there are spans: ``(..., H, T, S)``, in fp32 for half precision."""
         assert self.spans is not None
         spans = self.spans.to(accumulation_dtype(self.spans))[:, None, None]
         return ((self.ramp + spans - distance) / self.ramp).clamp(0, 1)
 
     def scores(self, distance: Tensor) -> Tensor:
-        """log m, which is added to the scores; it has no gradient where m is 0."""
+        """log m, to be added to the scores; it has no gradient where m is 0."""
         m = self.factors(distance)
         return m.where(m > 0, 1).log().where(m > 0, -torch.inf)
 
@@ -63,7 +63,7 @@ class TopK:
     count: int
 
     def sees(self, i: Tensor, j: Tensor, lengths: Tensor) -> Tensor:
-        """All: the scores decide."""
+        """Every step: the scores decide."""
         return torch.ones_like(i, dtype=torch.bool) & torch.ones_like(j, dtype=torch.bool)
 
 
@@ -100,8 +100,8 @@ class RandomBlocks:
         counts = self.counts(lengths)
         number = -(-i.shape[2] // self.block_size)
         seen, block = self.seen_blocks(counts, number), i.clamp(min=0) // self.block_size
-        of_steps = seen.gather(2, block.expand(-1, seen.shape[1], -1, seen.shape[3]))  # (B, H, T, W)
-        seen_by_block = (of_steps[:, :, :, None] == (j // self.block_size)[..., None]).any(-1)
+        seen_by_step = seen.gather(2, block.expand(-1, seen.shape[1], -1, seen.shape[3]))  # (B, H, T, W)
+        seen_by_block = (seen_by_step[:, :, :, None] == (j // self.block_size)[..., None]).any(-1)
         return seen_by_block | (block == 0) | (block == counts[:, None, None, None] - 1)
 
     def counts(self, lengths: Tensor) -> Tensor:
@@ -109,8 +109,10 @@ class RandomBlocks:
         return ((lengths + self.block_size - 1) // self.block_size).clamp(min=1)
 
     def seen_blocks(self, counts: Tensor, number: int) -> Tensor:
-        """What each of ``number`` blocks sees, ``(B, H, number, W)`` int64, or NONE: block before, own, after, first,
-        last, random ones. All are different. For sentences of ``counts (B,)`` blocks; undefined behind their last.
+        """The blocks that each of ``number`` blocks sees, ``(B, H, number, W)`` int64.
+
+        In the last dimension: the block before, own, after, first, last, random ones; all are different, or NONE. For
+        sentences of ``counts (B,)`` blocks; undefined behind their last block.
         """
         count, block = counts[:, None, None], torch.arange(number, device=counts.device)
         near = [
@@ -126,7 +128,7 @@ class RandomBlocks:
         return torch.stack(seen, dim=-1)
 
     def _one_more(self, seen: list[Tensor], draw: int, count: Tensor, block: Tensor) -> Tensor:
-        """A random block that is not ``seen``, or NONE if there is none."""
+        """A random block that is not among ``seen``, or NONE if there is no other."""
         taken = torch.stack(seen, dim=-1).sort(dim=-1).values
         free = count - (taken != NONE).sum(-1)
         chosen = hashed(hashed(hashed(self.seeds[:, None] + draw) + block) + count) % free.clamp(min=1)
@@ -135,7 +137,7 @@ class RandomBlocks:
         return chosen.masked_fill(free < 1, NONE)
 
 
-NONE = 1 << 40  # larger than any number of a block
+NONE = 1 << 40  # no block: larger than any block's number
 
 
 def hashed(x: Tensor) -> Tensor:

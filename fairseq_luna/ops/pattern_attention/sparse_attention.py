@@ -1,4 +1,7 @@
-"""x"""
+"""Attention to the steps of a pattern: the reference, and training forms for windows, strides and blocks.
+
+The training forms compute only the products that the pattern needs, in the time and memory that its paper claims.
+"""
 
 from dataclasses import replace
 from typing import NamedTuple
@@ -63,18 +66,7 @@ def pattern_attention(
     causal: bool = False,
     dropout_p: float = 0.0,
 ) -> Tensor:
-    """Attention of each step to those of its pattern; specified by :func:`pattern_attention_reference`.
-
-    Args:
-        q, k, v: ``(B, H, T, D)``.
-        pattern: of positions among the real steps.
-        padding: of the steps, anywhere: neither seen nor counted.
-        causal: without the later steps; not for :class:`.RandomBlocks`.
-        dropout_p: dropout probability of the weights.
-
-    Returns:
-        ``(B, H, T, D)`` in the dtype of ``q``; zero at padding.
-    """
+    """The same function as :func:`pattern_attention_reference`; the pattern decides which products are computed."""
     padding = Padding.of(padding)
     if isinstance(pattern, TopK):
         y, _ = topk_attention(q, k, v, count=pattern.count, padding=padding, causal=causal, dropout_p=dropout_p)
@@ -108,27 +100,30 @@ class Chunks(NamedTuple):
 
     @property
     def places(self) -> int:
-        """Steps of the sequence with what fills up the last chunks."""
+        """The number of steps, including the steps that fill up the last chunks."""
         return self.classes * self.number * self.size
 
 
 def chunks_of(pattern: Window, steps: int, causal: bool) -> Chunks:
-    """The chunks for a sequence of ``steps``; one, if several would have about as many scores."""
-    of_class = max(1, -(-steps // pattern.dilation))
+    """The chunks for a sequence of ``steps``; a single chunk if several would have about as many scores."""
+    class_steps = max(1, -(-steps // pattern.dilation))
     size = max(pattern.window, SHORTEST_CHUNK)
-    if of_class <= 3 * size:
-        return Chunks(pattern.dilation, 1, of_class, 0, 0)
-    return Chunks(pattern.dilation, -(-of_class // size), size, pattern.window, 0 if causal else pattern.window)
+    if class_steps <= 3 * size:
+        return Chunks(pattern.dilation, 1, class_steps, 0, 0)
+    return Chunks(pattern.dilation, -(-class_steps // size), size, pattern.window, 0 if causal else pattern.window)
 
 
 def window_attention(
     q: Tensor, k: Tensor, v: Tensor, pattern: Window, *, padding: Padding, causal: bool, dropout_p: float
 ) -> Tensor:
-    """Attention to a window in O(T window), for sequences whose real steps come first."""
+    """Attention to a window in O(T window), for sequences whose real steps come first.
+
+    Chunks of queries see the keys of their own and of the neighbouring chunks.
+    """
     batch, heads, steps, size = q.shape
     chunks = chunks_of(pattern, steps, causal)
     if not steps:
-        pattern = replace(pattern, first=False)  # there is none
+        pattern = replace(pattern, first=False)  # there is no first step
     mask = _window_mask(padding, replace(pattern, spans=None), chunks, steps, causal, q.dtype, q.device)
     if pattern.spans is not None:
         key = torch.arange(-chunks.before, chunks.size + chunks.after, device=q.device)
@@ -153,12 +148,12 @@ def _chunked(x: Tensor, chunks: Chunks, before: int = 0, after: int = 0) -> Tens
 
 
 def _keys_of_chunks(x: Tensor, chunks: Chunks, *, first: bool) -> Tensor:
-    """The keys or values ``(B, H, T, D)`` that each chunk sees, and behind them if asked the ``first``."""
-    of_chunks = _chunked(x, chunks, chunks.before, chunks.after)
+    """The keys or values ``(B, H, T, D)`` that each chunk sees, and behind them, if requested, the ``first``."""
+    chunk_keys = _chunked(x, chunks, chunks.before, chunks.after)
     if not first:
-        return of_chunks
-    of_all = x[:, None, :, :1].expand(-1, chunks.classes * chunks.number, -1, -1, -1).flatten(0, 1)
-    return torch.cat([of_chunks, of_all], dim=2)
+        return chunk_keys
+    first_keys = x[:, None, :, :1].expand(-1, chunks.classes * chunks.number, -1, -1, -1).flatten(0, 1)
+    return torch.cat([chunk_keys, first_keys], dim=2)
 
 
 @computed_once
@@ -171,7 +166,7 @@ def _window_mask(
     dtype: torch.dtype,
     device: torch.device,
 ) -> Tensor:
-    """What is added to the scores: ``(B or 1, G M, 1, size, N)``, the same object for all layers of a batch."""
+    """The mask to add to the scores, ``(B or 1, G M, 1, size, N)``: the same object for all layers of a batch."""
     classes = torch.arange(chunks.classes, device=device)[:, None, None]
     starts = torch.arange(chunks.number, device=device)[:, None] * chunks.size
     query = torch.arange(chunks.size, device=device)
@@ -193,12 +188,12 @@ def _window_mask(
 def strided_attention(
     q: Tensor, k: Tensor, v: Tensor, pattern: Strided, *, padding: Padding, causal: bool, dropout_p: float
 ) -> Tensor:
-    """Attention to the own block and the last steps of all, with ``T (stride + T summary / stride)`` scores.
+    """Attention to the own block and the last steps of all blocks, with ``T (stride + T summary / stride)`` scores.
 
-    For sequences whose real steps come first.
+    For sequences whose real steps come first: one product within blocks, and one with the last steps of all blocks.
     """
     steps, dtype = q.shape[2], accumulation_dtype(q)
-    hidden = _hidden(padding, pattern, steps, causal, q.device)
+    hidden = _strided_mask(padding, pattern, steps, causal, q.device)
     with full_precision(q):
         scale = q.shape[-1] ** -0.5
         q_blocks, k_blocks, v_blocks = (in_chunks(x.to(dtype), pattern.stride, dim=-2) for x in (q, k, v))
@@ -206,20 +201,21 @@ def strided_attention(
         q_blocks = q_blocks * scale
         scores = torch.cat([q_blocks @ k_blocks.mT, q_blocks @ summaries[0].mT], dim=-1)
         weights = drop(masked_softmax(scores, hidden, dim=-1), dropout_p)
-        of_block, of_summaries = weights.split([pattern.stride, weights.shape[-1] - pattern.stride], dim=-1)
-        y = of_block @ v_blocks + of_summaries @ summaries[1]
+        own_block, from_summaries = weights.split([pattern.stride, weights.shape[-1] - pattern.stride], dim=-1)
+        y = own_block @ v_blocks + from_summaries @ summaries[1]
     return y.flatten(2, 3)[:, :, :steps].to(q.dtype)
 
 
 @computed_once
-def _hidden(padding: Padding, pattern: Strided, steps: int, causal: bool, device: torch.device) -> Tensor:
-    """What is not seen of the own block and of the last steps of all: ``(B or 1, 1, M, stride, stride + M summary)``.
+def _strided_mask(padding: Padding, pattern: Strided, steps: int, causal: bool, device: torch.device) -> Tensor:
+    """The steps of the own block, and last steps of all blocks, that are not seen.
 
-    The last steps of the own block are seen there, and not a second time.
+    ``(B or 1, 1, M, stride, stride + M summary)``. The last steps of the own block are seen there, and not a second
+    time.
     """
     i = torch.arange(steps + -steps % pattern.stride, device=device).view(-1, pattern.stride)
-    of_block, of_summaries = i[:, None], i[:, -pattern.summary :].flatten()
-    j = torch.cat([of_block, of_summaries.expand(len(i), 1, -1)], dim=-1)  # (M, 1, stride + M summary)
+    own_block, from_summaries = i[:, None], i[:, -pattern.summary :].flatten()
+    j = torch.cat([own_block, from_summaries.expand(len(i), 1, -1)], dim=-1)  # (M, 1, stride + M summary)
     i = i[:, :, None]
     again = torch.arange(j.shape[-1], device=device) >= pattern.stride
     hidden = again & (i // pattern.stride == j // pattern.stride)
@@ -232,7 +228,7 @@ def _hidden(padding: Padding, pattern: Strided, steps: int, causal: bool, device
 def block_sparse_attention(
     q: Tensor, k: Tensor, v: Tensor, pattern: RandomBlocks, *, lengths: Tensor | None, dropout_p: float
 ) -> Tensor:
-    """Attention to neighbours, the first, the last and random blocks, in O(T block_size).
+    """BigBird: attention to neighbours, the first, the last and random blocks, in O(T block_size).
 
     For sequences whose real steps come first: ``lengths (B,)``, None = all.
     """
@@ -248,31 +244,31 @@ def block_sparse_attention(
     q_blocks, k_blocks, v_blocks = (in_chunks(x, pattern.block_size, dim=-2) for x in (q, k, v))
     y = scaled_dot_product_attention(
         q_blocks.flatten(1, 2),
-        *(_seen(x, seen, counts).flatten(1, 2) for x in (k_blocks, v_blocks)),
-        attn_mask=_mask(seen, lengths, counts, pattern, q.dtype).flatten(1, 2),
+        *(_seen_by_blocks(x, seen, counts).flatten(1, 2) for x in (k_blocks, v_blocks)),
+        attn_mask=_block_sparse_mask(seen, lengths, counts, pattern, q.dtype).flatten(1, 2),
         dropout_p=dropout_p,
     ).view_as(q_blocks)
 
-    ends = torch.cat([q_blocks[:, :, :1], _last(q_blocks, counts)], dim=2).flatten(2, 3)
+    ends = torch.cat([q_blocks[:, :, :1], _last_block(q_blocks, counts)], dim=2).flatten(2, 3)
     places = torch.arange(number * pattern.block_size, device=q.device)
-    of_ends = scaled_dot_product_attention(
+    y_of_ends = scaled_dot_product_attention(
         ends,
         *(x.flatten(2, 3) for x in (k_blocks, v_blocks)),
         attn_mask=additive_mask((places >= lengths.clamp(min=1)[:, None])[:, None, None], q.dtype),
         dropout_p=dropout_p,
     ).view(batch, heads, 2, pattern.block_size, size)
     block = torch.arange(number, device=q.device)[:, None, None]
-    y = torch.where(block == counts[:, None, None, None, None] - 1, of_ends[:, :, 1:], y)
-    y = torch.where(block == 0, of_ends[:, :, :1], y)
+    y = torch.where(block == counts[:, None, None, None, None] - 1, y_of_ends[:, :, 1:], y)
+    y = torch.where(block == 0, y_of_ends[:, :, :1], y)
     return y.flatten(2, 3)[:, :, :steps]
 
 
-def _last(x: Tensor, counts: Tensor) -> Tensor:
-    """The last block of each sentence, ``(B, H, 1, S, D)`` of ``x (B, H, M, S, D)``."""
+def _last_block(x: Tensor, counts: Tensor) -> Tensor:
+    """The last block of each sentence, ``(B, H, 1, S, D)``, for ``x (B, H, M, S, D)``."""
     return x.gather(2, (counts - 1)[:, None, None, None, None].expand(-1, x.shape[1], 1, *x.shape[3:]))
 
 
-def _seen(x: Tensor, seen: Tensor, counts: Tensor) -> Tensor:
+def _seen_by_blocks(x: Tensor, seen: Tensor, counts: Tensor) -> Tensor:
     """The keys or values ``(B, H, M, S, D)`` of the blocks ``seen (B, H, M, W)``: ``(B, H, M, W S, D)``."""
     number, none = x.shape[2], (0, 0, 0, 0)
     around = F.pad(x, (*none, 1, 1))
@@ -283,15 +279,17 @@ def _seen(x: Tensor, seen: Tensor, counts: Tensor) -> Tensor:
         [
             *(around[:, :, shift : shift + number] for shift in range(3)),
             x[:, :, :1].expand_as(x),
-            _last(x, counts).expand_as(x),
+            _last_block(x, counts).expand_as(x),
             drawn.view(*x.shape[:3], -1, x.shape[4]),
         ],
         dim=3,
     )
 
 
-def _mask(seen: Tensor, lengths: Tensor, counts: Tensor, pattern: RandomBlocks, dtype: torch.dtype) -> Tensor:
-    """What is added to the scores: ``(B, H, M, 1, W S)``; the same for all queries of a block."""
+def _block_sparse_mask(
+    seen: Tensor, lengths: Tensor, counts: Tensor, pattern: RandomBlocks, dtype: torch.dtype
+) -> Tensor:
+    """The mask to add to the scores, ``(B, H, M, 1, W S)``; the same for all queries of a block."""
     place = torch.arange(pattern.block_size, device=seen.device)
     j = seen[..., None] * pattern.block_size + place
     hidden = (j >= lengths[:, None, None, None, None]).flatten(3)

@@ -1,4 +1,4 @@
-"""Top-k attention."""
+"""Top-k attention: reference and training form; the softmax of the reference is shared by all patterns."""
 
 import math
 
@@ -51,6 +51,11 @@ def topk_attention_reference(
 def masked_attention_reference(
     q: Tensor, k: Tensor, v: Tensor, hidden: Tensor, count: int | None, dropout_p: float, m: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
+    """Attention ``(B, H, T, D)`` to the steps that are not ``hidden``, and its weights ``(B, H, T, S)``.
+
+    With a ``count``, only the steps with the ``count`` largest scores; ``m`` are factors of the weights before they are
+    divided by their sum. Zero where everything is hidden.
+    """
     dtype = accumulation_dtype(q)
     scores = q.to(dtype) @ k.to(dtype).mT / math.sqrt(q.shape[-1])
     hidden = hidden if m is None else hidden | (m == 0)
@@ -76,19 +81,9 @@ def topk_attention(
     dropout_p: float = 0.0,
     need_weights: bool = False,
 ) -> tuple[Tensor, Tensor | None]:
-    """Attention to the ``count`` steps with the largest scores; specified by :func:`topk_attention_reference`.
+    """The same function as :func:`topk_attention_reference`, with a threshold for each query.
 
-    Args:
-        q: ``(B, H, T, D)``.
-        k, v: ``(B, H, S, D)``.
-        count: steps that a query keeps; more if scores are equal.
-        padding: of the steps: not seen.
-        causal: query t sees the first t + 1 keys; T = S.
-        dropout_p: dropout probability of the weights.
-        need_weights: also return the weights.
-
-    Returns:
-        ``(B, H, T, D)`` and the weights ``(B, H, T, S)`` before dropout or None, in the dtype of ``q``.
+    torch selects it without sorting the scores.
     """
     padding = Padding.of(padding)
     dtype, steps = accumulation_dtype(q), k.shape[2]
