@@ -237,7 +237,7 @@ def reduce_blocks(x: Tensor, blocks: Blocks, reduce: str = "mean") -> Tensor:
 
 
 def read_blocks(x: Tensor, blocks: Blocks, *, causal: bool = False) -> Tensor:
-    """For each step the vector of its block in ``x (B, M, C)``, or if ``causal`` of the block before; 0 in the first block.
+    """For each step the vector of its block in ``x (B, M, C)``; if ``causal``, of the block before, 0 in the first.
 
     Returns:
         ``(T, B, C)``; undefined, but finite, at padding.
