@@ -1,11 +1,4 @@
-"""fairseq's Adam computes tensor by tensor, and a GPU launches seven or more kernels for each.
-
-fairseq 0.12.2 and fairseq-fixed 0.12.3.1. With this patch a step is eight multi-tensor calls for all tensors: the same
-operations in the same order on the same numbers. Parameters and state, and with them checkpoints, are fairseq's bit for
-bit if torch rounds in its kernels of many tensors as in those of one, as it does in its source. fairseq does itself
-what is otherwise: a gradient that is sparse or the only one, AMSGrad, NVIDIA's apex; and tensors on a CPU, where such a
-call is a loop and takes 0.9 to 1.1 of fairseq's time.
-"""
+"""fairseq's Adam computes tensor by tensor, and a GPU launches seven or more kernels for each."""
 
 import math
 from collections import defaultdict
@@ -17,10 +10,45 @@ import torch
 from fairseq.optim.adam import Adam
 from torch import Tensor
 
+from fairseq_luna.compat.patch import Patch
 from fairseq_luna.optim.tensor_lists import HALF, cast, chunks, has_multi_tensor_kernels
 from fairseq_luna.replacing import replaces
 
-SUMMARY = "Adam computed tensor by tensor; all in eight calls"
+
+class AdamOneByOne(Patch):
+    """fairseq's Adam computes tensor by tensor, and a GPU launches seven or more kernels for each.
+
+    fairseq 0.12.2 and fairseq-fixed 0.12.3.1. With this patch a step is eight multi-tensor calls for all tensors: the
+    same operations in the same order on the same numbers. Parameters and state, and with them checkpoints, are
+    fairseq's bit for bit if torch rounds in its kernels of many tensors as in its kernels of one, as it does in its
+    source. fairseq itself still handles the other cases: a gradient that is sparse or the only one, AMSGrad, NVIDIA's
+    apex; and tensors on a CPU, where such a call is a loop and takes 0.9 to 1.1 of fairseq's time.
+    """
+
+    name = "adam"
+    summary = "Adam computed tensor by tensor; all in eight calls"
+
+    def is_needed(self) -> bool:
+        """Whether fairseq's Adam multiplies a single tensor; a multi-tensor call accepts tensors only."""
+        params = [_StandIn(), _StandIn()]
+        group = {"params": params, "betas": (0.9, 0.98), "lr": 0.1, "eps": 1e-8, "weight_decay": 0}
+        optimizer = SimpleNamespace(
+            param_groups=[group], state={p: {"step": 0, **dict.fromkeys(STATE, p)} for p in params}
+        )
+        # torch has wrapped the method if there is an Adam already.
+        optimizer._optimizer_step_pre_hooks = optimizer._optimizer_step_post_hooks = {}
+        try:
+            Adam.step(optimizer)
+        except _OneByOne:
+            return True
+        except TypeError:
+            pass
+        return False
+
+    def apply(self) -> None:
+        replaces(Adam, "step")(_step)
+
+
 STATE = ("exp_avg", "exp_avg_sq")
 
 
@@ -28,24 +56,8 @@ class _OneByOne(Exception):
     """Raised where a tensor's own method would be called."""
 
 
-def is_needed() -> bool:
-    """Whether fairseq's Adam multiplies a single tensor; a multi-tensor call takes tensors only."""
-    params = [_StandIn(), _StandIn()]
-    group = {"params": params, "betas": (0.9, 0.98), "lr": 0.1, "eps": 1e-8, "weight_decay": 0}
-    optimizer = SimpleNamespace(param_groups=[group], state={p: {"step": 0, **dict.fromkeys(STATE, p)} for p in params})
-    # torch has wrapped the method if there is an Adam already.
-    optimizer._optimizer_step_pre_hooks = optimizer._optimizer_step_post_hooks = {}
-    try:
-        Adam.step(optimizer)
-    except _OneByOne:
-        return True
-    except TypeError:
-        pass
-    return False
-
-
 class _StandIn:
-    """What Adam reads of a parameter, its gradient and state. Making a tensor would import torch's compiler."""
+    """The attributes of a parameter, its gradient and state that Adam reads. A tensor would import torch's compiler."""
 
     dtype, device, layout, is_sparse = torch.float32, torch.device("cuda"), torch.strided, False
 
@@ -80,7 +92,7 @@ def _step(original: Callable[[Adam], None], self: Adam, closure: Callable[[], An
 
 
 def _is_usual(group: dict[str, Any]) -> bool:
-    """Whether it has several dense gradients, each for one parameter, where calls for all of them are faster."""
+    """Whether a group has several dense gradients, each for one parameter: then calls for all of them are faster."""
     params = [p for p in group["params"] if p.grad is not None]
     if len(params) == 1 or len(set(params)) < len(params) or group.get("amsgrad", False):
         return False
@@ -131,17 +143,13 @@ def _update(params: list[Tensor], states: list[dict[str, Any]], group: dict[str,
     torch._foreach_add_(denominators, group["eps"])
     if group["weight_decay"] != 0:
         torch._foreach_add_(weights, weights, alpha=-group["weight_decay"] * group["lr"])
-    # Parameters that are not used in every batch have made fewer steps.
-    rates = {step: -_rate(step, beta1, beta2, group["lr"]) for step in {state["step"] for state in states}}
+    # Parameters that some batches did not use have made fewer steps.
+    rates = {step: -_bias_corrected_lr(step, beta1, beta2, group["lr"]) for step in {state["step"] for state in states}}
     torch._foreach_addcdiv_(weights, exp_avg, denominators, [rates[state["step"]] for state in states])
     if weights is not data:
         torch._foreach_copy_(data, weights)
 
 
-def _rate(step: int, beta1: float, beta2: float, lr: float) -> float:
-    """The learning rate with the corrections for averages that began at 0."""
+def _bias_corrected_lr(step: int, beta1: float, beta2: float, lr: float) -> float:
+    """The learning rate with Adam's corrections for averages that began at 0."""
     return lr * math.sqrt(1 - beta2**step) / (1 - beta1**step)
-
-
-def apply() -> None:
-    replaces(Adam, "step")(_step)

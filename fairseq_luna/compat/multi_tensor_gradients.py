@@ -1,10 +1,4 @@
-"""fairseq's optimizers copy, clear and measure gradients tensor by tensor, and a GPU launches a kernel for each.
-
-fairseq 0.12.2 (which scales them so too) and fairseq-fixed 0.12.3.1; copies are made in half precision only. With this
-patch it makes one multi-tensor call for all tensors. On a CPU every number stays the same; on a GPU the norm may be
-added up in another order. What fairseq does otherwise it still does itself: sparse and missing gradients, experts,
-several devices, NVIDIA's apex.
-"""
+"""fairseq's optimizers copy, clear and measure gradients tensor by tensor, and a GPU launches a kernel for each."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -17,27 +11,42 @@ from fairseq.optim import FairseqOptimizer
 from fairseq.optim.fp16_optimizer import _FP16OptimizerMixin as HalfPrecision
 from torch import Tensor
 
+from fairseq_luna.compat.patch import Patch
 from fairseq_luna.optim.tensor_lists import has_multi_tensor_kernels
 from fairseq_luna.replacing import replaces
 
-SUMMARY = "optimizers copied, cleared and measured gradients one by one; all in one call"
 
+class GradientsOneByOne(Patch):
+    """fairseq's optimizers copy, clear and measure gradients tensor by tensor.
 
-def is_needed() -> bool:
-    """Whether fairseq clears each gradient by a call of its own."""
-    cleared: list[None] = []
-    gradient = SimpleNamespace(zero_=lambda: cleared.append(None))
-    optimizer = SimpleNamespace(
-        fp16_params=[], fp32_params=[SimpleNamespace(grad=gradient)], has_flat_params=False, scaler=None
-    )
-    with suppress(TypeError):  # a multi-tensor call takes tensors only
-        HalfPrecision.zero_grad(optimizer)
-    return len(cleared) == 1
+    A GPU launches a kernel for each (fairseq 0.12.2, which also scales them so, and fairseq-fixed 0.12.3.1; copies
+    exist in half precision only). With this patch there is one multi-tensor call for all tensors. On a CPU every number
+    stays the same; on a GPU the norm may be summed in another order. fairseq itself still handles sparse and missing
+    gradients, experts, several devices and NVIDIA's apex.
+    """
+
+    name = "multi-tensor"
+    summary = "optimizers copied, cleared and measured gradients one by one; all in one call"
+
+    def is_needed(self) -> bool:
+        """Whether fairseq clears each gradient by a call of its own."""
+        cleared: list[None] = []
+        gradient = SimpleNamespace(zero_=lambda: cleared.append(None))
+        optimizer = SimpleNamespace(
+            fp16_params=[], fp32_params=[SimpleNamespace(grad=gradient)], has_flat_params=False, scaler=None
+        )
+        with suppress(TypeError):  # a multi-tensor call accepts tensors only
+            HalfPrecision.zero_grad(optimizer)
+        return len(cleared) == 1
+
+    def apply(self) -> None:
+        for owner, name, replacement in REPLACED:
+            replaces(owner, name)(replacement)
 
 
 @contextmanager
 def _with_only(optimizer: Any, params: Sequence[Tensor], params32: Sequence[Tensor]) -> Iterator[None]:
-    """Leave these parameters to fairseq's method."""
+    """Leave only these parameters to fairseq's method."""
     every = optimizer.fp16_params, optimizer.fp32_params
     optimizer.fp16_params, optimizer.fp32_params = params, params32
     try:
@@ -52,7 +61,7 @@ def _pairs(optimizer: Any) -> list[tuple[Tensor, Tensor]]:
 
 
 def _places(flat: Tensor, params: Sequence[Tensor]) -> Sequence[Tensor]:
-    """The part of fairseq's vector of all parameters that each of these has."""
+    """The part of fairseq's vector of all parameters that belongs to each of ``params``."""
     sizes = [p.numel() for p in params]
     return flat[: sum(sizes)].split(sizes)
 
@@ -85,7 +94,7 @@ def _sync_fp16_grads_to_fp32(original: Callable[[Any], None], self: Any) -> None
 
 
 def _copy_to_vectors(optimizer: Any) -> bool:
-    """Copy the gradients to fairseq's vectors, zeros where there is none; False if one is sparse."""
+    """Copy the gradients to fairseq's vectors, zeros for a missing one; False if one is sparse."""
     trained = [p for p in optimizer.fp16_params if p.requires_grad]
     if any(p.grad is not None and p.grad.layout != torch.strided for p in trained):
         return False
@@ -137,7 +146,7 @@ def _multiply_grads(original: Callable[[Any, Any], None], self: Any, c: Any) -> 
 
 
 def _are_alike(grads: list[Tensor]) -> bool:
-    """Whether one call can take all, which are not none."""
+    """Whether one call can take all gradients; False if there are none."""
     kinds = {(grad.device, grad.dtype, grad.layout) for grad in grads}
     return len(kinds) == 1 and grads[0].layout == torch.strided
 
@@ -169,8 +178,3 @@ REPLACED: tuple[tuple[Any, str, Callable[..., Any]], ...] = (
     (FairseqOptimizer, "multiply_grads", _multiply_grads),
     (utils, "clip_grad_norm_", _clip_grad_norm),
 )
-
-
-def apply() -> None:
-    for owner, name, replacement in REPLACED:
-        replaces(owner, name)(replacement)
