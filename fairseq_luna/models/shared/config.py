@@ -63,6 +63,16 @@ SEARCH = {
     ),
 }
 
+# fairseq's transformer has it too.
+RECORD_TRAINING = {
+    "record_training": option(
+        bool,
+        False,
+        "on a GPU, record the forward and backward pass of each shape of batches as one CUDA graph and replay it; give"
+        " --num-batch-buckets too, so that shapes are few",
+    ),
+}
+
 
 def convolution(*, older_name: str | None = None) -> dict[str, tuple[Any, Any]]:
     """The option of every family for a convolution, and a name that it once had, which is not shown."""
@@ -91,14 +101,14 @@ def config_of(module: str, name: str, options: Mapping[str, tuple[Any, Any]], ba
 def flat_config(
     module: str, name: str, extra: Mapping[str, tuple[Any, Any]], follows: Mapping[str, str] = FOLLOWS
 ) -> type:
-    """Make a FairseqDataclass with the fields of TransformerConfig, flat, of ALIGNMENT, of SEARCH and of ``extra``.
+    """Make a FairseqDataclass with the fields of TransformerConfig, flat, of the options above and of ``extra``.
 
     Args:
         module, name: where it is kept; see :func:`config_of`.
         extra: further fields.
         follows: maps fields that default to None to the field whose value they then take; see :func:`nested_config`.
     """
-    options = {**_transformer_options(), **ALIGNMENT, **SEARCH, **extra}
+    options = {**_transformer_options(), **ALIGNMENT, **SEARCH, **RECORD_TRAINING, **extra}
     for key, source in follows.items():
         options[key] = option(OptionalInt, None, f"{key.replace('_', ' ')} (default: {source.replace('_', ' ')})")
     return config_of(module, name, options)
