@@ -1,7 +1,7 @@
 """The training steps of a run, each computed eagerly or replayed."""
 
 import logging
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -53,7 +53,8 @@ class RecordedTraining:
         self.model: nn.Module | None = None
         self.gradients = FlatGradients([])
         self.steps: dict[Hashable, RecordedStep] = {}
-        self.shapes: set[Hashable] = set()
+        # With the first batch of each, which the comparison with eager steps needs.
+        self.shapes: dict[Hashable, Any] = {}
         self.compared, self.failed = 0, False
 
     def use(self, model: nn.Module, optimizer: Any) -> None:
@@ -100,7 +101,7 @@ class RecordedTraining:
         if key is None:
             return None
         if key not in self.shapes:
-            self.shapes.add(key)
+            self.shapes[key] = sample if self.compared < COMPARED else None
             return None
         if key not in self.steps and len(self.steps) == self.most_recorded:
             return None
@@ -108,7 +109,7 @@ class RecordedTraining:
         model.set_num_updates(update_num)
         if key not in self.steps:
             try:
-                self.steps[key] = self.recorded(sample, model, criterion, optimizer)
+                self.steps[key] = self.recorded(self.shapes[key], sample, model, criterion, optimizer)
             except Exception as error:  # of capturing: torch has no common class for them
                 self.failed = True
                 self.steps.clear()
@@ -118,9 +119,14 @@ class RecordedTraining:
         return self.steps[key]
 
     def recorded(
-        self, sample: Mapping[str, Any], model: nn.Module, criterion: nn.Module, optimizer: Any
+        self,
+        first: Mapping[str, Any],
+        sample: Mapping[str, Any],
+        model: nn.Module,
+        criterion: nn.Module,
+        optimizer: Any,
     ) -> RecordedStep:
-        """Record a step; the first ones, without dropout, are compared with eager steps.
+        """Record a step for the shapes of two batches; the first steps, without dropout, are compared with eager ones.
 
         Raises:
             RuntimeError: the step cannot be recorded, or its loss or gradients are not those of an eager step.
@@ -141,8 +147,8 @@ class RecordedTraining:
         with same_random_numbers(sample["target"].device):
             if self.compared < COMPARED:
                 with without_dropout(model):
-                    # Recorded with other numbers than it is replayed with, which must not be constants of the graph.
-                    step = new(with_rows_reversed(sample))
+                    # It is recorded with other numbers than it is replayed with: they must not be constants.
+                    step = new(first)
                     self.compare(step, sample)
             return new(sample)
 
@@ -157,16 +163,18 @@ class RecordedTraining:
             gradients.zero()
             step.load(sample)
             step.launch()
-        found = [(step.loss, loss.detach())]
-        found += [(view, x) for view, x in zip(gradients.views, expected, strict=True) if x is not None]
-        error = largest_difference(found)
+        pairs = [(step.loss, loss.detach())]
+        pairs += [(view, x) for view, x in zip(gradients.views, expected, strict=True) if x is not None]
+        norms = norms_of(x for _, x in pairs)
+        # A gradient that is nearly 0 is compared with the others.
+        errors = norms_of(found - x for found, x in pairs) / norms.maximum(norms.max() / 1000).clamp(min=1e-30)
         gradients.restore(before)
-        if not error.isfinite():  # an overflow, after which fairseq lowers the loss scale; a later step is compared
+        if not norms.isfinite().all():  # an overflow, after which fairseq lowers the loss scale; see a later step
             return
         self.compared += 1
         allowed = CLOSE.get(gradients.parameters[0].dtype, CLOSE[torch.float32])
-        if error > allowed:
-            raise RuntimeError(f"the loss or gradients of a recorded step differ by {float(error):.1e} from eager ones")
+        if not errors.max() <= allowed:
+            raise RuntimeError(f"a recorded step's loss or gradients differ from eager ones, by {errors.max():.1e}")
 
     def report(self, *, replayed: bool) -> None:
         """Count a step in the line that fairseq logs at the end of an epoch."""
@@ -201,13 +209,6 @@ def has_hooks(model: nn.Module) -> bool:
     return bool(model._forward_hooks)
 
 
-def with_rows_reversed(sample: Mapping[str, Any]) -> dict[str, Any]:
-    """The batch with its last sentence first."""
-    turned = {name: x.flip(0) if x.dim() else x for name, x in tensors_of(sample).items()}
-    target = turned.pop("target")
-    return {**sample, "net_input": {**sample["net_input"], **turned}, "target": target}
-
-
 @contextmanager
 def same_random_numbers(device: torch.device) -> Iterator[None]:
     """Leave the generators of random numbers as they were."""
@@ -229,8 +230,6 @@ def without_dropout(model: nn.Module) -> Iterator[None]:
             module.p = p
 
 
-def largest_difference(pairs: list[tuple[Tensor, Tensor]]) -> Tensor:
-    """The largest norm of a difference relative to the norm of the second tensor, or to a 1,000th of the largest."""
-    norms = torch.stack([expected.float().norm() for _, expected in pairs])
-    differences = torch.stack([(found.float() - expected.float()).norm() for found, expected in pairs])
-    return (differences / norms.maximum(norms.max() / 1000)).nan_to_num(0.0, posinf=torch.inf).max()
+def norms_of(tensors: Iterable[Tensor]) -> Tensor:
+    """The norm of each, in fp32."""
+    return torch.stack([x.float().norm() for x in tensors])

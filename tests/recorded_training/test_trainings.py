@@ -1,13 +1,17 @@
 """Trainings whose steps are recorded equal eager ones; operators are repeated as a CUDA graph repeats them."""
 
+import json
 import logging
+import os
+import sys
+from pathlib import Path
 
 import pytest
 import torch
 from fairseq.optim.fp16_optimizer import FP16Optimizer
 
 import operator_tape
-from commands import APOLLO, FAMILIES, TRANSFORMER, train
+from commands import APOLLO, FAMILIES, TRANSFORMER, arguments, torchrun, train
 from fairseq_luna.recorded_training import RecordedTraining, trainer
 from small_training import differing, outcome, updates
 
@@ -37,6 +41,14 @@ TRAININGS = {
     "amp": (*LUNA, *ADAM, "--amp"),
     "transformer": (*TRANSFORMER, *ADAM),
 }
+# A plugin for other processes, which have no GPU either.
+PLUGIN = """
+import fairseq_luna.models
+import operator_tape
+from fairseq_luna.recorded_training import trainer
+
+trainer.recording_on = lambda device: operator_tape.record
+"""
 
 
 @pytest.fixture
@@ -82,3 +94,37 @@ def test_checkpoints_are_those_of_eager_trainings(flags, tiny_data, tmp_path, re
     assert len(expected) >= 12
     assert recording.count("replayed") > 10
     assert_same(recorded, eager)
+
+
+def test_fifty_updates_with_a_resume_in_between(tiny_data, tmp_path, recording, caplog):
+    caplog.set_level(logging.INFO)
+    given = (*LUNA, *APOLLO, *FIXED)
+    eager = train(tiny_data, tmp_path / "eager", *given, "--max-update=50")
+    expected = updates(caplog)
+    found = []
+    for end in (23, 50):
+        recorded = train(tiny_data, tmp_path / "recorded", *given, f"--max-update={end}", "--record-training")
+        lines = [json.loads(record.message) for record in caplog.records if record.name == "train"]
+        found += updates(caplog)
+    assert found == expected
+    assert_same(recorded, eager)
+    assert min(recording.count("eager"), recording.count("replayed")) > 10
+    *_, last_epoch = lines
+    assert int(last_epoch["train_replayed"]) > int(last_epoch["train_eager"])
+    assert int(last_epoch["train_shapes"]) >= int(last_epoch["train_graphs"]) > 2
+
+
+@pytest.mark.slow
+def test_two_processes_equal_two_that_reduce_gradients_in_the_backward_pass(tiny_data, tmp_path, monkeypatch):
+    """Each records shapes of its own, and the last batch of an epoch may be missing for one of them."""
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(Path(operator_tape.__file__).parent), *sys.path]))
+    (tmp_path / "plugin").mkdir()
+    (tmp_path / "plugin" / "__init__.py").write_text(PLUGIN)
+    given = (*FAMILIES["mixed"], *ADAM, *FIXED, "--ddp-backend=pytorch_ddp")
+    torchrun(2, "train", *arguments(tiny_data, tmp_path / "eager", *given, "--max-update=50"))
+    recorded = arguments(tiny_data, tmp_path / "recorded", *given, "--record-training")
+    logs = [
+        torchrun(2, "train", *recorded, f"--max-update={end}", f"--user-dir={tmp_path / 'plugin'}") for end in (23, 50)
+    ]
+    assert '"train_replayed": "' in logs[1] and "computed eagerly" not in "".join(logs)
+    assert_same(*(tmp_path / name / "checkpoint_last.pt" for name in ("recorded", "eager")))
