@@ -27,4 +27,4 @@ def test_text_of_nothing_but_them_is_blank():
 
 @pytest.mark.parametrize("line", ["▁10\U000f202f000 \U000f00a0€ ▁x", "10\U000f202f000\U000f00a0€ x"])
 def test_score_restores_them_in_pieces_and_in_text_that_fairseq_joined(line):
-    assert join_subwords([line]) == ["10\u202f000\u00a0€ x"]
+    assert join_subwords([line]).lines == ["10\u202f000\u00a0€ x"]

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import torch
 
 from ...checkpoint_files import read_checkpoint
-from ...compat.mismatch import MADE_FOR
+from ...compat.checkpoint_mismatch import MADE_FOR
 from .parameters import build, convert, load_old
 from .report import lines_of_table
 from .settings import deciding, flags_of, new_settings, old_settings

@@ -35,6 +35,7 @@ LETTERS = {
     KOREAN: r"\p{Hangul}",
     UNSPACED: r"[\p{L}&&[\p{lb=SA}\p{lb=AK}\p{lb=AS}\p{lb=ID}\p{Tibetan}]]",
 }
+PRIVATE_REGION = re.compile("AA|Q[M-Z]|X[A-JL-Z]|ZZ")  # by ISO 3166: no countries
 # Endings of files that are codes of languages too, or may become one.
 NO_LANGUAGES = {"gz", "txt", "text", "raw", "ref", "hyp", "out", "tok", "detok", "bpe", "sp", "spm"}
 _PATTERNS = {writing: regex.compile(letters, regex.V1) for writing, letters in LETTERS.items()}
@@ -137,8 +138,9 @@ def suggested_language(name: str) -> str | None:
     if locale != name and langcodes.tag_is_valid(locale):
         return locale
     if len(name) == 2 and langcodes.tag_is_valid(f"und-{name}"):
-        language = langcodes.get(f"und-{name}").maximize().language
-        return f"{language} ({name.upper()} is a country)" if language not in (None, "und") else None
+        if PRIVATE_REGION.fullmatch(name.upper()):
+            return None
+        return f"{langcodes.get(f'und-{name}').maximize().language} ({name.upper()} is a country)"
     try:
         return str(langcodes.find(name))
     except LookupError:
