@@ -205,7 +205,8 @@ def test_lines_keep_their_order_and_empty_ones_stay_empty(translator):
     lines = ["\n", TEXTS[2] + "\r\n", "  \n", *TEXTS[:2], ""]
     expected = dict(zip(TEXTS, translator.translate(TEXTS, **SIZES), strict=True))
     for size in (1, 2, 100):
-        assert list(translate_lines(translator, lines, size, **SIZES)) == [expected.get(line.strip(), "") for line in lines]
+        found = list(translate_lines(translator, lines, size, **SIZES))
+        assert found == [expected.get(line.strip(), "") for line in lines]
     read = iter(TEXTS)
     assert next(translate_lines(translator, read, 2, **SIZES)) == expected[TEXTS[0]]
     assert list(read) == TEXTS[2:]  # not read yet
