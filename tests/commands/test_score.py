@@ -372,7 +372,7 @@ def test_plain_translations_are_scored(generated, reference, tmp_path, capsys):
         f"{plain} against {reference}: 39 hypotheses but 40 references; it has no H- or D- lines of fairseq-generate, "
         "so each line is a translation"
     )
-    assert refusal(capsys, plain).startswith("--reference FILE is missing: the true translations, untouched")
+    assert refusal(capsys, plain).startswith("--reference FILE is missing: the untouched reference translation")
 
 
 @pytest.mark.parametrize(

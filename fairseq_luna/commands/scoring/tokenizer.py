@@ -39,7 +39,7 @@ PRIVATE_REGION = re.compile("AA|Q[M-Z]|X[A-JL-Z]|ZZ")  # by ISO 3166: no countri
 # Endings of files that are codes of languages too, or may become one.
 NO_LANGUAGES = {"gz", "txt", "text", "raw", "ref", "hyp", "out", "tok", "detok", "bpe", "sp", "spm"}
 _PATTERNS = {writing: regex.compile(letters, regex.V1) for writing, letters in LETTERS.items()}
-# What these cut into words or less. A Japanese line may have no kana.
+# Writings that these tokenizers split into words or smaller units. A Japanese line may have no kana.
 _CUT = {"zh": {CHINESE}, "ja-mecab": {CHINESE, JAPANESE}, "ko-mecab": {KOREAN}}
 _CUT |= {name: {CHINESE, JAPANESE, KOREAN, UNSPACED} for name in ("char", "flores101", "flores200")}
 _OF_LINE = 0.25  # share of a line's letters: a word has one or two letters in Chinese, and six in Latin
@@ -61,8 +61,8 @@ def choose(
 ) -> Chosen:
     """The tokenizer for ``references``, the lines of each file.
 
-    It is ``tokenizer`` if that is given, else that of the ``language``, of the language that is the ending of a file's
-    name, or of the writing of most lines.
+    It is ``tokenizer`` if that is given, else the tokenizer for the ``language``, for the language in the name of a
+    file, or for the writing of most lines.
 
     Args:
         language: a code as in ISO 639, with or without script and region after ``-`` or ``_``.
