@@ -60,8 +60,6 @@ def test_wrong_use_is_refused_in_one_line(capsys, monkeypatch):
     )
     said = refused(capsys, "train", "data")
     assert said.startswith("fairseq-luna: train: fairseq's own command trains: fairseq-train ")
-        "fairseq-luna: train: fairseq's own command trains: fairseq-train "
-    )
     assert refused(capsys, "info", "--paths") == "unrecognized arguments: --paths"
     assert refused(capsys, "translate", "none") == "none: there is no such checkpoint"
 
