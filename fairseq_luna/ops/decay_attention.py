@@ -74,7 +74,7 @@ def decay_attention(
     A D x E state, which decays, connects the blocks.
 
     Args:
-        q, k, v, log_decay, padding, causal: as of :func:`decay_attention_reference`.
+        q, k, v, log_decay, padding, causal: as in :func:`decay_attention_reference`.
         block_length: the largest number of steps in a block; None chooses it by shape. It affects the cost, not the
             result.
 

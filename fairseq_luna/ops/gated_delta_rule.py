@@ -69,7 +69,7 @@ def gated_delta_rule(
     memory.
 
     Args:
-        q, k, v, log_decay, beta, padding: as of :func:`gated_delta_rule_reference`.
+        q, k, v, log_decay, beta, padding: as in :func:`gated_delta_rule_reference`.
         block_length: C, the largest number of steps in a block; None chooses it by shape. It affects the cost, not the
             result.
 

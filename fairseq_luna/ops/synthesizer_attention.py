@@ -59,7 +59,7 @@ def position_attention_reference(
     Args:
         q: ``(B, H, T, R)``, of tokens, not by position.
         keys: ``(H, T, R)``, by position.
-        v, padding, causal, dropout_p: as of :func:`synthesizer_attention_reference`.
+        v, padding, causal, dropout_p: as in :func:`synthesizer_attention_reference`.
 
     Returns:
         ``(B, H, T, D)`` in the dtype of ``v``, zero at padding; softmax and sums are in fp32 for half precision.
@@ -203,7 +203,7 @@ def synthesizer_attention_step(
     Args:
         scores: ``(B or 1, H, 1, columns)``, of the step at its position, :func:`next_positions`, with the first
             :func:`columns_of_next` positions.
-        v, padding, dropout_p: as of :func:`synthesizer_attention_reference`, with T = 1.
+        v, padding, dropout_p: as in :func:`synthesizer_attention_reference`, with T = 1.
         state: the state after the N previous steps.
 
     Returns:

@@ -58,7 +58,7 @@ def block_attention_step(
     """One step of causal :func:`.block_attention_reference`.
 
     Args:
-        q, k, v, project, padding, dropout_p: as of the reference, with T = 1. A padded step is not counted, and its
+        q, k, v, project, padding, dropout_p: as in the reference, with T = 1. A padded step is not counted, and its
             output is undefined.
         state: the state after the previous steps; None = there are none.
         block_size: steps in a block.
