@@ -113,7 +113,7 @@ MOST_BLOCKS_SUMMED_AT_ONCE = 128
 class PrefixSums(torch.autograd.Function):
     """``q_t`` times the sum over ``j <= t`` of ``k_j v_j^T``, and the tensors that the gradients use again.
 
-    All tensors are cut into blocks: ``(B H blocks, C, any size)``, zero behind the last step. The gradient is written
+    All tensors are cut into blocks: ``(B H blocks, C, any size)``, zero after the last step. The gradient is written
     by hand because autograd would keep the C x C products and copy every gradient once more. It consists of such sums
     too, so that every derivative exists.
     """

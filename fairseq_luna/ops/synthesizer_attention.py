@@ -106,7 +106,7 @@ def synthesizer_attention(
     padding = Padding.of(padding)
     dtype = accumulation_dtype(v)
     hidden = None if causal or padding.mask is None else _behind_real_steps(padding).existing_mask[:, None, None]
-    if causal:  # behind the real steps there is only padding, which no real step sees
+    if causal:  # after the real steps there is only padding, which no real step sees
         hidden = unseen_keys(Padding(), v.shape[2], v.device)
     with full_precision(v):
         scores = scores.to(dtype)
@@ -143,7 +143,7 @@ def position_attention(
 
 @computed_once
 def _behind_real_steps(padding: Padding) -> Padding:
-    """The padding of a batch whose real steps were moved together: the positions behind them."""
+    """The padding of a batch whose real steps were moved together: the positions after them."""
     lengths = padding.lengths.clamp(min=1)  # a softmax over nothing is NaN
     return Padding(torch.arange(padding.existing_mask.shape[1], device=lengths.device) >= lengths[:, None])
 
