@@ -21,9 +21,7 @@ logger = logging.getLogger(__name__)
 
 def install() -> None:
     """Wrap fairseq's ``Trainer`` and the flags of its transformer; called once, when the models are registered."""
-    from ..models.shared.config import RECORD_TRAINING  # not above: importing the models calls this function
-
-    _, field = RECORD_TRAINING["record_training"]
+    from ..models.shared.config import RECORD_TRAINING_HELP  # not above: importing the models calls this function
 
     @replaces(Trainer, "__init__")
     def start(original: Callable[..., None], self: Any, cfg: Any, task: Any, *more: Any, **options: Any) -> None:
@@ -44,7 +42,7 @@ def install() -> None:
     @replaces(TransformerModel, "add_args")
     def add_args(original: Callable[[Any], None], parser: Any) -> None:
         original(parser)
-        parser.add_argument("--record-training", action="store_true", help=field.metadata["help"])
+        parser.add_argument("--record-training", action="store_true", help=RECORD_TRAINING_HELP)
 
 
 def record_steps_of(trainer: Any) -> None:

@@ -22,7 +22,7 @@ from fairseq.optim.dynamic_loss_scaler import DynamicLossScaler
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from fairseq_luna.compat import multi_tensor
+from fairseq_luna.compat import multi_tensor_gradients
 from fairseq_luna.recorded_training import FlatGradients, RecordedStep
 
 from . import systems
@@ -117,7 +117,7 @@ def launched(sizes: Sequence[int], lists: int, room: Room) -> int:
 def fairseqs() -> Iterator[None]:
     """fairseq's own functions in place of the patched ones."""
     with ExitStack() as stack:
-        for owner, name, _ in multi_tensor.REPLACED:
+        for owner, name, _ in multi_tensor_gradients.REPLACED:
             stack.enter_context(patch.object(owner, name, getattr(owner, name).__wrapped__))
         stack.enter_context(patch.object(Adam, "step", inspect.unwrap(Adam.step)))
         yield
