@@ -34,7 +34,8 @@ def run(site: Path, *args: str) -> subprocess.CompletedProcess:
 
 def test_without_fairseq_one_line_says_what_to_install(tmp_path):
     (tmp_path / "sitecustomize.py").write_text(MISSING)
-    ended = run(tmp_path, "-m", "fairseq_luna", "translate", "model")
+    (tmp_path / "model.pt").touch()
+    ended = run(tmp_path, "-m", "fairseq_luna", "translate", "model.pt")
     fitting = "fairseq-fixed==" if sys.version_info >= (3, 11) else "fairseq=="
     assert ended.returncode == 2 and ended.stdout == ""
     [line] = ended.stderr.splitlines()

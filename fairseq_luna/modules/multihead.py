@@ -130,7 +130,7 @@ def beams_apart(x: Tensor, beams: int) -> Tensor:
 
 def beams_of(batch: int, sentences: int) -> int:
     """How many consecutive rows of a ``batch`` read each of its ``sentences``."""
-    return batch // sentences if sentences else 1
+    return batch // sentences if batch and sentences else 1
 
 
 def padding_of(x: Tensor, padding: Padding) -> Padding:

@@ -80,7 +80,7 @@ def test_no_flag_of_a_command_is_read_once_in_silence(command, option):
     for action in vars(parser)["_actions"]:
         action.required = False
     [action] = [action for action in vars(parser)["_actions"] if option in action.option_strings]
-    count = {None: 1, "+": 1}.get(action.nargs, action.nargs)
+    count = {None: 1, "+": 1, "?": 1}.get(action.nargs, action.nargs)
     once = [option, *[str(next(iter(action.choices)) if action.choices else 7)] * count]
     try:
         found = vars(parser.parse_known_args([*once, *once])[0])[action.dest]
@@ -92,8 +92,10 @@ def test_no_flag_of_a_command_is_read_once_in_silence(command, option):
 
 
 @pytest.mark.parametrize("given", [("--arch", "luna_base"), ("--decoder-self-attention", "linear")])
-def test_a_repeated_flag_of_a_new_model_is_refused(given, capsys):
-    said = refused(capsys, "convert", "old.pt", "--arch", "mixed_base", "--output", "new.pt", *given, *given)
+def test_a_repeated_flag_of_a_new_model_is_refused(given, tmp_path, capsys):
+    old = tmp_path / "old.pt"
+    old.touch()
+    said = refused(capsys, "convert", old, "--arch", "mixed_base", "--output", "new.pt", *given, *given)
     assert said.startswith(f"argument {given[0]}: is given twice, with ")
 
 

@@ -232,7 +232,7 @@ def test_a_trained_checkpoint_is_drawn(target, trained, tmp_path, capsys):
         ("--source", "w1 A man", "--source: most words are not in the dictionary"),
         ("--target", "w1 " * 2000, "--target: 2001 tokens, but the model reads at most"),
         ("--heads", "7", "--heads 7: encoder pack has 2, from 0"),
-        ("--data", "nowhere", "name the folder with its dictionaries with --data"),
+        ("--data", "nowhere", "--data nowhere (data=): there is no such folder"),
     ],
 )
 def test_what_does_not_fit_the_model_is_refused(flag, value, complaint, trained, tmp_path, capsys):

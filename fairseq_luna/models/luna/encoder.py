@@ -101,11 +101,15 @@ class LunaEncoder(PaddedEncoder):
         """
         batch, steps = src_tokens.shape
         padding = Padding(src_tokens.eq(self.padding_idx))
-        shortest = 0
-        if not self.always_has_masks:
+        has_padding: bool | None = getattr(src_tokens, "has_padding", None)  # of recorded_training.known_padding
+        if self.always_has_masks:
+            shortest = 0
+        elif has_padding is not None:
+            shortest = 0 if has_padding else steps
+        else:
             shortest = int(padding.lengths.min()) if batch else steps  # the one number read from the device
-            if shortest == steps:
-                padding = Padding()
+        if shortest == steps and not self.always_has_masks:
+            padding = Padding()
         return self.encode(src_tokens, padding, return_all_hiddens, token_embeddings, shortest=shortest)
 
     def encode(

@@ -101,6 +101,11 @@ TRANSFORMER_METADATA = {name: dict(spec.metadata) for name, (_, spec) in TRANSFO
 _TransformerOptions: Any = config_of(__name__, "_TransformerOptions", TRANSFORMER_OPTIONS)
 
 SEARCHES = ["fairseq", "recorded"]
+# Of this package's models and of fairseq's transformer.
+RECORD_TRAINING_HELP = (
+    "on a GPU, record the forward and backward pass of each shape of batches as one CUDA graph and replay it; give"
+    " --num-batch-buckets too, so that shapes are few"
+)
 Search = ChoiceEnum(SEARCHES)
 
 COMPILE_LAYERS = {
@@ -145,6 +150,7 @@ class FlatTransformerConfig(_TransformerOptions):
             " results whose tokens a GPU replays as one recorded graph"
         },
     )
+    record_training: bool = field(default=False, metadata={"help": RECORD_TRAINING_HELP})
 
 
 @dataclass
