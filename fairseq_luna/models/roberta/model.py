@@ -14,6 +14,7 @@ from ..luna.encoder import LunaEncoder
 from ..mixed.attentions import build_for_stack
 from ..shared.architectures import register_architectures
 from ..shared.checkpoint import KeepsLayers
+from ..shared.compiled_layers import CompilesLayers
 from ..shared.encoder import SelfAttentionEncoder
 from .authors_checkpoint import convert_reader
 from .config import (
@@ -28,7 +29,7 @@ from .encoder import CLASSIFYING, ReadingEncoder
 from .head import ClassificationHead, HubInterface
 
 
-class FlatRobertaModel(KeepsLayers, RobertaModel):
+class FlatRobertaModel(CompilesLayers, KeepsLayers, RobertaModel):
     """fairseq's RoBERTa with another encoder of sentences, built from a flat config.
 
     Its tasks ``masked_lm``, ``sentence_prediction``, ``sentence_ranking`` and ``commonsense_qa`` work as they are. In
@@ -69,6 +70,8 @@ class FlatRobertaModel(KeepsLayers, RobertaModel):
         model = cls(nested, encoder)
         if isinstance(task, tuple(TASK_REGISTRY[name] for name in CLASSIFYING if name in TASK_REGISTRY)):
             encoder.lm_head = None  # made first, so that a seed gives the other weights that it gives with it
+        if nested.compile_layers:
+            model.compile_layers_in_training()
         return model
 
     def upgrade_state_dict_named(self, state_dict: dict[str, Tensor], name: str) -> None:

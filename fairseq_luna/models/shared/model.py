@@ -11,13 +11,14 @@ from ...usage_error import UsageError, flag
 from .attentions import BuildAttention, Factory, Sharing, all_children
 from .checkpoint import KeepsLayers
 from .checks import REFUSED_OUTSIDE_LUNA, check_trained_alignment
+from .compiled_layers import CompilesLayers
 from .config import checked_config
 from .decoder import SelfAttentionDecoder
 from .encoder import SelfAttentionEncoder
 from .translator import TorchTranslator
 
 
-class FlatConfigModel(KeepsLayers, TransformerModelBase):
+class FlatConfigModel(CompilesLayers, KeepsLayers, TransformerModelBase):
     """fairseq's transformer model, built from a flat config (see :mod:`.config`).
 
     A subclass has a class or static method ``nested_config(cfg)``, which returns the checked nested config, and builds
@@ -36,6 +37,8 @@ class FlatConfigModel(KeepsLayers, TransformerModelBase):
             check_trained_alignment(nested, cls.unfit_for_alignment(nested))
         model = super().build_model(nested, task)
         model.decoder.need_attn = trains_alignment
+        if nested.compile_layers:
+            model.compile_layers_in_training()
         return model
 
     @classmethod
