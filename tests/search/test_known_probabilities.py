@@ -4,6 +4,7 @@ The options are those of the cases in fairseq's own tests of its generator.
 """
 
 import math
+import sys
 from argparse import Namespace
 from itertools import chain, pairwise
 from typing import Any, NamedTuple
@@ -52,6 +53,10 @@ CASES: dict[str, tuple[dict[str, Any], list[list[Any]]]] = {
     "limit": ({"max_len_b": 2}, [[SHORT, ((B, B), (0.2, 0.05, 0.7))], [ENDS, ((B, B), (0.4, 0.85, 0.02))]]),
     "minimum": ({"min_len": 2}, [[LONG, ((B, A, A), (0.2, 0.95, 0.1, 1.0))], [GOES_ON, ENDS]]),
 }
+
+
+EVEN = {A: 0.5, B: 0.5}
+TIED: list[dict[tuple[int, ...], dict[int, float]]] = [{(): EVEN, (A,): EVEN, (B,): EVEN}] * 2
 
 
 class Place(NamedTuple):
@@ -181,6 +186,16 @@ def test_the_hypotheses_are_those_of_the_written_probabilities(options, expected
             scores.append(total / len(probabilities) ** power)
             assert_hypothesis(hypothesis, tokens, probabilities, scores[-1])
         assert all(better >= worse for better, worse in pairwise(scores))
+
+
+def test_tied_hypotheses_have_the_scores_of_fairseq(hypotheses, monkeypatch):
+    """Which of the tied prefixes are kept is left to topk, so that their tokens may differ."""
+    monkeypatch.setattr(sys.modules[__name__], "SENTENCES", TIED)
+    for sentence in hypotheses():
+        prefixes = {tuple(hypothesis["tokens"].tolist()[:-1]) for hypothesis in sentence}
+        assert len(prefixes) == 2 and prefixes <= {(A, A), (A, B), (B, A), (B, B)}
+        for hypothesis in sentence:
+            assert float(hypothesis["score"]) == pytest.approx(2 * math.log(0.5) / 3)
 
 
 def test_an_encoder_may_return_another_number_of_steps_than_it_reads(hypotheses):
