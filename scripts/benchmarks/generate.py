@@ -14,7 +14,7 @@ from fairseq.sequence_generator import SequenceGenerator
 from torch import Tensor
 from torch.utils.benchmark import timer
 
-from fairseq_luna.commands.command_line import CommandError, positive
+from fairseq_luna.command_line import CommandError, positive
 from fairseq_luna.ops.padding import Padding
 
 from . import engines, systems

@@ -11,7 +11,7 @@ from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.tasks.translation import TranslationTask
 from torch import Tensor
 
-from fairseq_luna.commands.command_line import positive
+from fairseq_luna.command_line import positive
 from fairseq_luna.commands.dictionaries import joint_dictionary
 from fairseq_luna.models.mixed.attentions import ATTENTIONS
 from shared.by_name import flags_for

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from fairseq import optim
 
 from fairseq_luna import cuda_graph
-from fairseq_luna.commands.command_line import CommandError, positive
+from fairseq_luna.command_line import CommandError, positive
 from fairseq_luna.recorded_training.gradients import FlatGradients
 from fairseq_luna.recorded_training.recorded_step import RecordedStep
 

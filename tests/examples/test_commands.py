@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from fairseq_luna.commands.steps import USER_DIR
+from fairseq_luna.commands.shell_commands import USER_DIR
 from reader_data import classification_data, language_model_data, read_words
 from recipes import CONFIG, ROOT
 from shared.recipes import quoted, recipe

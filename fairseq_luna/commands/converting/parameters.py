@@ -9,8 +9,8 @@ import torch
 from fairseq.models import build_model
 from torch import Tensor, nn
 
+from ...checkpoint_files import NO_PARAMETER, check_finite
 from ...usage_error import UsageError
-from ..checkpoints import NO_PARAMETER, check_finite
 from ..dictionaries import joint_dictionary
 from .rules import Rule, rules_of, zero
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from fairseq_luna.commands import text_files
-from fairseq_luna.commands.text_files import count_lines, in_chunks, read_lines, read_pairs
+from fairseq_luna import text_files
+from fairseq_luna.text_files import count_lines, in_chunks, read_lines, read_pairs
 from fairseq_luna.usage_error import UsageError
 
 

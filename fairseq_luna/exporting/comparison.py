@@ -1,4 +1,4 @@
-"""An exported model beside the one that it was made of."""
+"""Comparison of an exported model with the model that was exported."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,9 +8,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from ... import deployed
-from ...deployed.graphs import EOS, PAD, Array, Graphs
-from ...models.shared.translator import TorchTranslator
+from .. import deployed
+from ..deployed.graphs import EOS, PAD, Array, Graphs
+from ..models.shared.translator import TorchTranslator
 
 # Of the sources in three batches with the end mark, and the words that follow. The last are more than a window, a block
 # or a chunk holds by default: a graph that has another form from there on is found.

@@ -8,8 +8,7 @@ import sentencepiece
 from fairseq.tokenizer import tokenize_line
 
 from corpus_files import text
-from fairseq_luna.commands.preparing.characters import characters
-from fairseq_luna.commands.preparing.pieces import Cut, learn_pieces
+from fairseq_luna.commands.preparing.sentencepiece_model import Segmenter, frequent_characters, learn_pieces
 from fairseq_luna.subwords import joined
 
 KEPT = [
@@ -36,7 +35,7 @@ def model(tmp_path_factory):
 @pytest.mark.parametrize("line", KEPT)
 def test_text_comes_back_as_it_was(line, model):
     """From fairseq's reading of the pieces, and from SentencePiece's own joining."""
-    [pieces] = Cut(model)([line])
+    [pieces] = Segmenter(model)([line])
     assert "<unk>" not in pieces
     assert pieces.split(" ") == tokenize_line(pieces)
     assert joined(pieces) == line
@@ -56,7 +55,7 @@ def test_text_comes_back_as_it_was(line, model):
     ],
 )
 def test_what_the_text_lacks_is_read_as_an_equivalent_that_it_has(line, read, model):
-    [pieces] = Cut(model)([line])
+    [pieces] = Segmenter(model)([line])
     if read is None:
         assert "<unk>" in pieces
     else:
@@ -69,7 +68,7 @@ def test_accents_are_read_in_both_spellings(tmp_path):
         folder.mkdir()
         (folder / "train").write_bytes(text([written] * 9))
         learn_pieces([folder / "train"], folder, vocabulary=40, coverage=1.0)
-        [pieces] = Cut(folder / "joint.model")([unicodedata.normalize(other, written)])
+        [pieces] = Segmenter(folder / "joint.model")([unicodedata.normalize(other, written)])
         assert joined(pieces) == written
 
 
@@ -89,5 +88,5 @@ def test_no_piece_has_white_space(model):
 
 def test_rare_characters_are_those_beyond_the_coverage(tmp_path):
     (tmp_path / "train").write_bytes(text(["abababab", "c"]))
-    assert characters([tmp_path / "train"], 0.8) == {"a", "b"}
-    assert characters([tmp_path / "train"], 1.0) == {"a", "b", "c"}
+    assert frequent_characters([tmp_path / "train"], 0.8) == {"a", "b"}
+    assert frequent_characters([tmp_path / "train"], 1.0) == {"a", "b", "c"}

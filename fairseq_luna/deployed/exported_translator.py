@@ -15,7 +15,7 @@ from ..search_options import check_numbers, check_search, one_or_several
 from ..subwords import SPACE, is_blank, joined
 from ..translation import EMPTY, Translation
 from ..usage_error import UnreadableText, UsageError
-from .folder import PIECES, SOURCE_WORDS, TARGET_WORDS, settings_of, words_of
+from .folder import PIECES, SOURCE_WORDS, TARGET_WORDS, read_settings, read_words
 from .graphs import BOS, EOS, PAD, UNK, Graphs
 from .search import beam_search
 
@@ -47,11 +47,11 @@ class Translator:
     def __init__(self, folder: str | os.PathLike[str], *, threads: int = 1) -> None:
         check_numbers({"threads": threads})
         folder = Path(folder)
-        settings = settings_of(folder)
+        settings = read_settings(folder)
         self.longest_source: int = settings.starts[-1]["longest"]
         self.longest_target = settings.longest_target
-        self.numbers = {word: number for number, word in enumerate(words_of(folder / SOURCE_WORDS))}
-        self.words = words_of(folder / TARGET_WORDS)
+        self.numbers = {word: number for number, word in enumerate(read_words(folder / SOURCE_WORDS))}
+        self.words = read_words(folder / TARGET_WORDS)
         self.graphs = Graphs(folder, settings.starts, words=len(self.words), threads=threads)
         self.reads_pieces = settings.mark == SPACE
         self.pieces: SentencePieceProcessor | None = None

@@ -1,17 +1,16 @@
-"""What an output folder was made from: its settings, and its input files by content. Anything else is refused later."""
+"""Record of the settings and input files that an output folder was made from; a later run with others is refused."""
 
-import hashlib
 import json
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from ...files import complete, fingerprint, remove
 from ...usage_error import UsageError
-from ..steps import complete, remove
 
 FILE = "settings.json"
-# What is made with the settings _SIZES first. Until then another size may be given, in place of one that was refused.
+# Files that depend on the settings _SIZES. Until one exists, another size may be given, after one that was refused.
 _PIECES = ("work/sentencepiece", "joint.model", "codes")
 _SIZES = ("size", "--vocabulary-size")
 _MADE = (
@@ -29,20 +28,11 @@ _MADE = (
     *("reference", "bin", "corpus", "sentencepiece", "data-bin"),
 )
 _FINGERPRINT = {"name", "bytes", "sha256"}
-_BLOCK = 1 << 20
 
 
-def fingerprint(path: Path, inside: Iterable[Path] | None = None) -> dict[str, Any]:
-    """Name, bytes and hash of a file; or of a folder, by the files ``inside`` it that are read, in their order."""
-    content, size = hashlib.sha256(), 0
-    for file in [path] if inside is None else inside:
-        if inside is not None:
-            content.update(f"{file.relative_to(path)}\0{file.stat().st_size}\0".encode())
-        with file.open("rb") as opened:
-            for block in iter(lambda: opened.read(_BLOCK), b""):
-                content.update(block)
-                size += len(block)
-    return {"name": path.name, "bytes": size, "sha256": content.hexdigest()}
+def named_fingerprint(path: Path, inside: Iterable[Path] | None = None) -> dict[str, Any]:
+    """Name and :func:`.fingerprint` of a file, or of a folder by the files ``inside`` it."""
+    return {"name": path.name, **fingerprint(path, inside)}
 
 
 def is_begun(folder: Path) -> bool:
@@ -50,8 +40,8 @@ def is_begun(folder: Path) -> bool:
     return any((folder / name).exists() for name in _MADE)
 
 
-def check(folder: Path, wanted: dict[str, Any]) -> None:
-    """Raises UsageError if ``folder``, the value of --out, was made with another value of one of ``wanted``."""
+def check_provenance(folder: Path, wanted: dict[str, Any]) -> None:
+    """Raises UsageError if ``folder``, the value of --out, was made with a value that differs from ``wanted``."""
     try:
         begun = _recorded(folder)
     except FileNotFoundError as error:
@@ -71,8 +61,12 @@ def check(folder: Path, wanted: dict[str, Any]) -> None:
             )
 
 
-def keep(folder: Path, wanted: dict[str, Any]) -> None:
-    """Record the settings of ``folder``, after :func:`check`. Raises UsageError if another program has such a file."""
+def record_provenance(folder: Path, wanted: dict[str, Any]) -> None:
+    """Record the settings of ``folder``, after :func:`check_provenance`.
+
+    Raises:
+        UsageError: another program has written a file of this name.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     if (folder / FILE).exists() and not _recorded(folder).keys() <= wanted.keys():
         raise UsageError(f"{folder / FILE}: was written by another program; use another --out")
@@ -81,7 +75,12 @@ def keep(folder: Path, wanted: dict[str, Any]) -> None:
 
 
 def _recorded(folder: Path) -> dict[str, Any]:
-    """What :func:`keep` wrote. Raises UsageError if the file is none of its, FileNotFoundError if there is none."""
+    """Read the record of :func:`record_provenance`.
+
+    Raises:
+        UsageError: the file is not such a record.
+        FileNotFoundError: there is no file.
+    """
     try:
         return dict(json.loads((folder / FILE).read_text(encoding="utf-8")))
     except (TypeError, ValueError) as error:
@@ -89,16 +88,16 @@ def _recorded(folder: Path) -> dict[str, Any]:
 
 
 def forget(folder: Path) -> None:
-    """Remove all that was made in ``folder``, where nothing was begun before."""
+    """Remove everything that was made in ``folder``."""
     for name in (FILE, *_MADE):
         remove(folder / name)
-    with suppress(OSError):  # they hold something else
+    with suppress(OSError):  # they are not empty
         (folder / "work").rmdir()
         folder.rmdir()
 
 
 def _difference(was: Any, asked: Any) -> tuple[list[str], Any, Any]:
-    """Where two different values differ first, and the parts of both there."""
+    """The place where two values differ first, and their parts at this place."""
     parts: Iterable[Any] = ()
     if isinstance(was, dict) and isinstance(asked, dict) and was.keys() == asked.keys() != _FINGERPRINT:
         parts = was

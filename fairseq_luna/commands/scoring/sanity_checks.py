@@ -1,12 +1,12 @@
-"""Signs that text is not what a score takes it for. Where it may be right, the sign is a warning."""
+"""Sanity checks of scored text: signs that it is tokenized, or that the reference belongs to another test."""
 
 import html
 import unicodedata
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from ...text_files import shortened
 from ...usage_error import UsageError
-from ..text_files import shortened
 
 # Percent. Sentences in another order, of another test or in another language share 10 to 22 with the references of six
 # German tests; a translation of 10 BLEU shares 45.
@@ -14,18 +14,18 @@ _MATCHED = 25
 _UNKNOWN = "<<unk>>"  # fairseq's, for words of the reference that the model does not know
 
 
-def tokenised(name: object, text: Sequence[str]) -> str | None:
-    """A warning if most full stops at the end of a sentence follow a space."""
+def tokenized_warning(name: object, text: Sequence[str]) -> str | None:
+    """A warning if most full stops at the end of a line follow a space."""
     if 2 * sum(line.endswith(" .") for line in text) <= sum(line.endswith(".") for line in text):
         return None
-    return f"{name} looks tokenised, as the reference should not be: detokenise it first"
+    return f"{name} looks tokenized, as the reference should not be: detokenize it first"
 
 
-def another_reference(name: object, references: Sequence[Path], matched: float) -> str | None:
-    """A warning if few words are in their reference.
+def wrong_reference_warning(name: object, references: Sequence[Path], matched: float) -> str | None:
+    """A warning if few words of the system ``name`` are in the same line of the references.
 
     Args:
-        matched: percentage, of :class:`~.measures.Measure`.
+        matched: percentage of matched words, see :class:`~.metrics.Measure`.
     """
     if matched >= _MATCHED:
         return None
@@ -39,14 +39,15 @@ def another_reference(name: object, references: Sequence[Path], matched: float) 
     )
 
 
-def another_test(name: object, targets: Mapping[int, str], references: Mapping[Path, Sequence[str]]) -> str | None:
-    """A warning if some lines of none of the ``references`` are the text that fairseq-generate had as the reference.
+def check_test(name: object, targets: Mapping[int, str], references: Mapping[Path, Sequence[str]]) -> str | None:
+    """A warning if some ``targets`` are in the same line of none of the ``references``.
 
     Args:
-        targets: of :class:`~.generated.Generated`. Those with unknown words are left out.
+        targets: reference lines in the output of fairseq-generate, see :class:`~.system_output.SystemOutput`. Lines
+            with unknown words are left out.
 
     Raises:
-        UsageError: most of them are not.
+        UsageError: most targets are in no reference.
     """
     sides = list(references.values())
     known = {number: text for number, text in targets.items() if _UNKNOWN not in text and number < len(sides[0])}
@@ -68,5 +69,5 @@ def another_test(name: object, targets: Mapping[int, str], references: Mapping[P
 
 
 def _letters(text: str) -> str:
-    """Letters and digits, which neither pieces nor tokenizers nor SentencePiece's normalisation change."""
+    """Letters and digits of ``text``, which subwords, tokenizers and SentencePiece's normalization keep."""
     return "".join(filter(str.isalnum, unicodedata.normalize("NFKC", html.unescape(text)).casefold()))

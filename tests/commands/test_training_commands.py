@@ -9,11 +9,11 @@ from fairseq.dataclass import configs
 from fairseq.dataclass.utils import gen_parser_from_dataclass
 from fairseq.tasks import TASK_REGISTRY
 
-from fairseq_luna.commands import training_flags
+from fairseq_luna.commands.training_commands import GROUPS, criterion_flags, group_flags, task_flags
 
 PARTS = {
-    **{f"task-{name}": (training_flags.of_task, name, kind) for name, kind in TASK_REGISTRY.items()},
-    **{f"criterion-{name}": (training_flags.of_criterion, name, kind) for name, kind in CRITERION_REGISTRY.items()},
+    **{f"task-{name}": (task_flags, name, kind) for name, kind in TASK_REGISTRY.items()},
+    **{f"criterion-{name}": (criterion_flags, name, kind) for name, kind in CRITERION_REGISTRY.items()},
 }
 
 
@@ -60,12 +60,12 @@ def test_every_flag_of_a_task_or_a_criterion_comes_back(words_of, name, kind):
 
 def test_nested_settings_namespaces_and_lists_that_a_task_made_of_text():
     langs = Namespace(_name="translation_multi_simple_epoch", lang_pairs=["a-b", "b-a"], langs=["a", "b"], lr=[0.1])
-    assert training_flags.of_task(langs) == ["--lang-pairs=a-b,b-a", "--langs=a,b"]
+    assert task_flags(langs) == ["--lang-pairs=a-b,b-a", "--langs=a,b"]
     langs = Namespace(_name="translation_multi_simple_epoch", sampling_weights=[0.5, 2.0], encoder_langtok="tgt")
-    words = training_flags.of_task(langs)
+    words = task_flags(langs)
     found = parser_of(TASK_REGISTRY["translation_multi_simple_epoch"]).parse_args(words)
     assert (found.sampling_weights, found.encoder_langtok) == ((0.5, 2.0), "tgt")
-    assert training_flags.of_task({"_name": "of-another-plugin", "x": 1}) == training_flags.of_task(None) == []
+    assert task_flags({"_name": "of-another-plugin", "x": 1}) == task_flags(None) == []
 
 
 def test_settings_of_the_data_come_back_and_others_are_left_out():
@@ -74,14 +74,14 @@ def test_settings_of_the_data_come_back_and_others_are_left_out():
         "distributed_training": {"ddp_backend": "legacy_ddp", "distributed_world_size": 8},
         "optimization": {"sentence_avg": True, "lr": [0.3]},
     }
-    words = training_flags.of_groups(cfg)
+    words = group_flags(cfg)
     assert words == ["--dataset-impl=raw", "--max-tokens=500", "--sentence-avg", "--ddp-backend=legacy_ddp"]
 
 
-@pytest.mark.parametrize("group", training_flags.GROUPS)
+@pytest.mark.parametrize("group", GROUPS)
 def test_every_name_of_a_group_is_a_flag(group):
-    kind, names = training_flags.GROUPS[group]
-    assert kind in vars(configs).values()
+    kind, names = GROUPS[group]
+    kind = getattr(configs, kind)
     parser = ArgumentParser(add_help=False)
     gen_parser_from_dataclass(parser, kind())
     assert {*names} <= {action.dest for action in parser._actions}

@@ -3,7 +3,7 @@
 import pytest
 
 from corpus_files import pairs
-from fairseq_luna.commands.preparing import sides
+from fairseq_luna.commands.preparing.corpus import check_sides, trigram_profiles
 from fairseq_luna.usage_error import UsageError
 
 TRAIN, OTHER = pairs(40, 1), pairs(6, 2)
@@ -11,10 +11,10 @@ NAMES = ("a.en", "a.de")
 
 
 def test_texts_of_the_same_languages_are_accepted():
-    sides.check(sides.profiles(TRAIN), sides.profiles(OTHER), NAMES)
-    sides.check(sides.profiles(TRAIN), sides.profiles([("", ""), ("XYZ 12", "QRS 34")]), NAMES)
+    check_sides(trigram_profiles(TRAIN), trigram_profiles(OTHER), NAMES)
+    check_sides(trigram_profiles(TRAIN), trigram_profiles([("", ""), ("XYZ 12", "QRS 34")]), NAMES)
     same = [(english, english) for english, _ in TRAIN]
-    sides.check(sides.profiles(same), sides.profiles(same[:5]), NAMES)
+    check_sides(trigram_profiles(same), trigram_profiles(same[:5]), NAMES)
 
 
 @pytest.mark.parametrize(
@@ -27,4 +27,4 @@ def test_texts_of_the_same_languages_are_accepted():
 )
 def test_a_wrong_side_is_refused(text, said):
     with pytest.raises(UsageError, match=said):
-        sides.check(sides.profiles(TRAIN), sides.profiles(text), NAMES)
+        check_sides(trigram_profiles(TRAIN), trigram_profiles(text), NAMES)

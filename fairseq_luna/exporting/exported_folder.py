@@ -1,4 +1,4 @@
-"""The folder of an exported model: graphs, one file with the weights of all, vocabularies, subword model, settings."""
+"""Folder of an exported model: graphs, one file with the weights of all, vocabularies, subword model, settings."""
 
 import json
 from hashlib import sha256
@@ -12,12 +12,13 @@ from fairseq.tasks.translation import TranslationTask
 from onnx.external_data_helper import set_external_data
 from onnxruntime.quantization import QuantType, quantize_dynamic
 
-from ...deployed.folder import FORMAT, PIECES, SETTINGS, SOURCE_WORDS, TARGET_WORDS, Settings, marks_of
-from ...models.shared.decoder import CausalDecoder
-from ...models.shared.translator import TorchTranslator
-from ...subwords import mark_of
-from ...usage_error import UsageError
-from .graphs import graphs_of
+from ..deployed.folder import FORMAT, PIECES, SETTINGS, SOURCE_WORDS, TARGET_WORDS, Settings
+from ..files import fingerprint
+from ..models.shared.decoder import CausalDecoder
+from ..models.shared.translator import TorchTranslator
+from ..subwords import mark_of
+from ..usage_error import UsageError
+from .onnx_graphs import graphs_of
 
 WEIGHTS = "weights.bin"
 SEARCHES = ("build_dataset_for_inference", "build_generator", "inference_step")  # what a task may do otherwise
@@ -60,7 +61,7 @@ def write_folder(translator: TorchTranslator, folder: Path, *, int8: bool) -> No
     translator.tgt_dict.save(str(folder / TARGET_WORDS))
     if pieces:
         (folder / PIECES).write_bytes(translator.bpe.sp.serialized_model_proto())
-    files = {file.name: marks_of(file) for file in sorted(folder.iterdir())}
+    files = {file.name: fingerprint(file) for file in sorted(folder.iterdir())}
     settings = {
         "format": FORMAT,
         **Settings(starts, longest_target, pieces, mark_of(translator.src_dict), files)._asdict(),

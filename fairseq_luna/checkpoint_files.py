@@ -9,38 +9,29 @@ from fairseq import checkpoint_utils
 from omegaconf import OmegaConf
 from torch import Tensor
 
-from .. import models  # noqa: F401 (lets torch load what fairseq's checkpoints hold)
-from ..model_files import check_file
-from ..model_settings import deciding
-from ..usage_error import UsageError
+from . import models  # noqa: F401 (lets torch load what fairseq's checkpoints hold)
+from .model_files import check_file
+from .model_settings import deciding
+from .usage_error import UsageError
 
 # Versions and a buffer of fairseq, and the untrained copies of weights in the encoder layers of fairseq 0.12.2.
 NO_PARAMETER = re.compile(r"\.(version|_float_tensor)$|encoder\.layers\.\d+\.(in_proj|out_proj|fc1|fc2)_(weight|bias)$")
 
 
-def load(path: Path) -> dict[str, Any]:
-    """A checkpoint without its optimizer state; ``model`` is a dict of tensors and ``cfg`` a plain dict.
+def read_checkpoint(path: Path, *, plain: bool = False) -> dict[str, Any]:
+    """A checkpoint without its optimizer state, as fairseq reads it; ``model`` is a dict of tensors.
+
+    Args:
+        plain: convert ``cfg`` from omegaconf to a plain dict.
 
     Raises:
         UsageError: the file is missing, damaged, no checkpoint, or could run code.
     """
-    state = read(path)
-    if OmegaConf.is_config(state.get("cfg")):
-        state["cfg"] = OmegaConf.to_container(state["cfg"], resolve=True, enum_to_str=True)
-    return state
-
-
-def read(path: Path) -> dict[str, Any]:
-    """As :func:`load`, with ``cfg`` as fairseq reads it."""
     check_file(path, "checkpoint")
     try:
         state = checkpoint_utils.load_checkpoint_to_cpu(str(path))
-    except (
-        AttributeError,
-        LookupError,
-        RuntimeError,
-        TypeError,
-    ) as error:  # fairseq reads the content without checking it
+    # fairseq reads the content without checking it.
+    except (AttributeError, LookupError, RuntimeError, TypeError) as error:
         raise UsageError(f"{path}: has no model; give a checkpoint that fairseq-train saved") from error
     state.pop("last_optimizer_state", None)
     model = state.get("model")
@@ -48,6 +39,8 @@ def read(path: Path) -> dict[str, Any]:
         raise UsageError(f"{path}: has no settings of its training; give a checkpoint that fairseq-train saved")
     if not isinstance(model, dict) or not model or not all(isinstance(weight, Tensor) for weight in model.values()):
         raise UsageError(f"{path}: has no model; give a checkpoint that fairseq-train saved")
+    if plain and state.get("cfg") is not None:
+        state["cfg"] = OmegaConf.to_container(state["cfg"], resolve=True, enum_to_str=True)
     return state
 
 

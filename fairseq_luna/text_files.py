@@ -8,7 +8,7 @@ from itertools import islice, zip_longest
 from pathlib import Path
 from typing import BinaryIO, TypeVar
 
-from ..usage_error import UsageError
+from .usage_error import UsageError
 
 # Between the segments of a document that stand in one line.
 SEPARATOR = "<sep>"

@@ -1,4 +1,4 @@
-"""Steps that leave no incomplete results, and fairseq's own commands with their logs."""
+"""Commands that are printed for a shell, and fairseq's own commands, which are run with their logs."""
 
 import errno
 import os
@@ -6,11 +6,10 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
-from .command_line import CommandError
+from ..command_line import CommandError
 
 USER_DIR = Path(__file__).parents[1]  # for fairseq to load this package
 _LOG_TAIL = 15
@@ -46,42 +45,6 @@ def show_next(what: str, *commands: str) -> None:
     print(f"\n{what}:")
     for command in commands:
         print(f"    {command}")
-
-
-def once(what: str, target: Path, make: Callable[[Path], object]) -> None:
-    """Make the file or folder ``target`` unless it exists, under another name until it is complete."""
-    if target.exists():
-        print(f"{what}: reusing {target}", flush=True)
-        return
-    print(f"{what}: making {target}", flush=True)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = target.with_name(target.name + ".unfinished")
-    remove(unfinished)
-    try:
-        make(unfinished)
-    except BaseException:
-        remove(unfinished)
-        raise
-    unfinished.rename(target)
-
-
-@contextmanager
-def complete(target: Path) -> Iterator[Path]:
-    """The path of a file to write, renamed to ``target`` at the end or removed if an exception ends the block."""
-    unfinished = target.with_name(target.name + ".unfinished")
-    try:
-        yield unfinished
-        unfinished.replace(target)
-    finally:
-        unfinished.unlink(missing_ok=True)
-
-
-def remove(path: Path) -> None:
-    """Delete a file or a folder if it exists."""
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path)
-    else:
-        path.unlink(missing_ok=True)
 
 
 def run_fairseq(command: str, arguments: list[str], log: Path, watch: Callable[[str], None] | None = None) -> None:

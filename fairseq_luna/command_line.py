@@ -1,4 +1,4 @@
-"""Arguments, errors and exit status of every command."""
+"""Arguments, standard streams, errors and exit status of every command."""
 
 import errno
 import functools
@@ -7,10 +7,11 @@ import sys
 import traceback
 from argparse import Action, ArgumentError, ArgumentParser, ArgumentTypeError, Namespace, RawDescriptionHelpFormatter
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
-from ..usage_error import UsageError, wants_traceback
+from .usage_error import UsageError, wants_traceback
 
 _ENDED_BY_PIPE = 141  # as a shell reports it
 
@@ -116,3 +117,40 @@ def command(main: Callable[[Sequence[str] | None], int | None]) -> Callable[...,
         return reported(program, lambda: main(arguments))
 
     return run
+
+
+def open_standard_streams() -> None:
+    """Let a command print whatever it has to say.
+
+    A stream that is closed becomes the null device: the next file to be opened would otherwise get its number, and what
+    C code prints. A character that the encoding lacks is printed as its code. ``sys.__stdout__`` stays None if standard
+    output was closed, and ``sys.stdin`` if standard input was.
+    """
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        stream = getattr(sys, name)
+        if stream is None:
+            _open_null(number)
+            if name != "stdin":
+                setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 (until the process ends)
+        elif name != "stdin":
+            with suppress(AttributeError):  # a stream that a program has put there
+                stream.reconfigure(errors="backslashreplace")
+
+
+def _open_null(number: int) -> None:
+    """Give ``number`` to the null device unless a file has it already."""
+    try:
+        os.fstat(number)
+    except OSError:
+        opened = os.open(os.devnull, os.O_RDWR)
+        if opened != number:
+            os.dup2(opened, number)
+            os.close(opened)
+
+
+def require_open_streams() -> None:
+    """Raises UsageError unless text can be read from standard input and written to standard output."""
+    if sys.stdin is None:
+        raise UsageError("standard input is closed; give the text with < FILE, or through a pipe")
+    if sys.__stdout__ is None:
+        raise UsageError("standard output is closed; give a file for the translations with > FILE")
