@@ -122,7 +122,7 @@ def test_random_features_of_another_number_keep_their_own_seed():
     old, new = (build_model("mixed", seed=n, decoder_self_attention="rfa", num_features=n) for n in (8, 12))
     convert(old, new)
     features = new.decoder.layers[0].self_attn.feature_map
-    assert features.matrices.equal(features.numbered(range(features.num_heads)))
+    assert features.matrices.equal(features.matrices_by_number(range(features.num_heads)))
 
 
 def test_retention_starts_with_an_open_gate():
@@ -132,7 +132,7 @@ def test_retention_starts_with_an_open_gate():
     theirs, ours = (model.decoder.layers[0].self_attn for model in (old, new))
     for name in ("q_proj", "k_proj", "v_proj", "out_proj"):
         assert getattr(ours, name).weight.equal(getattr(theirs, name).weight)
-    gate = torch.nn.functional.silu(ours.gate_proj(torch.randn(3, ours.new.size)))
+    gate = torch.nn.functional.silu(ours.gate_proj(torch.randn(3, ours.embed_dim)))
     torch.testing.assert_close(gate, torch.ones_like(gate))
 
 
