@@ -90,7 +90,7 @@ def test_the_flags_of_a_model_are_printed_with_its_defaults(capsys):
 def test_the_commands_of_the_report_have_no_path_that_a_move_makes_wrong(capsys, monkeypatch, tmp_path, inside):
     monkeypatch.chdir(PACKAGE.parent if inside else tmp_path)
     commands = shown(capsys, "info").partition("all flags of a model")[2]
-    assert "luna info --arch luna_tiny" in commands
+    assert f"{steps.program('fairseq-luna')} info --arch luna_tiny" in commands
     user_dir = PACKAGE.name if inside else f'"$({steps.program("fairseq-luna")} info --path)"'
     assert f"--user-dir {user_dir} --arch luna_tiny" in commands
 

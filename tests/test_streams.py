@@ -4,6 +4,7 @@ import gzip
 import os
 import subprocess
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -12,13 +13,17 @@ from corpus_files import pairs, write_pairs
 from fairseq_luna.commands import translate
 from fairseq_luna.commands.preparing import pieces
 from fairseq_luna.commands.scoring.generated import read_translations
+from fairseq_luna.commands.steps import program
 from own_command import refused, shown
+
+ROOT = Path(__file__).resolve().parents[1]
 
 
 def shell(line, folder, **environment):
     """Run ``line``, in which ``luna`` is the command, in bash."""
     line = f'luna() {{ "{sys.executable}" -m fairseq_luna "$@"; }}; {line}'
-    env = {**os.environ, "OMP_NUM_THREADS": "1", **environment}
+    # An editable install in a folder with an umlaut is not found in an ASCII locale; PYTHONPATH is.
+    env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT), **environment}
     return subprocess.run(["bash", "-c", line], cwd=folder, env=env, capture_output=True, text=True, timeout=300)
 
 
@@ -154,4 +159,4 @@ def test_a_folder_that_begins_with_a_dash_is_prepared(text, capsys, monkeypatch)
     monkeypatch.chdir(text)
     flags = ("--train", "text.en", "text.de", "-s", "en", "-t", "de", "--hold-out", 5, "--workers", 1)
     said = shown(capsys, "prepare", *flags, "--vocabulary-size", 80, "--out=-out")
-    assert "fairseq-train ./-out/bin" in said and (text / "-out" / "bin" / "dict.en.txt").exists()
+    assert f"{program('fairseq-train')} ./-out/bin" in said and (text / "-out" / "bin" / "dict.en.txt").exists()

@@ -85,8 +85,9 @@ def test_the_yaml_of_the_page_of_architectures_trains_in_any_folder(tiny_data, p
     line = re.match(r"# .*?: (.*?)\\\n#(.*)", content)
     data = shlex.quote(f"task.data={quoted(str(prepared / 'bin'))}")
     text = f"{line[1]} {line[2]}".replace("task.data=demo/data/bin", data)
-    text = text.replace("fairseq-hydra-train", f"{sys.executable} -m fairseq_cli.hydra_train")
-    text = text.replace("fairseq-luna", f"{sys.executable} -m fairseq_luna")
+    python = shlex.quote(sys.executable)
+    text = text.replace("fairseq-hydra-train", f"{python} -m fairseq_cli.hydra_train")
+    text = text.replace("fairseq-luna", f"{python} -m fairseq_luna")
     size = [f"+{size}" for size in (*SMALL[:4], "model.decoder_layers=1", "model.decoder_attention_heads=2")]
     given = [*size, *SMALL[4:], "optimization.max_update=1", f"checkpoint.save_dir={tmp_path / 'run'}"]
     ended = run("bash", "-c", f"{text} {' '.join(map(shlex.quote, given))}", folder=tmp_path)
