@@ -57,8 +57,7 @@ DIFFERENCES_OF_ALL = (
 
 
 class SelfAttention(Multihead):
-    """Self-attention: each step sees all steps or, if ``causal``, itself and the earlier ones. A convolution may
-    precede.
+    """Self-attention, which a convolution may precede: each step sees all steps or, if ``causal``, no later one.
 
     A subclass has :meth:`attend`. If it can be causal it also has :meth:`attend_step` for one step of generation, and
     ``State``, the NamedTuple of tensors, with the batch first, that is the state between two steps. The fields of a
@@ -178,14 +177,14 @@ class CrossAttention(QueriesKeysValues):
     """Attention of a decoder to the encoder's output, the source, which generation reads once.
 
     A subclass has :meth:`read_source`, which returns a ``Cached``, a NamedTuple of tensors with the batch first, and
-    :meth:`attend_queries`. All beams of a sentence share what is cached: they become steps of one sentence.
+    :meth:`attend_queries`. All beams of a sentence share its cache: they become steps of one sentence.
     """
 
     Cached: ClassVar[Any]
 
     @property
     def cached_type(self) -> StateType:
-        """The type of what is cached, for :func:`.decoding_state.unflatten_state`."""
+        """The type of the cache of a source, for :func:`.decoding_state.unflatten_state`."""
         return self.Cached
 
     def forward(

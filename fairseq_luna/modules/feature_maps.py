@@ -122,12 +122,13 @@ class FourierFeatures(RedrawnDirections, FeatureMapModule):
         return FeatureMap(features, features)
 
     def draw(self, generator: torch.Generator) -> Tensor:
-        """A matrix for each head: ``(H, R, D)``."""
+        """Draw a matrix for each head: ``(H, R, D)``."""
         order = torch.randperm(MATRICES, generator=generator, device=generator.device)
         return self.matrices_by_number(order[: self.num_heads].tolist())
 
     def matrices_by_number(self, numbers: Iterable[int]) -> Tensor:
-        """The matrices with these of the 500 ``numbers``, ``(any number, R, D)``: made when needed, to save memory."""
+        """The matrices with these of the 500 ``numbers``, ``(any number, R, D)``, computed when needed, to save
+        memory."""
         size = self.num_features, self.head_size
         generators = (self.generator(f"matrix {number}") for number in numbers)
         return torch.stack([torch.randn(size, generator=one, device=one.device) for one in generators])

@@ -1,4 +1,15 @@
-"""Luna's bidirectional attention: pack the context into the slots, and unpack it for each query."""
+"""Luna's bidirectional attention (arXiv 2106.01540, section 3.2): a context is packed into slots, which queries read.
+
+For queries X (T steps), packed slots P (L slots) and a context C (S steps; X itself in self-attention)::
+
+    Y_P = softmax over the context ( q_p(P) k_p(C)^T / sqrt(D) ) v_p(C)         pack, (L, D) for each packed head
+    Y_X = softmax over the slots ( q(X) k(Y_P)^T / sqrt(D) ) v(Y_P)             unpack, (T, D) for each head
+    out = W_o [Y_X of all heads],      Y_P goes to the next layer as it is
+
+Parameters: ``pq_proj`` (q_p), ``q_proj`` (q), ``out_proj`` (W_o); with tied keys and values, the paper's default,
+``pc_proj`` (k_p and v_p) and ``c_proj`` (k and v), else ``pk_proj``, ``pv_proj``, ``k_proj`` and ``v_proj``; not in the
+paper: ``segment_bias`` and ``convolution``. docs/mathematics.md has the details.
+"""
 
 from typing import Any, ClassVar, NamedTuple
 
@@ -27,15 +38,10 @@ class PackedSource(NamedTuple):
 
 
 class LunaAttention(Multihead):
-    """Pack and unpack attention (arXiv 2106.01540, section 3.2; ``docs/mathematics.md``).
-
-        Y_P = softmax over the context of (q_p(P) k_p(C)^T / sqrt(D)) v_p(C)      pack
-        Y_X = softmax over the slots of (q(X) k(Y_P)^T / sqrt(D)) v(Y_P)          unpack
+    """Pack and unpack attention, for encoders and for cross-attention; time and memory are linear in the lengths.
 
     With ``segment_bias``, b is added to the pack scores of a slot and the steps of its own segment: slot l has the l-th
     of min(L, n) equal segments of the n real steps of C. It is not in the paper.
-
-    Time and memory are linear in the lengths of X and of C.
 
     Args:
         num_packed_heads: heads of the pack attention.
@@ -124,7 +130,7 @@ class LunaAttention(Multihead):
 
     @property
     def cached_type(self) -> StateType:
-        """The type of what is cached of a context, for :func:`.decoding_state.unflatten_state`."""
+        """The type of the cache of a context, for :func:`.decoding_state.unflatten_state`."""
         return PackedSource
 
     def read_source(

@@ -1,4 +1,15 @@
-"""Luna's causal attention for decoders."""
+"""Luna's causal attention for decoders (arXiv 2106.01540, section 3.4): running means over the steps so far.
+
+With w(s) = softplus(s; beta = ln 2), or elu(s) + 1, and slots P (L slots)::
+
+    A_t = w( q_p(P) k_p(x_t) / sqrt(D) )                    pack weights of step t, (L,)
+    S_t = mean_{j<=t} k(x_j) A_j^T                          state, (D, L)
+    M_t = mean_{j<=t} A_j v(x_j)^T                          state, (L, D)
+    y_t = softmax over the slots ( q(x_t)^T S_t / sqrt(D) ) M_t,      out = W_o [y of all heads]
+
+Parameters: ``pq_proj`` (q_p), ``pc_proj`` (k_p), ``q_proj`` (q), ``out_proj`` (W_o); ``c_proj`` (k and v) or, untied,
+``k_proj`` and ``v_proj``; ``convolution``, which is not in the paper.
+"""
 
 from typing import Any, ClassVar
 
@@ -18,7 +29,7 @@ from .short_convolution import convolution_of
 
 
 class LunaCausalAttention(Multihead):
-    """Causal pack and unpack attention (arXiv 2106.01540, section 3.4; ``docs/mathematics.md``).
+    """Causal pack and unpack attention.
 
     Steps do not see later ones. Padded steps are neither seen nor counted, at any position. The state of generation
     has constant size.
@@ -108,7 +119,7 @@ class LunaCausalAttention(Multihead):
         return PrefixMean if self.convolution is None else (AfterConvolution, {"state": PrefixMean})
 
     def slot_queries(self, packed: Tensor) -> Tensor:
-        """The scaled queries ``(B, H, L, D)`` of the slots of P, all that the steps of generation read of it."""
+        """The scaled queries ``(B, H, L, D)`` of the slots of P, the only part of P that steps of generation read."""
         return op.scaled(self.project_heads(self.pq_proj, packed))
 
     def initial_state(self, slots: Tensor, memory: Tensor | None = None, memory_padding: PaddingLike = None) -> Any:
@@ -130,7 +141,7 @@ class LunaCausalAttention(Multihead):
         return AfterConvolution(slots.new_zeros(slots.shape[0], before, self.embed_dim), state)
 
     def with_room(self, state: Any, tokens: int) -> Any:
-        """See :meth:`.Causal.with_room`; the size of this state does not depend on the number of tokens."""
+        """See :meth:`.SelfAttention.with_room`; the size of this state does not depend on the number of tokens."""
         return state
 
     def step(

@@ -108,7 +108,7 @@ def split_heads(x: Tensor, num_heads: int, *, beams: int = 1) -> Tensor:
     Consecutive rows of the batch that are ``beams`` of one sentence become steps of it, to read the same keys at once.
     """
     steps, batch, channels = x.shape
-    if steps == 1:  # in generation: fewer operations, of which an exported step has many
+    if steps == 1:  # in generation: fewer operators in an exported step
         return x.view(-1, beams, num_heads, channels // num_heads).transpose(1, 2)
     if beams > 1:
         return x.view(steps, -1, beams, num_heads, channels // num_heads).permute(1, 3, 0, 2, 4).flatten(2, 3)

@@ -41,7 +41,7 @@ from .softmax_attention import SourceKeysValues
 # Arguments of patterns.
 PATTERN_ARGUMENTS = ("window", "ramp", "dilation", "stride", "block_size", "count")
 
-# What ``pattern`` may be, each with its default numbers.
+# Values of the argument ``pattern``, each with its default numbers.
 local = partial(op.Window, window=16)
 longformer = partial(op.Window, window=512)
 topk = partial(op.TopK, count=8)
@@ -83,7 +83,7 @@ class PatternAttention(PatternProjections, SelfAttention):
     the output projection.
     """
 
-    State = op.Cache
+    State: ClassVar[Any] = op.Cache
 
     def attend(self, x: Tensor, padding: Padding) -> Tensor:
         return self.project_output(self.attend_heads(x, padding))
@@ -289,7 +289,7 @@ ATTENTIONS = (
                 Difference(
                     "their projections at the start",
                     "drawn",
-                    "copies of those of the other steps",
+                    "copies of the projections of the other steps",
                     "the authors start from a trained RoBERTa, here training starts from nothing",
                 ),
                 Difference(

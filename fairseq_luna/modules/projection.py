@@ -86,7 +86,7 @@ def affine_of(module: nn.Module) -> Affine | None:
     """Weight and bias of ``module``, or None if calling it may do more than this linear map.
 
     Adapters, pruning, quantization, parametrizations and profilers show as a subclass, a hook, a ``forward`` of the
-    instance or a weight that is made of other tensors.
+    instance or a weight that is computed from other tensors.
     """
     if type(module) is not nn.Linear or "forward" in module.__dict__ or has_hooks(module):
         return None
@@ -95,7 +95,7 @@ def affine_of(module: nn.Module) -> Affine | None:
 
 
 def has_hooks(module: nn.Module) -> bool:
-    """Whether calling ``module`` calls hooks, its own or those of all modules."""
+    """Whether calling ``module`` calls hooks: its own, or hooks that are registered for all modules."""
     own = module._forward_pre_hooks or module._forward_hooks or module._backward_pre_hooks or module._backward_hooks
     shared = hooks_of_all._global_forward_pre_hooks or hooks_of_all._global_forward_hooks
     shared = shared or hooks_of_all._global_backward_pre_hooks or hooks_of_all._global_backward_hooks

@@ -141,7 +141,7 @@ class ContentScores(ScoreMap):
 
 
 class DenseScores(ContentScores):
-    """``W_2 relu(W_1 x)``; ``W_1`` has a bias, ``W_2`` is of one head and has N rows, the keys of positions."""
+    """``W_2 relu(W_1 x)``; ``W_1`` has a bias, each head has its own ``W_2`` of N rows, the keys of positions."""
 
     def __init__(self, *, linear: LinearMaps, num_heads: int, max_positions: int) -> None:
         super().__init__(linear=linear, num_heads=num_heads, max_positions=max_positions)
