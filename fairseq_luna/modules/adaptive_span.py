@@ -3,7 +3,7 @@
 import math
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -12,44 +12,10 @@ from ..ops.padding import Padding
 from ..ops.pattern_attention import Pattern, Window
 from ..published import Difference, Published
 from ..usage_error import ArgumentError
+from .conversion import Rule, Rules, whole
+from .declaration import Attention, Flag, Traits
 from .multihead import padding_of
 from .pattern_attention import PatternAttention, PatternCausalAttention, PatternProjections
-
-PUBLISHED = {
-    "adaptive-span": Published(
-        "arXiv 1905.07799; the authors' adaptive-span",
-        (
-            Difference(
-                "what a step sees",
-                "itself and the steps before it",
-                "the steps before it",
-                "as every decoder of fairseq; the largest distance is `--attention-window`",
-            ),
-            Difference(
-                "positions",
-                "fairseq's embeddings, added to the words",
-                "a learned vector for each distance",
-                "they would need a second product for the scores; order is known from the embeddings",
-            ),
-            Difference(
-                "earlier text",
-                "none",
-                "a memory of the steps before the batch",
-                "sentences and documents are read whole",
-            ),
-            Difference(
-                "penalty",
-                "a gradient, added in the backward pass for each real step",
-                "a part of the loss",
-                "fairseq's criterions do not ask a model for losses",
-            ),
-            Difference("biases", "of all projections", "none", "as fairseq's attention has"),
-            Difference(
-                "in the encoder", "a span to both sides", "decoder only", "an encoder's words should see both sides"
-            ),
-        ),
-    )
-}
 
 
 class AdaptiveSpans(PatternProjections):
@@ -69,6 +35,9 @@ class AdaptiveSpans(PatternProjections):
     Raises:
         UsageError: if ``penalty`` is below 0 or not finite, or :class:`.PatternProjections` refuses an option.
     """
+
+    # Heads see the whole window, as a transformer's do.
+    conversion_rules: ClassVar[Rules] = {"span": Rule(start=whole)}
 
     pattern: Window
 
@@ -108,3 +77,72 @@ class AdaptiveSpanAttention(AdaptiveSpans, PatternAttention):
 
 class AdaptiveSpanCausalAttention(AdaptiveSpans, PatternCausalAttention):
     """Self-attention of a decoder; the state is the last S steps. Arguments: :class:`AdaptiveSpans`."""
+
+
+ATTENTIONS = (
+    Attention(
+        name="adaptive-span",
+        published=Published(
+            "arXiv 1905.07799; the authors' adaptive-span",
+            (
+                Difference(
+                    "what a step sees",
+                    "itself and the steps before it",
+                    "the steps before it",
+                    "as every decoder of fairseq; the largest distance is `--attention-window`",
+                ),
+                Difference(
+                    "positions",
+                    "fairseq's embeddings, added to the words",
+                    "a learned vector for each distance",
+                    "they would need a second product for the scores; order is known from the embeddings",
+                ),
+                Difference(
+                    "earlier text",
+                    "none",
+                    "a memory of the steps before the batch",
+                    "sentences and documents are read whole",
+                ),
+                Difference(
+                    "penalty",
+                    "a gradient, added in the backward pass for each real step",
+                    "a part of the loss",
+                    "fairseq's criterions do not ask a model for losses",
+                ),
+                Difference("biases", "of all projections", "none", "as fairseq's attention has"),
+                Difference(
+                    "in the encoder", "a span to both sides", "decoder only", "an encoder's words should see both sides"
+                ),
+            ),
+        ),
+        paper="https://arxiv.org/abs/1905.07799",
+        encoder=AdaptiveSpanAttention,
+        decoder=AdaptiveSpanCausalAttention,
+        source="there is no distance between a target word and a source word",
+        traits=Traits(training_time="nwD", decoder_state="a window", sees_every_step=False),
+        flags=(
+            Flag(
+                name="attention_window",
+                argument="window",
+                help="largest distance that a head sees",
+                default=512,
+                minimum=1,
+            ),
+            Flag(
+                name="span_ramp",
+                argument="ramp",
+                help="steps behind the span of a head in which its weights fall to 0",
+                default=32,
+                minimum=1,
+            ),
+            Flag(
+                name="span_penalty",
+                argument="penalty",
+                help="loss for each step of the mean span, added as a gradient; not with --fp16, --amp",
+                kind=float,
+                default=2e-6,
+                minimum=0,
+            ),
+        ),
+    ),
+)

@@ -64,7 +64,7 @@ class SelfAttention(Multihead):
     causal: ClassVar[bool]
 
     def convolve(self, kernel_size: int) -> None:
-        """Add a short convolution over the whole sequence, before the attention (``docs/mathematics.md``).
+        """Add a short convolution over the whole sequence, before the attention (``docs/mathematics.md``); 0 adds none.
 
         Called after all other parameters have been made: optimizer states of checkpoints are in this order.
 

@@ -1,6 +1,6 @@
 """Block attention, for encoders and decoders, and attention inside blocks alone, for the block pyramid."""
 
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -13,14 +13,14 @@ from ..published import Published
 from ..usage_error import ArgumentError
 from .attention import CausalAttention, EncoderAttention
 from .checks import check_choice
+from .conversion import Rule, Rules, beside_zero, first_part
+from .declaration import Attention, Flag, Traits
 from .multihead import Multihead, QueriesKeysValues, merge_heads, padding_of, split_heads
 from .projection import affine_of
-from .short_convolution import convolution_of
 
 UNORDERED = ("none", "mean", "sum")
 
 OF_NO_PAPER = "no published layer: its specification is in [mathematics](mathematics.md#block-attention)"
-PUBLISHED = {"block": Published(OF_NO_PAPER), "block_pyramid_classifier": Published(OF_NO_PAPER)}
 
 
 class Halves(NamedTuple):
@@ -37,17 +37,21 @@ class TwoLevelAttention(Multihead):
     Args:
         share_levels: the second level uses the projections of the first.
         unordered: "none"; or "mean" or "sum": the first level is the mean or sum of the values of a block.
-        kernel_size: kernel size of a convolution over the whole sequence before the projections, odd; 0 = none.
         options: those of :class:`.Multihead`; the heads are the same in both levels.
 
     Raises:
-        UsageError: if ``unordered`` is unknown, ``num_heads`` does not divide ``embed_dim``, or ``kernel_size`` is even
-            or negative.
+        UsageError: if ``unordered`` is unknown, or ``num_heads`` does not divide ``embed_dim``.
     """
 
-    def __init__(
-        self, *, share_levels: bool = False, unordered: str = "none", kernel_size: int = 0, **options: Any
-    ) -> None:
+    conversion_rules: ClassVar[Rules] = {
+        "block_q_proj": Rule(("q_proj",)),
+        "block_k_proj": Rule(("k_proj",)),
+        "block_v_proj": Rule(("v_proj",)),
+        "out_proj": Rule(fit=beside_zero),
+    }
+    successor_rules: ClassVar[Rules] = {"out_proj": Rule(fit=first_part)}  # the half that reads the first level
+
+    def __init__(self, *, share_levels: bool = False, unordered: str = "none", **options: Any) -> None:
         super().__init__(**options)
         check_choice("unordered", unordered, UNORDERED)
         self.share_levels, self.unordered = share_levels, unordered
@@ -61,7 +65,6 @@ class TwoLevelAttention(Multihead):
             self.block_k_proj = new.input()
             self.block_v_proj = new.input()
         self.out_proj = new.output(inputs=2)
-        self.convolution = convolution_of(kernel_size, embed_dim=new.size)
 
     @property
     def is_ordered(self) -> bool:
@@ -194,3 +197,71 @@ class WithinBlockAttention(QueriesKeysValues):
         """Attend within the ``blocks`` of ``x (T, B, C)``: ``(T, B, C)``; undefined, but finite, at padding."""
         q, k, v = self.heads_of_each(x, self.q_proj, self.k_proj, self.v_proj)
         return self.output(from_blocks(op.attention_within(q, k, v, blocks, dropout_p=self.dropout_p()), blocks))
+
+
+PYRAMID = "its layers read blocks: choose --arch block_pyramid_classifier"
+
+ATTENTIONS = (
+    Attention(
+        name="block",
+        published=Published(OF_NO_PAPER),
+        paper="mathematics.md#block-attention",
+        encoder=BlockAttention,
+        decoder=BlockCausalAttention,
+        source="its blocks are of one sequence",
+        traits=Traits(
+            training_time="n^(4/3)", decoder_state="one summary per block", state_grows=True, is_matrix=False
+        ),
+        flags=(
+            Flag(
+                name="num_blocks",
+                argument="num_blocks",
+                help="number of blocks of a source sentence; 0: the optimum, (n^2 / 2)^(1/3)",
+                default=0,
+                minimum=0,
+                places=("encoder",),
+            ),
+            Flag(
+                name="random_blocks",
+                argument="random_blocks",
+                help="in training, draw random block sizes in each layer at each step",
+                kind=bool,
+                default=False,
+                places=("encoder",),
+            ),
+            Flag(
+                name="share_block_levels",
+                argument="share_levels",
+                help="share projections between the attentions inside and between blocks",
+                kind=bool,
+                default=False,
+            ),
+            Flag(
+                name="unordered_blocks",
+                argument="unordered",
+                help="replace attention inside a block by the mean or sum of its values",
+                kind=str,
+                default="none",
+                choices=UNORDERED,
+            ),
+            Flag(
+                name="decoder_block_size",
+                argument="block_size",
+                help="number of tokens in a block of the decoder",
+                default=8,
+                minimum=1,
+                places=("decoder",),
+            ),
+        ),
+    ),
+    Attention(
+        name="block-pyramid",
+        published=Published(OF_NO_PAPER),
+        paper="mathematics.md#block-attention",
+        encoder=PYRAMID,
+        decoder=PYRAMID,
+        source=PYRAMID,
+        architecture="block_pyramid_classifier",
+        traits=Traits(training_time="n · block", decoder_state="", sees_every_step=False),
+    ),
+)

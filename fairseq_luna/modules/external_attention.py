@@ -1,6 +1,6 @@
 """External attention: learned slots in place of the steps' keys and values."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -10,39 +10,9 @@ from ..ops.padding import Padding
 from ..published import Difference, Published
 from .attention import CausalAttention, EncoderAttention
 from .checks import check_positive
+from .conversion import Rule, Rules, first_part
+from .declaration import Attention, Flag, Traits
 from .multihead import Multihead
-
-PUBLISHED = {
-    "external": Published(
-        "arXiv 2105.02358; the authors' EANet, whose layers are of images",
-        (
-            Difference(
-                "channels",
-                "C, in the model's heads",
-                "4 C, in four times as many heads",
-                "as many as in the other attentions",
-            ),
-            Difference(
-                "biases",
-                "of the output",
-                "of all maps",
-                "a bias of queries or of the slots' keys would have no effect; a slot's values hold theirs",
-            ),
-            Difference(
-                "normalisation over the slots",
-                "exact",
-                "1e-9 is added to the sum",
-                "sums over long texts come near to it; one softmax has no small sums",
-            ),
-            Difference(
-                "in the decoder",
-                "sums over the steps so far",
-                "encoder only",
-                "a decoder must not see later words",
-            ),
-        ),
-    )
-}
 
 
 class ExternalProjections(Multihead):
@@ -58,6 +28,8 @@ class ExternalProjections(Multihead):
     Raises:
         UsageError: if ``num_heads`` does not divide ``embed_dim``, or ``num_slots`` is below 1.
     """
+
+    conversion_rules: ClassVar[Rules] = {"keys": Rule(fit=first_part), "values": Rule(fit=first_part)}
 
     def __init__(self, *, num_slots: int = 64, **options: Any) -> None:
         super().__init__(**options)
@@ -99,3 +71,45 @@ class ExternalCausalAttention(ExternalProjections, CausalAttention):
     def attend_step(self, x: Tensor, padding: Padding, state: op.SlotMeans | None) -> tuple[Tensor, op.SlotMeans]:
         y, state = op.external_causal_attention_step(*self.arguments(x), state, **self.options(padding))
         return self.output(y), state
+
+
+ATTENTIONS = (
+    Attention(
+        name="external",
+        published=Published(
+            "arXiv 2105.02358; the authors' EANet, whose layers are of images",
+            (
+                Difference(
+                    "channels",
+                    "C, in the model's heads",
+                    "4 C, in four times as many heads",
+                    "as many as in the other attentions",
+                ),
+                Difference(
+                    "biases",
+                    "of the output",
+                    "of all maps",
+                    "a bias of queries or of the slots' keys would have no effect; a slot's values hold theirs",
+                ),
+                Difference(
+                    "normalisation over the slots",
+                    "exact",
+                    "1e-9 is added to the sum",
+                    "sums over long texts come near to it; one softmax has no small sums",
+                ),
+                Difference(
+                    "in the decoder",
+                    "sums over the steps so far",
+                    "encoder only",
+                    "a decoder must not see later words",
+                ),
+            ),
+        ),
+        paper="https://arxiv.org/abs/2105.02358",
+        encoder=ExternalAttention,
+        decoder=ExternalCausalAttention,
+        source="its slots are learned: it reads no source",
+        traits=Traits(training_time="nLD", is_matrix=False),
+        flags=(Flag(name="num_slots", argument="num_slots", help="learned slots", default=64, minimum=1),),
+    ),
+)

@@ -1,6 +1,6 @@
 """Fastformer's attention, for encoders and decoders."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -10,33 +10,13 @@ from ..ops.padding import Padding
 from ..published import Difference, Published
 from .attention import CausalAttention, EncoderAttention
 from .checks import check_choice
+from .conversion import Rule, Rules
+from .declaration import Attention, Flag, Traits
 from .multihead import Multihead, merge_heads, split_heads
-from .short_convolution import convolution_of
 
 COMBINE_CHOICES = ("product", "sum", "concat")
 RESIDUAL_CHOICES = ("query", "global-query")
 SHARE_CHOICES = ("none", "query-value", "query-key-value")
-
-PUBLISHED = {
-    "fastformer": Published(
-        "arXiv 2108.09084; the authors' notebook",
-        (
-            Difference(
-                "in the decoder",
-                "a causal form of our own: [mathematics](mathematics.md#causal)",
-                "encoder only",
-                "the global vectors of a whole sentence would show later words",
-            ),
-            Difference(
-                "layers",
-                "have parameters of their own",
-                "in the paper all layers share them, in the notebook none does",
-                "`--fastformer-share-layers` shares them",
-            ),
-            Difference("biases of the scores", "none", "yes", "they would have no effect"),
-        ),
-    )
-}
 
 
 class FastformerProjections(Multihead):
@@ -50,13 +30,14 @@ class FastformerProjections(Multihead):
         residual: added to the output: "query", that of the step, or "global-query".
         share: which of queries, keys and values are one projection: "none", "query-value" (as in the paper), or
             "query-key-value".
-        kernel_size: kernel size of a convolution before the projections, odd; 0 = none, as in the paper.
         options: those of :class:`.Multihead`.
 
     Raises:
-        UsageError: if an option is unknown, ``num_heads`` does not divide ``embed_dim``, or ``kernel_size`` is even
-            or negative.
+        UsageError: if an option is unknown, or ``num_heads`` does not divide ``embed_dim``.
     """
+
+    conversion_rules: ClassVar[Rules] = {"k_proj": Rule(("q_proj",)), "v_proj": Rule(("q_proj",))}
+    successor_rules: ClassVar[Rules] = {"k_proj": Rule(("q_proj",)), "v_proj": Rule(("q_proj",))}
 
     def __init__(
         self,
@@ -64,7 +45,6 @@ class FastformerProjections(Multihead):
         combine: str = "product",
         residual: str = "query",
         share: str = "query-value",
-        kernel_size: int = 0,
         **options: Any,
     ) -> None:
         super().__init__(**options)
@@ -83,7 +63,6 @@ class FastformerProjections(Multihead):
         self.query_key_proj = new.input(inputs=2) if combine == "concat" else None
         self.key_value_proj = new.input(inputs=2) if combine == "concat" else None
         self.out_proj = new.output()
-        self.convolution = convolution_of(kernel_size, embed_dim=new.size)
 
     def queries_keys_values(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """The projections of ``x (T, B, C)``, each ``(B, H, T, D)``; shared ones are the same tensor."""
@@ -153,3 +132,59 @@ class FastformerCausalAttention(FastformerProjections, CausalAttention):
             q, k, v, self.maps(), state, **self.options(padding)
         )
         return self.with_residual(u, q, global_query), state
+
+
+ATTENTIONS = (
+    Attention(
+        name="fastformer",
+        published=Published(
+            "arXiv 2108.09084; the authors' notebook",
+            (
+                Difference(
+                    "in the decoder",
+                    "a causal form of our own: [mathematics](mathematics.md#causal)",
+                    "encoder only",
+                    "the global vectors of a whole sentence would show later words",
+                ),
+                Difference(
+                    "layers",
+                    "have parameters of their own",
+                    "in the paper all layers share them, in the notebook none does",
+                    "`--fastformer-share-layers` shares them",
+                ),
+                Difference("biases of the scores", "none", "yes", "they would have no effect"),
+            ),
+        ),
+        paper="https://arxiv.org/abs/2108.09084",
+        encoder=FastformerAttention,
+        decoder=FastformerCausalAttention,
+        source="its global query and key are of one sequence",
+        traits=Traits(training_time="nD", is_matrix=False),
+        flags=(
+            Flag(
+                name="fastformer_combine",
+                argument="combine",
+                help="how a global vector and a position's vector are combined",
+                kind=str,
+                default="product",
+                choices=COMBINE_CHOICES,
+            ),
+            Flag(
+                name="fastformer_residual",
+                argument="residual",
+                help="what is added at the end: the position's or the global query",
+                kind=str,
+                default="query",
+                choices=RESIDUAL_CHOICES,
+            ),
+            Flag(
+                name="fastformer_share",
+                argument="share",
+                help="projections that share parameters",
+                kind=str,
+                default="query-value",
+                choices=SHARE_CHOICES,
+            ),
+        ),
+    ),
+)

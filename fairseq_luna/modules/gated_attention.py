@@ -11,40 +11,9 @@ from ..ops.padding import Padding
 from ..published import Difference, Published
 from .attention import CausalAttention, EncoderAttention
 from .checks import check_positive
+from .declaration import Attention, Flag, Traits
 from .multihead import Multihead
 from .projection import project_together
-
-PUBLISHED = {
-    "flash": Published(
-        "arXiv 2202.10447; FLASH-pytorch, as the authors published no code but the paper's",
-        (
-            Difference(
-                "feed-forward network",
-                "kept",
-                "none: two units in place of attention and network",
-                "layers are the same for all names, so a model has more parameters",
-            ),
-            Difference(
-                "earlier chunks, in the decoder",
-                "the mean over their steps",
-                "the sum of the means of chunks",
-                "a sum grows with the length, beyond what training has seen",
-            ),
-            Difference(
-                "biases by distance at the start",
-                "1/sqrt(chunk), so that all weights are 1/chunk",
-                "about 0",
-                "about 0, half of the weights are 0 and have no gradient",
-            ),
-            Difference(
-                "biases by distance",
-                "a number for each distance in a chunk",
-                "the same up to 512 steps, then two rotated vectors; in FLASH-pytorch T5's buckets",
-                "a chunk has 256 steps by default",
-            ),
-        ),
-    )
-}
 
 
 class GatedUnit(Multihead):
@@ -119,3 +88,51 @@ class GatedCausalAttention(GatedUnit, CausalAttention):
 
     def state_with_room(self, state: ChunkState, tokens: int) -> ChunkState:
         return with_room(state, self.scales.shape[1], self.chunk_size)
+
+
+ATTENTIONS = (
+    Attention(
+        name="flash",
+        published=Published(
+            "arXiv 2202.10447; FLASH-pytorch, as the authors published no code but the paper's",
+            (
+                Difference(
+                    "feed-forward network",
+                    "kept",
+                    "none: two units in place of attention and network",
+                    "layers are the same for all names, so a model has more parameters",
+                ),
+                Difference(
+                    "earlier chunks, in the decoder",
+                    "the mean over their steps",
+                    "the sum of the means of chunks",
+                    "a sum grows with the length, beyond what training has seen",
+                ),
+                Difference(
+                    "biases by distance at the start",
+                    "1/sqrt(chunk), so that all weights are 1/chunk",
+                    "about 0",
+                    "about 0, half of the weights are 0 and have no gradient",
+                ),
+                Difference(
+                    "biases by distance",
+                    "a number for each distance in a chunk",
+                    "the same up to 512 steps, then two rotated vectors; in FLASH-pytorch T5's buckets",
+                    "a chunk has 256 steps by default",
+                ),
+            ),
+        ),
+        paper="https://arxiv.org/abs/2202.10447",
+        encoder=GatedAttention,
+        decoder=GatedCausalAttention,
+        source="its chunks are of one sequence",
+        has_heads=False,
+        traits=Traits(
+            training_time="nc, c the chunk",
+            decoder_state="grows up to one chunk",
+            sees_every_step=False,
+            is_matrix=False,
+        ),
+        flags=(Flag(name="attention_chunk", argument="chunk_size", help="steps of a chunk", default=256, minimum=1),),
+    ),
+)

@@ -13,64 +13,13 @@ from ..ops.padding import Padding
 from ..published import Difference, Published
 from ..usage_error import ArgumentError
 from .attention import CausalAttention, EncoderAttention
+from .declaration import Attention, Traits
 from .multihead import QueriesKeysValues, merge_heads, split_heads
 from .projection import project_together
 from .short_convolution import SiluConvolution
 from .state_space import decay_parameters
 
 RATES = 0.0, 16.0  # what A is between at the start, as published
-
-PUBLISHED = {
-    "gated-delta": Published(
-        "arXiv 2412.06464; flash-linear-attention, and Qwen3-Next in transformers",
-        (
-            Difference(
-                "channels",
-                "keys and values C",
-                "keys 0.75 C, values 1.5 C",
-                "as many as in the other attentions, and heads for which a converted transformer has parameters",
-            ),
-            Difference(
-                "channels of a head",
-                "C / heads, 64 in the base models",
-                "256",
-                "`--encoder-attention-heads` and `--decoder-attention-heads` choose them, as for every name",
-            ),
-            Difference(
-                "biases",
-                "of queries, keys, values, gate and output",
-                "none",
-                "as fairseq's attention has; `bias=False` in Python leaves them out",
-            ),
-            Difference(
-                "norm of what a head has read",
-                "epsilon of 1e-5, and queries of norm 1",
-                "epsilon of 1e-5, and queries divided by sqrt(D)",
-                "without an epsilon the division would cancel. Theirs acts as ours times D: where a head reads little,"
-                " its output is smaller. In a new layer of 512 channels outputs differ by about half. Ours stays,"
-                " because trained checkpoints rest on it",
-            ),
-            Difference(
-                "in the encoder",
-                "half of the heads go from the last step to the first; the convolution sees three steps on each side",
-                "decoder only",
-                "an encoder's words should see both sides at the same cost",
-            ),
-            Difference(
-                "position embeddings",
-                "fairseq's, added to the words",
-                "none",
-                "one setting for all names; `--no-token-positional-embeddings` leaves them out",
-            ),
-            Difference(
-                "weight decay",
-                "of all parameters",
-                "not of A_log and dt_bias",
-                "fairseq's trainer has one group of parameters; see below",
-            ),
-        ),
-    )
-}
 
 
 class GatedDelta(QueriesKeysValues):
@@ -175,3 +124,65 @@ def half_turned(x: Tensor) -> Tensor:
     """``x (B, H, T, ...)`` with the steps of the second half of its heads from the last to the first."""
     first, second = x.split(-(-x.shape[1] // 2), dim=1)
     return torch.cat([first, second.flip(2)], dim=1)
+
+
+ATTENTIONS = (
+    Attention(
+        name="gated-delta",
+        published=Published(
+            "arXiv 2412.06464; flash-linear-attention, and Qwen3-Next in transformers",
+            (
+                Difference(
+                    "channels",
+                    "keys and values C",
+                    "keys 0.75 C, values 1.5 C",
+                    "as many as in the other attentions, and heads for which a converted transformer has parameters",
+                ),
+                Difference(
+                    "channels of a head",
+                    "C / heads, 64 in the base models",
+                    "256",
+                    "`--encoder-attention-heads` and `--decoder-attention-heads` choose them, as for every name",
+                ),
+                Difference(
+                    "biases",
+                    "of queries, keys, values, gate and output",
+                    "none",
+                    "as fairseq's attention has; `bias=False` in Python leaves them out",
+                ),
+                Difference(
+                    "norm of what a head has read",
+                    "epsilon of 1e-5, and queries of norm 1",
+                    "epsilon of 1e-5, and queries divided by sqrt(D)",
+                    "without an epsilon the division would cancel. Theirs acts as ours times D: where a head reads"
+                    " little, its output is smaller. In a new layer of 512 channels outputs differ by about half. Ours"
+                    " stays, because trained checkpoints rest on it",
+                ),
+                Difference(
+                    "in the encoder",
+                    "half of the heads go from the last step to the first; the convolution sees three steps on each"
+                    " side",
+                    "decoder only",
+                    "an encoder's words should see both sides at the same cost",
+                ),
+                Difference(
+                    "position embeddings",
+                    "fairseq's, added to the words",
+                    "none",
+                    "one setting for all names; `--no-token-positional-embeddings` leaves them out",
+                ),
+                Difference(
+                    "weight decay",
+                    "of all parameters",
+                    "not of A_log and dt_bias",
+                    "fairseq's trainer has one group of parameters; see below",
+                ),
+            ),
+        ),
+        paper="https://arxiv.org/abs/2412.06464",
+        encoder=GatedDeltaAttention,
+        decoder=GatedDeltaCausalAttention,
+        source="its steps write into one state, in order: the source would be read word by word",
+        traits=Traits(training_time="nD²", continuous=False, is_matrix=False),
+    ),
+)

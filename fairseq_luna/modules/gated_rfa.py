@@ -12,46 +12,13 @@ from ..ops.kernel_attention.shared import with_ones
 from ..ops.padding import Padding
 from ..published import Difference, Published
 from .attention import CausalAttention, EncoderAttention
+from .declaration import Attention, Flag, Traits
 from .feature_maps import FourierFeatures
 from .kernel_attention import DEVIATIONS, KernelProjections
 
 KEPT_AT_FIRST = 2.2  # the bias of the gate: its sigmoid is 0.9
 # The sum of the weights by which a smaller one divides, as published with 64 features; without a gate it is 1.
 LEAST_SUM, OF_FEATURES = 0.1, 64
-
-PUBLISHED = {
-    "gated-rfa": Published(
-        "arXiv 2103.02143, section 3.2; the authors' rfa-doc-mt, which has a gate for each sentence",
-        (
-            Difference(
-                "least sum of weights",
-                "0.1 with 64 features, in proportion to their number",
-                "0.1 with any number",
-                "a sum is in proportion to the features: with 16, nearly all were below 0.1. Checkpoints from before"
-                " this was so keep 0.1",
-            ),
-            Difference(
-                "gates at the start",
-                "about 0.9",
-                "about 0.5; `--decay-gate-bias` chooses it",
-                "a head that forgets fast hardly learns to keep",
-            ),
-            DEVIATIONS,
-            Difference(
-                "random matrices",
-                "500 of each layer, made of its seed",
-                "500 that all layers share",
-                "no file of matrices is needed, and resuming is exact",
-            ),
-            Difference(
-                "in the encoder",
-                "the product of the gates between two steps, whichever is first",
-                "decoder only",
-                "an encoder's words should see both sides",
-            ),
-        ),
-    )
-}
 
 
 class ForgetGate(nn.Linear):
@@ -134,3 +101,56 @@ class GatedRfaCausalAttention(GatedRfaProjections, CausalAttention):
     def attend_step(self, x: Tensor, padding: Padding, state: DecayState | None) -> tuple[Tensor, DecayState]:
         y, state = decay_attention_step(*self.parts(x), state, padding=padding)
         return self.normalised(y, x), state
+
+
+ATTENTIONS = (
+    Attention(
+        name="gated-rfa",
+        published=Published(
+            "arXiv 2103.02143, section 3.2; the authors' rfa-doc-mt, which has a gate for each sentence",
+            (
+                Difference(
+                    "least sum of weights",
+                    "0.1 with 64 features, in proportion to their number",
+                    "0.1 with any number",
+                    "a sum is in proportion to the features: with 16, nearly all were below 0.1. Checkpoints from"
+                    " before this was so keep 0.1",
+                ),
+                Difference(
+                    "gates at the start",
+                    "about 0.9",
+                    "about 0.5; `--decay-gate-bias` chooses it",
+                    "a head that forgets fast hardly learns to keep",
+                ),
+                DEVIATIONS,
+                Difference(
+                    "random matrices",
+                    "500 of each layer, made of its seed",
+                    "500 that all layers share",
+                    "no file of matrices is needed, and resuming is exact",
+                ),
+                Difference(
+                    "in the encoder",
+                    "the product of the gates between two steps, whichever is first",
+                    "decoder only",
+                    "an encoder's words should see both sides",
+                ),
+            ),
+        ),
+        paper="https://arxiv.org/abs/2103.02143",
+        encoder=GatedRfaAttention,
+        decoder=GatedRfaCausalAttention,
+        source="without its gate it is rfa",
+        traits=Traits(training_time="nmD"),
+        flags=(
+            Flag(
+                name="num_features",
+                argument="num_features",
+                help="random features of a head; the least sum of the weights is in proportion to them, where the"
+                " authors have 0.1 for any number",
+                default=64,
+                minimum=1,
+            ),
+        ),
+    ),
+)

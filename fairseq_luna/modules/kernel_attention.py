@@ -1,6 +1,7 @@
 """Kernel attention, chosen by its feature map: linear, Performer, RFA, efficient and Hedgehog."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 from torch import Tensor
@@ -11,7 +12,15 @@ from ..ops.prefix_attention import PrefixMean
 from ..published import Difference, Published
 from .attention import CausalAttention, EncoderAttention, SourceAttention
 from .checks import check_heads
-from .feature_maps import FeatureMapModule
+from .declaration import Attention, Flag, Traits
+from .feature_maps import (
+    EluFeatures,
+    FeatureMapModule,
+    FourierFeatures,
+    HedgehogFeatures,
+    PositiveFeatures,
+    SoftmaxFeatures,
+)
 from .multihead import QueriesKeysValues
 
 # The numbers that feature maps have.
@@ -26,85 +35,6 @@ DEVIATIONS = Difference(
     "learned in the paper; in the code an option, `--reparam-proj`",
     "as in the paper",
 )
-PUBLISHED = {
-    "linear": Published(
-        "arXiv 2006.16236; the authors' fast-transformers",
-        (
-            Difference(
-                "denominator",
-                "exact",
-                "1e-6 is added",
-                "sums are kept as means, which do not vanish; 0 counts as 1",
-            ),
-        ),
-    ),
-    "performer": Published(
-        "arXiv 2009.14794; performer-pytorch",
-        (
-            Difference(
-                "scale of the features",
-                "queries: the largest exponent of a step; keys: an exponent of at most 40",
-                "the largest exponent of queries of a step, and of keys of the batch; 1e-4 is added",
-                "later steps and other sentences would change the result",
-            ),
-            Difference(
-                "number of features",
-                "4 D",
-                "D log D in performer-pytorch, 256 in the paper",
-                "as in the survey; `--num-features` chooses it",
-            ),
-            Difference(
-                "random directions",
-                "drawn by a seed of the layer; signs make them uniform",
-                "QR decomposition without signs",
-                "without them products are biased; processes agree and resuming is exact",
-            ),
-        ),
-    ),
-    "rfa": Published(
-        "arXiv 2103.02143; the authors' RFA",
-        (
-            Difference(
-                "random matrices",
-                "500 of each layer, made of its seed; an update of training picks some",
-                "500 that all layers share; a call picks some",
-                "no file of matrices is needed, and resuming is exact",
-            ),
-            DEVIATIONS,
-            Difference("gate", "none", "in some of the paper's models", "it is in gated-rfa"),
-        ),
-    ),
-    "efficient": Published(
-        "arXiv 1812.01243; the authors' efficient-attention",
-        (
-            Difference(
-                "keys",
-                "between -30 and 30, without a bias",
-                "without bounds, with a bias",
-                "a causal sum of exponentials must not overflow; a bias would have no effect",
-            ),
-            Difference("residual connection", "of the layer", "in the module too", "fairseq's layer has it"),
-            CAUSAL_FORM,
-        ),
-    ),
-    "hedgehog": Published(
-        "arXiv 2402.04347; flash-linear-attention",
-        (
-            Difference(
-                "training of the features",
-                "on the task alone",
-                "first on the weights of a trained softmax attention, then on the task",
-                "no teacher is needed; `fairseq-luna convert` starts from a trained transformer",
-            ),
-            Difference(
-                "features",
-                "softmax of mapped channels and of their opposites, of maps of each head",
-                "exponentials of them in the paper; in flash-linear-attention a softmax, of maps that all heads share",
-                "a softmax does not overflow; the maps are as in the paper",
-            ),
-        ),
-    ),
-}
 
 
 class KernelProjections(QueriesKeysValues):
@@ -198,3 +128,152 @@ class KernelSourceAttention(KernelProjections, SourceAttention):
             return y, None
         assert cached.keys is not None, "the source was read without need_weights"
         return y, op.kernel_weights(features, cached.keys, mean, normaliser=self.normaliser).to(q.dtype)
+
+
+ATTENTIONS = (
+    Attention(
+        name="linear",
+        published=Published(
+            "arXiv 2006.16236; the authors' fast-transformers",
+            (
+                Difference(
+                    "denominator",
+                    "exact",
+                    "1e-6 is added",
+                    "sums are kept as means, which do not vanish; 0 counts as 1",
+                ),
+            ),
+        ),
+        paper="https://arxiv.org/abs/2006.16236",
+        encoder=partial(KernelAttention, feature_map=EluFeatures),
+        decoder=partial(KernelCausalAttention, feature_map=EluFeatures),
+        source=partial(KernelSourceAttention, feature_map=EluFeatures),
+        traits=Traits(training_time="nD²"),
+    ),
+    Attention(
+        name="performer",
+        published=Published(
+            "arXiv 2009.14794; performer-pytorch",
+            (
+                Difference(
+                    "scale of the features",
+                    "queries: the largest exponent of a step; keys: an exponent of at most 40",
+                    "the largest exponent of queries of a step, and of keys of the batch; 1e-4 is added",
+                    "later steps and other sentences would change the result",
+                ),
+                Difference(
+                    "number of features",
+                    "4 D",
+                    "D log D in performer-pytorch, 256 in the paper",
+                    "as in the survey; `--num-features` chooses it",
+                ),
+                Difference(
+                    "random directions",
+                    "drawn by a seed of the layer; signs make them uniform",
+                    "QR decomposition without signs",
+                    "without them products are biased; processes agree and resuming is exact",
+                ),
+            ),
+        ),
+        paper="https://arxiv.org/abs/2009.14794",
+        encoder=partial(KernelAttention, feature_map=PositiveFeatures),
+        decoder=partial(KernelCausalAttention, feature_map=PositiveFeatures),
+        source=partial(KernelSourceAttention, feature_map=PositiveFeatures),
+        traits=Traits(training_time="nmD"),
+        flags=(
+            Flag(
+                name="num_features",
+                argument="num_features",
+                help="random features of a head",
+                default=None,
+                default_text="4 times its channels",
+                minimum=1,
+            ),
+            Flag(
+                name="redraw_features",
+                argument="redraw_features",
+                help="updates between two random draws in training; 0: never",
+                default=1000,
+                minimum=0,
+            ),
+        ),
+    ),
+    Attention(
+        name="rfa",
+        published=Published(
+            "arXiv 2103.02143; the authors' RFA",
+            (
+                Difference(
+                    "random matrices",
+                    "500 of each layer, made of its seed; an update of training picks some",
+                    "500 that all layers share; a call picks some",
+                    "no file of matrices is needed, and resuming is exact",
+                ),
+                DEVIATIONS,
+                Difference("gate", "none", "in some of the paper's models", "it is in gated-rfa"),
+            ),
+        ),
+        paper="https://arxiv.org/abs/2103.02143",
+        encoder=partial(KernelAttention, feature_map=FourierFeatures),
+        decoder=partial(KernelCausalAttention, feature_map=FourierFeatures),
+        source=partial(KernelSourceAttention, feature_map=FourierFeatures),
+        unaligned="its weights may be negative",
+        traits=Traits(training_time="nmD"),
+        flags=(
+            Flag(
+                name="num_features",
+                argument="num_features",
+                help="random features of a head",
+                default=64,
+                minimum=1,
+            ),
+        ),
+    ),
+    Attention(
+        name="efficient",
+        published=Published(
+            "arXiv 1812.01243; the authors' efficient-attention",
+            (
+                Difference(
+                    "keys",
+                    "between -30 and 30, without a bias",
+                    "without bounds, with a bias",
+                    "a causal sum of exponentials must not overflow; a bias would have no effect",
+                ),
+                Difference("residual connection", "of the layer", "in the module too", "fairseq's layer has it"),
+                CAUSAL_FORM,
+            ),
+        ),
+        paper="https://arxiv.org/abs/1812.01243",
+        encoder=partial(KernelAttention, feature_map=SoftmaxFeatures),
+        decoder=partial(KernelCausalAttention, feature_map=SoftmaxFeatures),
+        source=partial(KernelSourceAttention, feature_map=SoftmaxFeatures),
+        traits=Traits(training_time="nD²"),
+    ),
+    Attention(
+        name="hedgehog",
+        published=Published(
+            "arXiv 2402.04347; flash-linear-attention",
+            (
+                Difference(
+                    "training of the features",
+                    "on the task alone",
+                    "first on the weights of a trained softmax attention, then on the task",
+                    "no teacher is needed; `fairseq-luna convert` starts from a trained transformer",
+                ),
+                Difference(
+                    "features",
+                    "softmax of mapped channels and of their opposites, of maps of each head",
+                    "exponentials of them in the paper; in flash-linear-attention a softmax, of maps that all heads"
+                    " share",
+                    "a softmax does not overflow; the maps are as in the paper",
+                ),
+            ),
+        ),
+        paper="https://arxiv.org/abs/2402.04347",
+        encoder=partial(KernelAttention, feature_map=HedgehogFeatures),
+        decoder=partial(KernelCausalAttention, feature_map=HedgehogFeatures),
+        source=partial(KernelSourceAttention, feature_map=HedgehogFeatures),
+        traits=Traits(training_time="nD²"),
+    ),
+)

@@ -1,6 +1,6 @@
 """Linformer, for the encoder and for the attention to the source."""
 
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -11,33 +11,11 @@ from ..ops.softmax_attention import softmax_attention
 from ..published import Difference, Published
 from .attention import EncoderAttention, SourceAttention
 from .checks import NamedArguments, check_choice, check_positive
+from .conversion import Rule, Rules, first_part
+from .declaration import Attention, Flag, Traits
 from .multihead import QueriesKeysValues, padding_of
 
-PUBLISHED = {
-    "linformer": Published(
-        "arXiv 2006.04768; the Nystromformer authors' implementation",
-        (
-            Difference(
-                "weights of the sums",
-                "one matrix for all heads; keys and values have their own",
-                "a matrix for each head, which keys, values and all layers share",
-                "the paper tries several ways; `--linformer-share` chooses what is shared",
-            ),
-            Difference(
-                "their start",
-                "normal, with a deviation of 1/sqrt(slots)",
-                "normal, with a deviation of 0.02",
-                "sums keep lengths and angles, as in the paper's proof",
-            ),
-            Difference(
-                "positions of the weights",
-                "of the real words of a sentence",
-                "of the batch, with padding",
-                "a sentence has the same result in every batch",
-            ),
-        ),
-    )
-}
+SHARE_CHOICES = ("none", "kv", "layers")
 
 
 class LinformerProjections(NamedArguments, QueriesKeysValues):
@@ -54,10 +32,15 @@ class LinformerProjections(NamedArguments, QueriesKeysValues):
         UsageError: if a number or a choice cannot be used.
     """
 
+    conversion_rules: ClassVar[Rules] = {
+        "key_sums": Rule(fit=first_part),
+        "value_sums": Rule(("key_sums",), fit=first_part),
+    }
+
     def __init__(self, *, num_slots: int = 128, max_positions: int = 1024, share: str = "none", **options: Any) -> None:
         super().__init__(**options)
         check_positive(num_slots=num_slots)
-        check_choice("share", share, ("none", "kv", "layers"))
+        check_choice("share", share, SHARE_CHOICES)
         self.num_slots, self.max_positions, self.share = num_slots, max_positions, share
         self.key_sums = self._sums()
         self.value_sums = self._sums() if share == "none" else None
@@ -120,3 +103,51 @@ class LinformerSourceAttention(LinformerProjections, SourceAttention):
         steps = cached.padding_mask.shape[1]
         _, value_sums = self.sums(steps)
         return y, linformer_weights(weights, value_sums, steps, padding=padding)
+
+
+ATTENTIONS = (
+    Attention(
+        name="linformer",
+        published=Published(
+            "arXiv 2006.04768; the Nystromformer authors' implementation",
+            (
+                Difference(
+                    "weights of the sums",
+                    "one matrix for all heads; keys and values have their own",
+                    "a matrix for each head, which keys, values and all layers share",
+                    "the paper tries several ways; `--linformer-share` chooses what is shared",
+                ),
+                Difference(
+                    "their start",
+                    "normal, with a deviation of 1/sqrt(slots)",
+                    "normal, with a deviation of 0.02",
+                    "sums keep lengths and angles, as in the paper's proof",
+                ),
+                Difference(
+                    "positions of the weights",
+                    "of the real words of a sentence",
+                    "of the batch, with padding",
+                    "a sentence has the same result in every batch",
+                ),
+            ),
+        ),
+        paper="https://arxiv.org/abs/2006.04768",
+        encoder=LinformerAttention,
+        decoder="its slots are sums over all positions, later ones too",
+        source=LinformerSourceAttention,
+        unaligned="its weights may be negative",
+        has_max_positions=True,
+        traits=Traits(training_time="nLD", decoder_state=""),
+        flags=(
+            Flag(name="num_slots", argument="num_slots", help="slots", default=128, minimum=1),
+            Flag(
+                name="linformer_share",
+                argument="share",
+                help="kv: sums of keys and of values share their weights; layers: all layers of a side share them too",
+                kind=str,
+                default="none",
+                choices=SHARE_CHOICES,
+            ),
+        ),
+    ),
+)

@@ -1,6 +1,6 @@
 """Luna's bidirectional attention: pack the context into the slots, and unpack it for each query."""
 
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -10,24 +10,12 @@ from ..ops.padding import Padding, PaddingLike, in_own_segment
 from ..ops.softmax_attention import softmax_attention
 from ..published import Difference, Published
 from .checks import check_heads, checked_padding
+from .conversion import Rule, Rules, identity
+from .declaration import Attention, Traits
 from .decoding_state import StateType
 from .multihead import Multihead, beams_apart, beams_of, merge_heads, split_heads
 from .projection import affine_of
 from .short_convolution import convolution_of
-
-PUBLISHED = {
-    "Luna (`--arch luna_base`)": Published(
-        "arXiv 2106.01540; the authors' fairseq-apollo",
-        (
-            Difference(
-                "beside the paper",
-                "`--luna-source-attention softmax`, `--luna-segment-bias` and `--attention-kernel-size`",
-                "not there",
-                "they learn more on small data, and are off by default: the defaults are the paper's",
-            ),
-        ),
-    )
-}
 
 
 class PackedSource(NamedTuple):
@@ -59,6 +47,19 @@ class LunaAttention(Multihead):
     Raises:
         UsageError: if a number of heads does not divide ``embed_dim``, or ``kernel_size`` is even or negative.
     """
+
+    # The slots start as means of steps, so that the unpack attention reads them as the transformer reads the steps.
+    # Where two projections are one, it is the projection of the values.
+    conversion_rules: ClassVar[Rules] = {
+        "pq_proj": Rule(("q_proj",)),
+        "pk_proj": Rule(("pc_proj", "k_proj")),
+        "pv_proj": Rule(("pc_proj",), start=identity),
+        "pc_proj": Rule(("pv_proj",), start=identity),
+        "c_proj": Rule(("v_proj",)),
+        "k_proj": Rule(("c_proj",)),
+        "v_proj": Rule(("c_proj",)),
+    }
+    successor_rules: ClassVar[Rules] = {"k_proj": Rule(("pc_proj",)), "v_proj": Rule(("c_proj",))}
 
     def __init__(
         self,
@@ -214,3 +215,29 @@ class LunaAttention(Multihead):
             return None
         y = folded_attention.unpack(query.transpose(0, 1), key, value, to_query, out, **self.options(padding))
         return y.transpose(0, 1)
+
+
+PACKED = "its layers pass a packed sequence: choose --arch luna_base"
+
+ATTENTIONS = (
+    Attention(
+        name="luna",
+        published=Published(
+            "arXiv 2106.01540; the authors' fairseq-apollo",
+            (
+                Difference(
+                    "beside the paper",
+                    "`--luna-source-attention softmax`, `--luna-segment-bias` and `--attention-kernel-size`",
+                    "not there",
+                    "they learn more on small data, and are off by default: the defaults are the paper's",
+                ),
+            ),
+        ),
+        paper="https://arxiv.org/abs/2106.01540",
+        encoder=PACKED,
+        decoder=PACKED,
+        source=PACKED,
+        architecture="luna_base",
+        traits=Traits(training_time="nL", is_matrix=False),
+    ),
+)

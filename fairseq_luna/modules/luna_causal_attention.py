@@ -1,6 +1,6 @@
 """Luna's causal attention for decoders."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -10,6 +10,7 @@ from ..ops.folded_attention import folding_pays, scores_of
 from ..ops.padding import Padding, PaddingLike
 from ..ops.prefix_attention import PrefixMean
 from .checks import check_choice, checked_padding
+from .conversion import Rule, Rules
 from .decoding_state import AfterConvolution, StateType
 from .multihead import Multihead, beams_apart, beams_of
 from .projection import affine_of
@@ -33,6 +34,15 @@ class LunaCausalAttention(Multihead):
         UsageError: if ``num_heads`` does not divide ``embed_dim``, ``activation`` or ``kernel`` is unknown, or
             ``kernel_size`` is even or negative.
     """
+
+    conversion_rules: ClassVar[Rules] = {
+        "pq_proj": Rule(("q_proj",)),
+        "pc_proj": Rule(("k_proj",)),
+        "c_proj": Rule(("v_proj",)),
+        "k_proj": Rule(("c_proj",)),
+        "v_proj": Rule(("c_proj",)),
+    }
+    successor_rules: ClassVar[Rules] = {"k_proj": Rule(("pc_proj",)), "v_proj": Rule(("c_proj",))}
 
     def __init__(
         self,

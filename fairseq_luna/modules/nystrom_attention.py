@@ -1,6 +1,6 @@
 """Nystrom attention for the encoder."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -11,28 +11,9 @@ from ..published import Difference, Published
 from ..usage_error import ArgumentError
 from .attention import EncoderAttention
 from .checks import check_positive
+from .conversion import Rule, Rules, zero
+from .declaration import Attention, Flag, Traits
 from .multihead import QueriesKeysValues
-
-PUBLISHED = {
-    "nystrom": Published(
-        "arXiv 2102.03902; the authors' Nystromformer",
-        (
-            Difference(
-                "landmarks",
-                "of a sentence's own words, of any number",
-                "of the batch, whose length they must divide",
-                "a sentence has the same result in every batch",
-            ),
-            Difference(
-                "start of the pseudo-inverse",
-                "scaled for each head and sentence",
-                "scaled by the batch's largest sum, or the same as an option",
-                "a sentence has the same result in every batch",
-            ),
-            Difference("bias of the keys", "none", "yes", "it would have no effect"),
-        ),
-    )
-}
 
 
 class NystromAttention(QueriesKeysValues, EncoderAttention):
@@ -50,6 +31,8 @@ class NystromAttention(QueriesKeysValues, EncoderAttention):
     Raises:
         UsageError: as there.
     """
+
+    conversion_rules: ClassVar[Rules] = {"kernel": Rule(start=zero)}
 
     def __init__(self, *, num_slots: int = 64, kernel_size: int = 33, iterations: int = 6, **options: Any) -> None:
         super().__init__(key_bias=False, **options)
@@ -69,3 +52,34 @@ class NystromAttention(QueriesKeysValues, EncoderAttention):
             **self.options(padding),
         )
         return self.output(y)
+
+
+ATTENTIONS = (
+    Attention(
+        name="nystrom",
+        published=Published(
+            "arXiv 2102.03902; the authors' Nystromformer",
+            (
+                Difference(
+                    "landmarks",
+                    "of a sentence's own words, of any number",
+                    "of the batch, whose length they must divide",
+                    "a sentence has the same result in every batch",
+                ),
+                Difference(
+                    "start of the pseudo-inverse",
+                    "scaled for each head and sentence",
+                    "scaled by the batch's largest sum, or the same as an option",
+                    "a sentence has the same result in every batch",
+                ),
+                Difference("bias of the keys", "none", "yes", "it would have no effect"),
+            ),
+        ),
+        paper="https://arxiv.org/abs/2102.03902",
+        encoder=NystromAttention,
+        decoder="its landmarks are means of all positions, later ones too",
+        source="its landmarks are of one sequence",
+        traits=Traits(training_time="nLD", decoder_state=""),
+        flags=(Flag(name="num_slots", argument="num_slots", help="landmarks", default=64, minimum=1),),
+    ),
+)

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -14,6 +14,8 @@ from ..ops.softmax_attention import softmax_attention
 from ..published import Difference, Published
 from .attention import CausalAttention, EncoderAttention, SourceAttention
 from .checks import check_positive
+from .conversion import Rule, Rules
+from .declaration import Attention, Flag, Traits
 from .multihead import QueriesKeysValues
 from .softmax_attention import SourceKeysValues
 
@@ -25,75 +27,6 @@ local = partial(op.Window, window=16)
 longformer = partial(op.Window, window=512)
 topk = partial(op.TopK, count=8)
 bigbird = partial(op.RandomBlocks, block_size=64, random=3)
-
-PUBLISHED = {
-    "local": Published(
-        "the local attention of the Long Range Arena (arXiv 2011.04006)",
-        (
-            Difference(
-                "what a step sees",
-                "16 steps on each side of it",
-                "the steps of its block",
-                "a word at the edge of a block would not see its neighbour",
-            ),
-        ),
-    ),
-    "topk": Published("arXiv 1912.11637"),
-    "sparse": Published(
-        "arXiv 1904.10509, the fixed pattern, as in fairseq",
-        (
-            Difference(
-                "block and summary",
-                "32 steps, of which the last 8 are seen by all; of shorter blocks a quarter",
-                "128 in the paper, of which 8 to 32; 32 and 8 in fairseq, with the next block's first step in both",
-                "fairseq's defaults, because sentences are shorter than the paper's images; the paper's blocks",
-            ),
-            Difference(
-                "heads", "all see both parts", "both parts, or one each", "the merged form of the paper, as in fairseq"
-            ),
-        ),
-    ),
-    "longformer": Published(
-        "arXiv 2004.05150",
-        (
-            Difference(
-                "window",
-                "512 steps on each side",
-                "512 in all",
-                "`--attention-window` counts one side, as for local; 256 is the paper's",
-            ),
-            Difference(
-                "steps that see all",
-                "the first word of an encoder; none in a decoder",
-                "chosen for each task",
-                "no later word is known in a decoder, and fairseq's tasks choose none",
-            ),
-            Difference(
-                "their projections at the start",
-                "drawn",
-                "copies of those of the other steps",
-                "the authors start from a trained RoBERTa, here training starts from nothing",
-            ),
-            Difference(
-                "dilation",
-                "`--attention-dilation`, of all heads and layers; 1 by default",
-                "of two heads in the upper layers",
-                "one number for a model",
-            ),
-        ),
-    ),
-    "bigbird": Published(
-        "arXiv 2007.14062, with the first and the last block seen by all",
-        (
-            Difference(
-                "random blocks",
-                "of a sentence's own number of blocks, from the seed of a head",
-                "of the padded length, from the number of the layer",
-                "a sentence has the same result in every batch",
-            ),
-        ),
-    ),
-}
 
 
 def sparse(*, stride: int = 32) -> op.Strided:
@@ -189,6 +122,12 @@ class LongformerAttention(PatternAttention):
         options: those of :class:`PatternProjections` with the pattern ``longformer``.
     """
 
+    conversion_rules: ClassVar[Rules] = {
+        "first_q_proj": Rule(("q_proj",)),
+        "first_k_proj": Rule(("k_proj",)),
+        "first_v_proj": Rule(("v_proj",)),
+    }
+
     def __init__(self, **options: Any) -> None:
         super().__init__(pattern=partial(longformer, first=True), **options)
         self.first_q_proj = self.new.input()
@@ -232,3 +171,166 @@ class BigBirdAttention(PatternAttention):
 
     def inputs(self, x: Tensor, padding: Padding) -> tuple[Tensor, Tensor, Tensor, op.Pattern]:
         return *self.queries_keys_values(x), replace(self.pattern, seeds=self.seeds)
+
+
+ATTENTIONS = (
+    Attention(
+        name="local",
+        published=Published(
+            "the local attention of the Long Range Arena (arXiv 2011.04006)",
+            (
+                Difference(
+                    "what a step sees",
+                    "16 steps on each side of it",
+                    "the steps of its block",
+                    "a word at the edge of a block would not see its neighbour",
+                ),
+            ),
+        ),
+        paper="https://arxiv.org/abs/2011.04006",
+        encoder=partial(PatternAttention, pattern=local),
+        decoder=partial(PatternCausalAttention, pattern=local),
+        source="there is no distance between a target word and a source word",
+        traits=Traits(training_time="nwD", decoder_state="a window of keys and values", sees_every_step=False),
+        flags=(
+            Flag(
+                name="attention_window",
+                argument="window",
+                help="steps that a step sees on each side",
+                default=16,
+                minimum=1,
+            ),
+        ),
+    ),
+    Attention(
+        name="topk",
+        published=Published("arXiv 1912.11637"),
+        paper="https://arxiv.org/abs/1912.11637",
+        encoder=partial(PatternAttention, pattern=topk),
+        decoder=partial(PatternCausalAttention, pattern=topk),
+        source=partial(TopKSourceAttention, pattern=topk),
+        unaligned="most of its weights are 0",
+        traits=Traits(
+            training_time="n²",
+            decoder_state="grows",
+            sees_every_step=False,
+            quadratic=True,
+            state_grows=True,
+            continuous=False,
+        ),
+        flags=(
+            Flag(
+                name="attention_topk",
+                argument="count",
+                help="steps that a query keeps: the steps with the largest scores",
+                default=8,
+                minimum=1,
+            ),
+        ),
+    ),
+    Attention(
+        name="sparse",
+        published=Published(
+            "arXiv 1904.10509, the fixed pattern, as in fairseq",
+            (
+                Difference(
+                    "block and summary",
+                    "32 steps, of which the last 8 are seen by all; of shorter blocks a quarter",
+                    "128 in the paper, of which 8 to 32; 32 and 8 in fairseq, with the next block's first step in both",
+                    "fairseq's defaults, because sentences are shorter than the paper's images; the paper's blocks",
+                ),
+                Difference(
+                    "heads",
+                    "all see both parts",
+                    "both parts, or one each",
+                    "the merged form of the paper, as in fairseq",
+                ),
+            ),
+        ),
+        paper="https://arxiv.org/abs/1904.10509",
+        encoder=partial(PatternAttention, pattern=sparse),
+        decoder=partial(PatternCausalAttention, pattern=sparse),
+        source="there is no distance between a target word and a source word",
+        traits=Traits(
+            training_time="n·sqrt(n) to n²",
+            decoder_state="grows",
+            sees_every_step=False,
+            quadratic=True,
+            state_grows=True,
+        ),
+        flags=(Flag(name="attention_chunk", argument="stride", help="steps of a block", default=32, minimum=1),),
+    ),
+    Attention(
+        name="longformer",
+        published=Published(
+            "arXiv 2004.05150",
+            (
+                Difference(
+                    "window",
+                    "512 steps on each side",
+                    "512 in all",
+                    "`--attention-window` counts one side, as for local; 256 is the paper's",
+                ),
+                Difference(
+                    "steps that see all",
+                    "the first word of an encoder; none in a decoder",
+                    "chosen for each task",
+                    "no later word is known in a decoder, and fairseq's tasks choose none",
+                ),
+                Difference(
+                    "their projections at the start",
+                    "drawn",
+                    "copies of those of the other steps",
+                    "the authors start from a trained RoBERTa, here training starts from nothing",
+                ),
+                Difference(
+                    "dilation",
+                    "`--attention-dilation`, of all heads and layers; 1 by default",
+                    "of two heads in the upper layers",
+                    "one number for a model",
+                ),
+            ),
+        ),
+        paper="https://arxiv.org/abs/2004.05150",
+        encoder=LongformerAttention,
+        decoder=partial(PatternCausalAttention, pattern=longformer),
+        source="there is no distance between a target word and a source word",
+        traits=Traits(training_time="nwD", decoder_state="a window", sees_every_step=False),
+        flags=(
+            Flag(
+                name="attention_window",
+                argument="window",
+                help="steps that a step sees on each side; the paper has 512 in all",
+                default=512,
+                minimum=1,
+            ),
+            Flag(
+                name="attention_dilation",
+                argument="dilation",
+                help="distance between two neighbouring steps that a step sees",
+                default=1,
+                minimum=1,
+            ),
+        ),
+    ),
+    Attention(
+        name="bigbird",
+        published=Published(
+            "arXiv 2007.14062, with the first and the last block seen by all",
+            (
+                Difference(
+                    "random blocks",
+                    "of a sentence's own number of blocks, from the seed of a head",
+                    "of the padded length, from the number of the layer",
+                    "a sentence has the same result in every batch",
+                ),
+            ),
+        ),
+        paper="https://arxiv.org/abs/2007.14062",
+        encoder=BigBirdAttention,
+        decoder="its blocks see later words",
+        source="there is no distance between a target word and a source word",
+        traits=Traits(training_time="n", decoder_state="", sees_every_step=False),
+        flags=(Flag(name="attention_chunk", argument="block_size", help="steps of a block", default=64, minimum=1),),
+    ),
+)

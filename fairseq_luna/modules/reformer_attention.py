@@ -1,6 +1,6 @@
 """Reformer's attention for encoders."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -10,33 +10,12 @@ from ..ops.reformer_attention import reformer_attention
 from ..published import Difference, Published
 from .attention import EncoderAttention
 from .checks import check_positive
+from .conversion import Rule, Rules
+from .declaration import Attention, Flag, Traits
 from .redrawn_directions import RedrawnDirections
 
 # 64 directions give 128 buckets, enough for 8,192 steps in chunks of 64. Hashing costs a quarter of attending then.
 MOST_DIRECTIONS = 64
-
-PUBLISHED = {
-    "reformer": Published(
-        "arXiv 2001.04451; reformer-pytorch, and the port of the authors' trax in transformers",
-        (
-            Difference(
-                "random directions",
-                "stay for `--redraw-features` updates, and in evaluation",
-                "drawn at every call",
-                "a translation does not depend on chance, and resuming is exact",
-            ),
-            Difference(
-                "place", "encoder", "decoder and encoder", "with its state, a step of generation would sort all steps"
-            ),
-            Difference(
-                "layers",
-                "fairseq's",
-                "reversible, with feed-forward networks in chunks",
-                "only the attention is exchanged; `--checkpoint-activations` saves memory too",
-            ),
-        ),
-    )
-}
 
 
 class ReformerAttention(RedrawnDirections, EncoderAttention):
@@ -55,6 +34,8 @@ class ReformerAttention(RedrawnDirections, EncoderAttention):
     Raises:
         UsageError: if ``num_heads`` does not divide ``embed_dim``, or another number is too small.
     """
+
+    successor_rules: ClassVar[Rules] = {"k_proj": Rule(("q_proj",))}
 
     def __init__(
         self, *, num_hashes: int = 8, chunk_size: int = 64, redraw_features: int = 1000, **options: Any
@@ -79,3 +60,49 @@ class ReformerAttention(RedrawnDirections, EncoderAttention):
             **self.options(padding),
         )
         return self.output(y)
+
+
+ATTENTIONS = (
+    Attention(
+        name="reformer",
+        published=Published(
+            "arXiv 2001.04451; reformer-pytorch, and the port of the authors' trax in transformers",
+            (
+                Difference(
+                    "random directions",
+                    "stay for `--redraw-features` updates, and in evaluation",
+                    "drawn at every call",
+                    "a translation does not depend on chance, and resuming is exact",
+                ),
+                Difference(
+                    "place",
+                    "encoder",
+                    "decoder and encoder",
+                    "with its state, a step of generation would sort all steps",
+                ),
+                Difference(
+                    "layers",
+                    "fairseq's",
+                    "reversible, with feed-forward networks in chunks",
+                    "only the attention is exchanged; `--checkpoint-activations` saves memory too",
+                ),
+            ),
+        ),
+        paper="https://arxiv.org/abs/2001.04451",
+        encoder=ReformerAttention,
+        decoder="its steps are sorted together with later ones",
+        source="its keys are its queries",
+        traits=Traits(training_time="n log n", decoder_state="", sees_every_step=False, continuous=False),
+        flags=(
+            Flag(name="num_hashes", argument="num_hashes", help="rounds of hashing", default=8, minimum=1),
+            Flag(name="attention_chunk", argument="chunk_size", help="steps of a chunk", default=64, minimum=1),
+            Flag(
+                name="redraw_features",
+                argument="redraw_features",
+                help="updates between two random draws in training; 0: never (the authors draw at every call)",
+                default=1000,
+                minimum=0,
+            ),
+        ),
+    ),
+)

@@ -1,6 +1,6 @@
 """Retention: linear attention with rotary positions, whose heads forget at fixed rates."""
 
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -13,59 +13,11 @@ from ..ops.padding import Padding, computed_once
 from ..published import Difference, Published
 from ..usage_error import ArgumentError
 from .attention import CausalAttention, EncoderAttention
+from .conversion import Rule, Rules, opened
+from .declaration import Attention, Traits
 from .multihead import QueriesKeysValues, merge_heads
 
 EPSILON = 1e-6  # added to the mean square by which the norm of a head divides
-
-PUBLISHED = {
-    "retention": Published(
-        "arXiv 2307.08621; torchscale, and flash-linear-attention",
-        (
-            Difference(
-                "channels of values and gate",
-                "C",
-                "2 C",
-                "as wide as in the other attentions",
-            ),
-            Difference(
-                "channels of a head",
-                "C / heads, 64 in the base models",
-                "256",
-                "the model's number of heads, as for every name: each head has its rate of forgetting",
-            ),
-            Difference(
-                "biases",
-                "of queries, keys, values, gate and output",
-                "none",
-                "as fairseq's attention has; `bias=False` in Python leaves them out",
-            ),
-            Difference(
-                "projections at the start",
-                "Xavier uniform, divided by sqrt(2) but for the output",
-                "Xavier uniform, divided by 4 sqrt(2) but for the output",
-                "as the other attentions; the norm of a head cancels the scale of queries, keys and values",
-            ),
-            Difference(
-                "norm of what a head has read",
-                "1e-6 is added to its mean square",
-                "the same, after a division by the sum of its weights",
-                "the norm cancels the division, but for the epsilon",
-            ),
-            Difference(
-                "position embeddings",
-                "fairseq's, added to the words, beside the rotation",
-                "the rotation alone",
-                "one setting for all names; `--no-token-positional-embeddings` leaves them out",
-            ),
-            Difference(
-                "in the encoder",
-                "the decay of the distance, to both sides",
-                "decoder only",
-                "an encoder's words should see both sides",
-            ),
-        ),
-    )
-}
 
 
 class RetentionState(NamedTuple):
@@ -85,6 +37,8 @@ class Retention(QueriesKeysValues):
     Raises:
         UsageError: if ``num_heads`` does not divide ``embed_dim``, or a head has an odd number of channels.
     """
+
+    conversion_rules: ClassVar[Rules] = {"gate_proj": Rule(start=opened)}
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
@@ -164,3 +118,62 @@ def rotated(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     """Each pair of neighbouring channels of ``x (B, H, T, D)``, turned by its angle."""
     even, odd = x[..., ::2], x[..., 1::2]
     return torch.stack([even * cos - odd * sin, odd * cos + even * sin], dim=-1).flatten(-2)
+
+
+ATTENTIONS = (
+    Attention(
+        name="retention",
+        published=Published(
+            "arXiv 2307.08621; torchscale, and flash-linear-attention",
+            (
+                Difference(
+                    "channels of values and gate",
+                    "C",
+                    "2 C",
+                    "as wide as in the other attentions",
+                ),
+                Difference(
+                    "channels of a head",
+                    "C / heads, 64 in the base models",
+                    "256",
+                    "the model's number of heads, as for every name: each head has its rate of forgetting",
+                ),
+                Difference(
+                    "biases",
+                    "of queries, keys, values, gate and output",
+                    "none",
+                    "as fairseq's attention has; `bias=False` in Python leaves them out",
+                ),
+                Difference(
+                    "projections at the start",
+                    "Xavier uniform, divided by sqrt(2) but for the output",
+                    "Xavier uniform, divided by 4 sqrt(2) but for the output",
+                    "as the other attentions; the norm of a head cancels the scale of queries, keys and values",
+                ),
+                Difference(
+                    "norm of what a head has read",
+                    "1e-6 is added to its mean square",
+                    "the same, after a division by the sum of its weights",
+                    "the norm cancels the division, but for the epsilon",
+                ),
+                Difference(
+                    "position embeddings",
+                    "fairseq's, added to the words, beside the rotation",
+                    "the rotation alone",
+                    "one setting for all names; `--no-token-positional-embeddings` leaves them out",
+                ),
+                Difference(
+                    "in the encoder",
+                    "the decay of the distance, to both sides",
+                    "decoder only",
+                    "an encoder's words should see both sides",
+                ),
+            ),
+        ),
+        paper="https://arxiv.org/abs/2307.08621",
+        encoder=RetentionAttention,
+        decoder=RetentionCausalAttention,
+        source="there is no distance between a target word and a source word",
+        traits=Traits(training_time="nD²", is_matrix=False),
+    ),
+)

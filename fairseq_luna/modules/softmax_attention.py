@@ -10,10 +10,9 @@ from ..ops.padding import Padding
 from ..ops.softmax_attention import causal_softmax_attention, softmax_attention
 from ..published import Published
 from .attention import CausalAttention, EncoderAttention, SourceAttention
+from .declaration import Attention, Traits
 from .multihead import QueriesKeysValues
 from .projection import INPUT_GAIN
-
-PUBLISHED = {"softmax": Published("arXiv 1706.03762; fairseq's MultiheadAttention, whose numbers it has")}
 
 
 class SoftmaxProjections(QueriesKeysValues):
@@ -140,3 +139,16 @@ class SoftmaxSourceAttention(SoftmaxProjections, SourceAttention):
         self, q: Tensor, cached: SourceKeysValues, padding: Padding, *, need_weights: bool
     ) -> tuple[Tensor, Tensor | None]:
         return softmax_attention(q, *cached, need_weights=need_weights, **self.options(padding))
+
+
+ATTENTIONS = (
+    Attention(
+        name="softmax",
+        published=Published("arXiv 1706.03762; fairseq's MultiheadAttention, whose numbers it has"),
+        paper="https://arxiv.org/abs/1706.03762",
+        encoder=SoftmaxAttention,
+        decoder=SoftmaxCausalAttention,
+        source=SoftmaxSourceAttention,
+        traits=Traits(training_time="n²", decoder_state="grows with every token", quadratic=True, state_grows=True),
+    ),
+)

@@ -10,21 +10,8 @@ from ..ops.linear_recurrence import RecurrentState, linear_recurrence, linear_re
 from ..ops.padding import Padding
 from ..published import Difference, Published
 from .attention import CausalAttention
+from .declaration import Attention, Traits
 from .projection import project_together
-
-PUBLISHED = {
-    "ssru": Published(
-        'Kim et al. 2019, "From Research to Production and Back"; the formula of the cell in Marian',
-        (
-            Difference(
-                "dropout",
-                "a channel leaves out a step, for all later ones",
-                "a channel of the input is left out at all steps",
-                "`--attention-dropout` leaves out steps in all attentions whose sums run over time",
-            ),
-        ),
-    )
-}
 
 
 class SSRU(CausalAttention):
@@ -60,3 +47,27 @@ class SSRU(CausalAttention):
     def attend_step(self, x: Tensor, padding: Padding, state: RecurrentState | None) -> tuple[Tensor, RecurrentState]:
         c, state = linear_recurrence_step(*self.factors_and_inputs(x), state, padding=padding)
         return c.relu(), state
+
+
+ATTENTIONS = (
+    Attention(
+        name="ssru",
+        published=Published(
+            'Kim et al. 2019, "From Research to Production and Back"; the formula of the cell in Marian',
+            (
+                Difference(
+                    "dropout",
+                    "a channel leaves out a step, for all later ones",
+                    "a channel of the input is left out at all steps",
+                    "`--attention-dropout` leaves out steps in all attentions whose sums run over time",
+                ),
+            ),
+        ),
+        paper="https://aclanthology.org/D19-5632",
+        encoder="its steps see only earlier ones",
+        decoder=SSRU,
+        source="it is a recurrence over one sequence",
+        has_heads=False,
+        traits=Traits(training_time="n", decoder_state="C numbers in total", is_matrix=False),
+    ),
+)

@@ -14,61 +14,12 @@ from ..ops.padding import Padding
 from ..published import Difference, Published
 from .attention import CausalAttention, EncoderAttention
 from .checks import check_positive
+from .declaration import Attention, Flag, Traits
 from .multihead import Multihead, merge_heads, split_heads
 from .short_convolution import SiluConvolution
 
 STEP_SIZES = 0.001, 0.1  # what dt is between at the start, as published
 RATES = 1.0, 16.0  # and A
-
-PUBLISHED = {
-    "ssd": Published(
-        "arXiv 2405.21060; the authors' mamba, and Mamba2Mixer in transformers",
-        (
-            Difference(
-                "rows of the state",
-                "64",
-                "128 in the code, 64 and 128 in the paper",
-                "sentences are short; `--state-size` chooses them",
-            ),
-            Difference(
-                "channels of a head",
-                "2 C / heads, 128 in the base models",
-                "64",
-                "the model's number of heads, as for every name",
-            ),
-            Difference(
-                "bias of the output projection",
-                "yes",
-                "none",
-                "as fairseq's attention has; `bias=False` in Python leaves it out",
-            ),
-            Difference(
-                "projections at the start",
-                "Xavier uniform",
-                "torch's default, and the output's divided by the root of the number of layers",
-                "as the other attentions, in layers with a feed-forward network",
-            ),
-            Difference(
-                "in the encoder",
-                "the decay between two steps, whichever is first; the convolution sees three steps on each side",
-                "decoder only",
-                "an encoder's words should see both sides, as in Hydra (arXiv 2407.09941)",
-            ),
-            Difference(
-                "position embeddings",
-                "fairseq's, added to the words",
-                "none",
-                "one setting for all names; `--no-token-positional-embeddings` leaves them out",
-            ),
-            Difference(
-                "weight decay",
-                "of all parameters",
-                "not of A_log, dt_bias and D",
-                "fairseq's trainer has one group of parameters; see below",
-            ),
-        ),
-    )
-}
 
 
 def decay_parameters(num_heads: int, least: float, largest: float) -> tuple[nn.Parameter, nn.Parameter]:
@@ -180,3 +131,72 @@ class StateSpaceCausalAttention(StateSpace, CausalAttention):
         before = None if state is None else DecayState(state.sum)
         y, after = decay_attention_step(*given, before, padding=padding)
         return self.gated(y + skipped, gate), SpaceState(after.sum, last_inputs)
+
+
+ATTENTIONS = (
+    Attention(
+        name="ssd",
+        published=Published(
+            "arXiv 2405.21060; the authors' mamba, and Mamba2Mixer in transformers",
+            (
+                Difference(
+                    "rows of the state",
+                    "64",
+                    "128 in the code, 64 and 128 in the paper",
+                    "sentences are short; `--state-size` chooses them",
+                ),
+                Difference(
+                    "channels of a head",
+                    "2 C / heads, 128 in the base models",
+                    "64",
+                    "the model's number of heads, as for every name",
+                ),
+                Difference(
+                    "bias of the output projection",
+                    "yes",
+                    "none",
+                    "as fairseq's attention has; `bias=False` in Python leaves it out",
+                ),
+                Difference(
+                    "projections at the start",
+                    "Xavier uniform",
+                    "torch's default, and the output's divided by the root of the number of layers",
+                    "as the other attentions, in layers with a feed-forward network",
+                ),
+                Difference(
+                    "in the encoder",
+                    "the decay between two steps, whichever is first; the convolution sees three steps on each side",
+                    "decoder only",
+                    "an encoder's words should see both sides, as in Hydra (arXiv 2407.09941)",
+                ),
+                Difference(
+                    "position embeddings",
+                    "fairseq's, added to the words",
+                    "none",
+                    "one setting for all names; `--no-token-positional-embeddings` leaves them out",
+                ),
+                Difference(
+                    "weight decay",
+                    "of all parameters",
+                    "not of A_log, dt_bias and D",
+                    "fairseq's trainer has one group of parameters; see below",
+                ),
+            ),
+        ),
+        paper="https://arxiv.org/abs/2405.21060",
+        encoder=StateSpaceAttention,
+        decoder=StateSpaceCausalAttention,
+        source="there is no distance between a target word and a source word",
+        traits=Traits(training_time="nmD", is_matrix=False),
+        flags=(
+            Flag(
+                name="state_size",
+                argument="state_size",
+                help="rows of the state for each channel (published: 64 and 128); there are twice the channels of the"
+                " model",
+                default=64,
+                minimum=1,
+            ),
+        ),
+    ),
+)

@@ -1,6 +1,7 @@
 """Synthesizer, chosen by its scores: dense, random and their factorized forms."""
 
 import math
+from functools import partial
 from typing import Any
 
 import torch
@@ -14,6 +15,7 @@ from ..published import Difference, Published
 from ..usage_error import ArgumentError
 from .attention import CausalAttention, EncoderAttention
 from .checks import NamedArguments
+from .declaration import Attention, Traits
 from .multihead import Multihead, split_heads
 from .projection import Projections
 
@@ -25,31 +27,6 @@ IN_BATCHES = Difference(
     "not said for padding",
     "a sentence has the same result in every batch",
 )
-PUBLISHED = {
-    "synthesizer-dense": Published(
-        PAPER,
-        (
-            Difference("biases", "of the first map", "of both maps", "the second one is the keys of positions"),
-            IN_BATCHES,
-        ),
-    ),
-    "synthesizer-random": Published(
-        PAPER, (Difference("scores", "learned", "learned or fixed", "fixed ones were worse in the paper"), IN_BATCHES)
-    ),
-    "synthesizer-factorized-dense": Published(
-        PAPER,
-        (
-            Difference(
-                "tiling",
-                "one vector repeats each of its numbers, the other repeats as a whole",
-                "both are tiled, how is not said",
-                "if both repeated as a whole, positions would have the same scores after some steps",
-            ),
-            IN_BATCHES,
-        ),
-    ),
-    "synthesizer-factorized-random": Published(PAPER, (IN_BATCHES,)),
-}
 
 
 class Synthesizer(NamedArguments, Multihead):
@@ -250,3 +227,67 @@ class FactorizedRandomScores(ScoreMap):
 
     def rows(self, x: Tensor, positions: Tensor, columns: int) -> Tensor:
         return (self.left[:, positions] @ self.right[:, None, :, :columns]).transpose(0, 1)
+
+
+ATTENTIONS = (
+    Attention(
+        name="synthesizer-dense",
+        published=Published(
+            PAPER,
+            (
+                Difference("biases", "of the first map", "of both maps", "the second one is the keys of positions"),
+                IN_BATCHES,
+            ),
+        ),
+        encoder=partial(SynthesizerAttention, scores=DenseScores),
+        decoder=partial(SynthesizerCausalAttention, scores=DenseScores),
+        source="its scores do not depend on the words that are read",
+        paper="https://arxiv.org/abs/2005.00743",
+        traits=Traits(training_time="n²", decoder_state="grows, values only", quadratic=True, state_grows=True),
+        has_max_positions=True,
+    ),
+    Attention(
+        name="synthesizer-random",
+        published=Published(
+            PAPER,
+            (Difference("scores", "learned", "learned or fixed", "fixed ones were worse in the paper"), IN_BATCHES),
+        ),
+        encoder=partial(SynthesizerAttention, scores=RandomScores),
+        decoder=partial(SynthesizerCausalAttention, scores=RandomScores),
+        source="its scores do not depend on the words that are read",
+        paper="https://arxiv.org/abs/2005.00743",
+        traits=Traits(training_time="n²", decoder_state="grows, values only", quadratic=True, state_grows=True),
+        has_max_positions=True,
+    ),
+    Attention(
+        name="synthesizer-factorized-dense",
+        published=Published(
+            PAPER,
+            (
+                Difference(
+                    "tiling",
+                    "one vector repeats each of its numbers, the other repeats as a whole",
+                    "both are tiled, how is not said",
+                    "if both repeated as a whole, positions would have the same scores after some steps",
+                ),
+                IN_BATCHES,
+            ),
+        ),
+        encoder=partial(SynthesizerAttention, scores=FactorizedDenseScores),
+        decoder=partial(SynthesizerCausalAttention, scores=FactorizedDenseScores),
+        source="its scores do not depend on the words that are read",
+        paper="https://arxiv.org/abs/2005.00743",
+        traits=Traits(training_time="n²", decoder_state="grows, values only", quadratic=True, state_grows=True),
+        has_max_positions=True,
+    ),
+    Attention(
+        name="synthesizer-factorized-random",
+        published=Published(PAPER, (IN_BATCHES,)),
+        encoder=partial(SynthesizerAttention, scores=FactorizedRandomScores),
+        decoder=partial(SynthesizerCausalAttention, scores=FactorizedRandomScores),
+        source="its scores do not depend on the words that are read",
+        paper="https://arxiv.org/abs/2005.00743",
+        traits=Traits(training_time="n²", decoder_state="grows, values only", quadratic=True, state_grows=True),
+        has_max_positions=True,
+    ),
+)

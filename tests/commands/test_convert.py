@@ -12,15 +12,15 @@ from commands import APOLLO, TRANSFORMER, run, train
 from fairseq_luna.commands import training_flags
 from fairseq_luna.commands.converting.parameters import NO_PARAMETER, convert
 from fairseq_luna.commands.converting.settings import deciding
-from fairseq_luna.models.mixed.attentions import ATTENTIONS
+from fairseq_luna.models.mixed.attentions import ATTENTIONS, fields_for
 from fairseq_luna.usage_error import CheckpointMismatch
 from own_command import refused, shown
 from support import PAD, as_prefix, build_model, sentences
 
 WIDE = {"encoder_self_attention": "local", "decoder_self_attention": "local", "attention_window": 20}
 LEARNED = {"encoder_learned_pos": True, "decoder_learned_pos": True}
-ADAPTIVE = ATTENTIONS["adaptive-span"].fields("adaptive-span")
-LINFORMER = ATTENTIONS["linformer"].fields("linformer")
+ADAPTIVE = fields_for("adaptive-span")
+LINFORMER = fields_for("linformer")
 # The old and the new model, which compute the same.
 EQUAL = {
     "transformer-mixed": (("transformer", {}), ("mixed", {})),
@@ -51,7 +51,7 @@ EQUAL = {
 }
 # What a transformer becomes.
 FAMILIES = {
-    **{name: ("mixed", attention.fields(name)) for name, attention in ATTENTIONS.items()},
+    **{name: ("mixed", fields_for(name)) for name in ATTENTIONS},
     "luna": ("luna", {"luna_source_attention": "softmax"}),
     "luna-packed": ("luna", {"untie_luna_kv": True}),
     "luna-prenorm": ("luna", {"encoder_normalize_before": True, "decoder_normalize_before": True}),

@@ -23,11 +23,13 @@ EVERY_CUT = pytest.mark.parametrize(
 SIZE = 16
 
 
-def build(kind=BlockAttention, **options):
+def build(kind=BlockAttention, kernel_size=0, **options):
     torch.manual_seed(0)
     if kind is BlockCausalAttention:
         options = {"block_size": 5, **options}
-    return kind(embed_dim=SIZE, num_heads=4, **options).double()
+    module = kind(embed_dim=SIZE, num_heads=4, **options)
+    module.convolve(kernel_size)
+    return module.double()
 
 
 def inputs(steps=30, batch=3):

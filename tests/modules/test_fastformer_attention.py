@@ -27,9 +27,11 @@ AUTHORS_NAMES = {
 }
 
 
-def build(kind=FastformerAttention, size=16, heads=4, **options):
+def build(kind=FastformerAttention, size=16, heads=4, kernel_size=0, **options):
     torch.manual_seed(0)
-    return kind(embed_dim=size, num_heads=heads, **options).double()
+    module = kind(embed_dim=size, num_heads=heads, **options)
+    module.convolve(kernel_size)
+    return module.double()
 
 
 def inputs(steps=40, batch=2):

@@ -8,7 +8,7 @@ from fairseq.search import BeamSearch, Sampling
 from fairseq.sequence_generator import SequenceGenerator
 
 import operator_tape
-from fairseq_luna.models.mixed.attentions import able
+from fairseq_luna.models.mixed.attentions import available_in
 from fairseq_luna.modules.decoding_state import flatten_state
 from fairseq_luna.search import RecordedSearch, board, recorded_search, sequence_generator, unsupported_option
 from support import PAD, build_model, sentences, translation_task
@@ -79,7 +79,7 @@ def test_hypotheses_are_those_of_fairseq(options):
         assert_same(search.generate(batch), generator.generate([model], batch))
 
 
-@pytest.mark.parametrize("name", [*FAMILIES, *able("decoder")])
+@pytest.mark.parametrize("name", [*FAMILIES, *available_in("decoder")])
 def test_every_decoder_finds_the_hypotheses_of_fairseq(name):
     model = model_of(name)
     generator = generator_of(model, max_len_b=24, beam_size=4)
@@ -88,7 +88,7 @@ def test_every_decoder_finds_the_hypotheses_of_fairseq(name):
         assert_same(search.generate(batch), generator.generate([model], batch))
 
 
-@pytest.mark.parametrize("name", [*FAMILIES, *able("decoder")])
+@pytest.mark.parametrize("name", [*FAMILIES, *available_in("decoder")])
 def test_a_replayed_token_is_the_same_function(name, monkeypatch):
     """The operators of one token, repeated on the same memory without Python, as a CUDA graph repeats them."""
     monkeypatch.setattr(recorded_search, "FIRST_ROOM", 8)  # is doubled twice

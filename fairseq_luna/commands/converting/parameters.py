@@ -9,10 +9,11 @@ import torch
 from fairseq.models import build_model
 from torch import Tensor, nn
 
+from ...modules.conversion import Rule, zero
 from ...usage_error import UsageError
 from ..checkpoints import NO_PARAMETER, check_finite
 from ..dictionaries import joint_dictionary
-from .rules import Rule, rules_of, zero
+from .rules import rules_of
 
 
 class Part(NamedTuple):
