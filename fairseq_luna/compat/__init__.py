@@ -1,23 +1,65 @@
-"""Patches for faults of the installed fairseq, or of fairseq under a recent torch, that break a run, lose work or time.
+"""Patches for faults of the installed fairseq, or of fairseq under a recent torch or numpy.
 
-Each patch is a file: ``is_needed()`` probes for the fault, ``apply()`` fixes it in this process, and ``SUMMARY``
-describes both. It is applied only if its probe finds the fault, so a fixed fairseq is left unchanged.
+The faults break a run, lose work or take time. Each has one :class:`~.patch.Patch`, with a probe and a fix, in the file
+of its subject. A patch is applied only if its probe finds the fault, so that a fixed fairseq is left unchanged.
 """
 
 import functools
-from importlib import import_module
 from typing import NamedTuple
 
 import torch
 
-# bf16 comes after torchrun, so that its wrapper is the outer one: torchrun's reads --tpu, which bf16's unsets.
-NAMES = (
-    *("checkpoints", "broadcast", "languages", "mismatch", "last-batch", "torchrun", "cpu-ddp", "cpu-amp", "ema"),
-    *("bf16", "resume", "workers", "virtual-epochs", "denoising", "finished", "exit", "saving", "numpy-names"),
-    *("pointers", "ngrams", "multi-tensor", "adam", "final-norms", "history", "diverse-beams", "half-precision"),
-    "ema-start",
+from .beam_search import DiverseBeamRows, RepeatedNgrams
+from .checkpoint_mismatch import HiddenMismatch, OtherLanguages
+from .distributed_on_cpu import DeviceNumberOnCPU, IndependentCopies
+from .end_of_training import AbortAtExit, UpdateAfterLast
+from .epoch_data import (
+    BatchesAfterResume,
+    DroppedLastBatch,
+    NoiseFromGlobalGenerator,
+    VirtualEpochsAfterResume,
+    WorkersOfFirstEpoch,
 )
-PATCHES = {name: import_module(f"{__name__}.{name.replace('-', '_')}") for name in NAMES}
+from .incomplete_checkpoints import MissingHistory, MissingVersion
+from .interrupted_saving import InterruptedSaving
+from .multi_tensor_adam import AdamOneByOne
+from .multi_tensor_gradients import GradientsOneByOne
+from .numpy_versions import OverflowingPointers, RemovedNames
+from .patch import Patch
+from .precision_flags import AMPOnCPU, BF16SetsTPU, UnclearFP16Errors
+from .refused_checkpoints import RefusedBroadcast, RefusedClasses
+from .store_ema import MeanOfParameters, StartWithoutMean
+
+_IN_ORDER: tuple[Patch, ...] = (
+    RefusedClasses(),
+    RefusedBroadcast(),
+    OtherLanguages(),
+    HiddenMismatch(),
+    DroppedLastBatch(),
+    IndependentCopies(),
+    DeviceNumberOnCPU(),
+    AMPOnCPU(),
+    MeanOfParameters(),
+    BF16SetsTPU(),  # after IndependentCopies: its wrapper of call_main must be the outer one, which unsets --tpu first
+    BatchesAfterResume(),
+    WorkersOfFirstEpoch(),
+    VirtualEpochsAfterResume(),
+    NoiseFromGlobalGenerator(),
+    UpdateAfterLast(),
+    AbortAtExit(),
+    InterruptedSaving(),
+    RemovedNames(),
+    OverflowingPointers(),
+    RepeatedNgrams(),
+    GradientsOneByOne(),
+    AdamOneByOne(),
+    MissingVersion(),
+    MissingHistory(),
+    DiverseBeamRows(),
+    UnclearFP16Errors(),
+    StartWithoutMean(),
+)
+PATCHES = {patch.name: patch for patch in _IN_ORDER}
 
 
 class Result(NamedTuple):
@@ -31,8 +73,8 @@ class Result(NamedTuple):
 @functools.cache
 def apply_patches() -> tuple[Result, ...]:
     """Probe, then apply the patches that are needed, once per process; later calls return the first call's results."""
-    with torch.device("cpu"):  # whatever the default device is: fairseq's data sets and the probes are for this one
-        results = tuple(Result(name, patch.is_needed(), patch.SUMMARY) for name, patch in PATCHES.items())
+    with torch.device("cpu"):  # whatever the default device is: fairseq's data sets and the probes are for the CPU
+        results = tuple(Result(name, patch.is_needed(), patch.summary) for name, patch in PATCHES.items())
     for result in results:
         if result.applied:
             PATCHES[result.name].apply()

@@ -12,11 +12,11 @@ compat.apply_patches()
 usage_error.report_in_one_line()
 
 from .. import criterions
-from ..optim import fairseq_apollo, milestone_lr, trainer_hooks
+from ..optim import fairseq_apollo, milestone_lr
 from ..search import sequence_generator
 from . import block, block_pyramid, escaped_characters, fastformer, language_pairs, luna, mixed, roberta
 
-trainer_hooks.install()
+fairseq_apollo.wrap_gradient_clipping()
 sequence_generator.install()
 language_pairs.refuse()
 escaped_characters.restore()

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from ..ops.decay_attention import DecayState, decay_attention, decay_attention_step
 from ..ops.dtypes import accumulation_dtype
-from ..ops.kernel_attention.shared import with_ones
+from ..ops.kernel_attention import with_ones
 from ..ops.padding import Padding
 from ..published import Difference, Published
 from .attention import CausalAttention, EncoderAttention

@@ -1,6 +1,6 @@
-"""Attention algorithms on tensors, in plain torch, one folder each.
+"""Attention algorithms on tensors, in plain torch, one file each, in this order: reference, training form, step.
 
-``naive.py`` is the specification: the formula, as in the paper. ``chunked.py`` or ``fused.py`` computes the same
-function for training, ``recurrent.py`` one step at a time for generation. ``shared.py`` has what several of them need.
-The package itself never imports a ``naive.py``.
+``NAME_reference`` is the specification: the formula, as in the paper, for any length and float dtype. ``NAME`` computes
+the same function for training, and ``NAME_step`` one step at a time for generation. Only references call references.
+Luna's causal attention, block attention and pattern attention are folders with several files.
 """

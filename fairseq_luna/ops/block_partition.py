@@ -16,7 +16,7 @@ from torch import Tensor
 from .dtypes import full_precision
 from .padding import Padding, PaddingLike, computed_once
 
-# Keeps rounding errors from moving a random size out of its bounds; far below one step.
+# A factor that keeps rounding errors from moving a random size out of its bounds; the difference is far below one step.
 INSIDE = 1 - 1e-6
 
 
@@ -33,13 +33,13 @@ class Blocks:
     sizes: Tensor  # (B, M) int64, the number of steps in a block; 0 if the sentence has fewer blocks
     capacity: int  # S
     step_rows: Tensor  # (B M S) int64, the step in each place; in an empty one the first step of the sentence
-    place_rows: Tensor  # (T B) int64, the place of each step; at padding that of another step
-    block_rows: Tensor  # (T B) int64, the block of each step; at padding that of another step
-    previous_rows: Tensor  # (T B) int64, the block before that of each step; undefined in the first block
+    place_rows: Tensor  # (T B) int64, the place of each step; at padding the place of another step
+    block_rows: Tensor  # (T B) int64, the block of each step; at padding the block of another step
+    previous_rows: Tensor  # (T B) int64, the block before the block of each step; undefined in the first block
     has_previous: Tensor  # (T, B, 1), 0 in the first block, otherwise 1
     summing: Tensor  # (B M, 1, S), 1/P in places of steps, 0 in empty ones; P is a power of two, at least S
     filled: Tensor  # (B M, 1, 1), n/P for a block of n steps, but not 0
-    # Empty ones are padding, but for the first of each, because a softmax over nothing is NaN.
+    # Empty places and blocks are padding, except the first of each, because a softmax over nothing is NaN.
     empty_places: Padding  # of (B M, S)
     empty_blocks: Padding  # of (B, M)
     derived: dict[Any, Any] = field(default_factory=dict, repr=False)  # see padding.computed_once
@@ -73,10 +73,10 @@ def cut_by_number(
     ``floor(p m / n)``. Random sizes are in ``[1, 2n/m]``, drawn from torch's generator of the mask's device.
 
     Args:
-        padding: of the steps, anywhere.
+        padding: a mask ``(B, T)`` bool, True = padding, anywhere.
         num_blocks: blocks of a sentence; 0 = the optimum for its length.
         random: random sizes instead of equal ones.
-        dtype: that of the sequences, for the factors.
+        dtype: the dtype of the sequences, for the factors.
     """
     padding = Padding.of(padding)
     lengths = padding.lengths
@@ -86,7 +86,13 @@ def cut_by_number(
 
 
 def cut_by_size(padding: PaddingLike, block_size: int, *, dtype: torch.dtype = torch.float32) -> Blocks:
-    """Cut after every ``block_size`` real steps; ``padding`` has a mask ``(B, T)``. The last may be shorter."""
+    """Cut after every ``block_size`` real steps. The last block may be shorter.
+
+    Args:
+        padding: as of :func:`cut_by_number`.
+        block_size: 1 or more.
+        dtype: as of :func:`cut_by_number`.
+    """
     padding = Padding.of(padding)
     steps = padding.existing_mask.shape[1]
     lengths = padding.lengths[:, None]
@@ -100,9 +106,9 @@ def cut_to_shrink(padding: PaddingLike, block_size: int, *, dtype: torch.dtype =
     With equal blocks no short last block weighs as much as a full one in the means of the next layers.
 
     Args:
-        padding: of the steps, anywhere.
+        padding: as of :func:`cut_by_number`.
         block_size: 1 or more.
-        dtype: as in :func:`cut_by_number`.
+        dtype: as of :func:`cut_by_number`.
     """
     padding = Padding.of(padding)
     steps = padding.existing_mask.shape[1]
@@ -231,9 +237,7 @@ def reduce_blocks(x: Tensor, blocks: Blocks, reduce: str = "mean") -> Tensor:
 
 
 def read_blocks(x: Tensor, blocks: Blocks, *, causal: bool = False) -> Tensor:
-    """What each step reads of ``x (B, M, C)``, one vector for each block.
-
-    That of its own block; if ``causal`` that of the block before it, and 0 in the first block.
+    """For each step the vector of its block in ``x (B, M, C)``; if ``causal``, of the block before, 0 in the first.
 
     Returns:
         ``(T, B, C)``; undefined, but finite, at padding.

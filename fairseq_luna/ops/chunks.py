@@ -13,50 +13,50 @@ def in_chunks(x: Tensor, size: int, *, dim: int, fill: float = 0) -> Tensor:
     The last chunk is filled up with ``fill``.
 
     Returns:
-        ``x`` with the number of chunks and ``size`` in place of that dimension; a view if all chunks are full.
+        ``x`` with the number of chunks and ``size`` in place of this dimension; a view if all chunks are full.
     """
-    x = lengthened(x, -x.shape[dim] % size, dim=dim, fill=fill)
+    x = pad_end(x, -x.shape[dim] % size, dim=dim, fill=fill)
     return x.unflatten(dim, (x.shape[dim] // size, size))
 
 
-def lengthened(x: Tensor, more: int, *, dim: int, fill: float = 0) -> Tensor:
-    """``x`` with ``more`` times ``fill`` behind dimension ``dim``, counted from the last, -1."""
-    of_any_length = torch.compiler.is_compiling() or isinstance(more, torch.SymInt)
-    if of_any_length:
-        # If nothing is missing, torch pads into the layout of x, where a graph has a contiguous one.
+def pad_end(x: Tensor, more: int, *, dim: int, fill: float = 0) -> Tensor:
+    """``x`` with ``more`` entries of ``fill`` behind dimension ``dim``, counted from the last, -1."""
+    for_any_length = torch.compiler.is_compiling() or isinstance(more, torch.SymInt)
+    if for_any_length:
+        # Eager torch keeps the layout of x if more is 0, but a graph for any length has one layout: contiguous.
         x = x.contiguous()
-    return F.pad(x, [0, 0] * (-dim - 1) + [0, more], value=fill) if of_any_length or more else x
+    return F.pad(x, [0, 0] * (-dim - 1) + [0, more], value=fill) if for_any_length or more else x
 
 
 def block_count(k: Tensor, v: Tensor, block_length: int | None) -> int:
     """The number of blocks for keys ``k (B, H, T, D)`` and values ``v (B, H, T, E)``, at least 1.
 
-    ``block_length`` is the most steps in a block; None chooses it by shape.
+    ``block_length`` is the largest number of steps in a block; None chooses it by shape.
     """
     return max(1, -(-k.shape[2] // (block_length or default_block_length(k.shape[2], k.shape[-1], v.shape[-1]))))
 
 
 def default_block_length(steps: int, key_size: int, value_size: int) -> int:
-    """The most steps in a block: a power of two, from 32 to 256, or all steps if they are about two blocks or fewer.
+    """The largest number of steps in a block: a power of two from 32 to 256, or all steps if they are about two blocks.
 
-    At the root of D E the C x C products of a block cost about as much as its D x E state, which one block has not.
+    At the root of D E the C x C products of a block cost about as much as its D x E state. One block needs no state.
     """
     balance = max(32**2, min(256**2, key_size * value_size))
     return max(1, steps) if steps**2 <= 4 * balance else 1 << round(math.log2(balance) / 2)
 
 
-def cut(x: Tensor, blocks: int, length: int | None = None) -> Tensor:
+def cut_into_blocks(x: Tensor, blocks: int, length: int | None = None) -> Tensor:
     """``(B, H, T, D)`` to ``(B H blocks, C, D)``: the last block is filled with zeros.
 
-    C is ``length``; None = the least, with which the last block has little padding.
+    C is ``length``; None = the smallest possible, with which the last block has little padding.
     """
     length = length or max(1, -(-x.shape[2] // blocks))
-    whole = lengthened(x, blocks * length - x.shape[2], dim=-2)
+    whole = pad_end(x, blocks * length - x.shape[2], dim=-2)
     return whole.reshape(x.shape[0] * x.shape[1] * blocks, length, x.shape[-1])
 
 
-def joined(x: Tensor, blocks: int, like: Tensor) -> Tensor:
-    """The opposite of :func:`cut`, to the steps of ``like (B, H, T, any size)``."""
+def join_blocks(x: Tensor, blocks: int, like: Tensor) -> Tensor:
+    """The inverse of :func:`cut_into_blocks`, to the steps of ``like (B, H, T, any size)``."""
     batch, heads, steps = like.shape[:3]
     whole = x.view(batch, heads, blocks * x.shape[1], x.shape[2])
     return whole if whole.shape[2] == steps else whole[:, :, :steps]

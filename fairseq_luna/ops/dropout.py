@@ -29,14 +29,14 @@ def add_dropped(residual: Tensor, x: Tensor, p: float) -> Tensor:
         return residual + x
     if x.device.type != "cpu" or p == 1:
         return residual + F.dropout(x, p)
-    return torch.addcmul(residual, x, kept(x, p), value=1 / (1 - p))
+    return torch.addcmul(residual, x, random_keep(x, p), value=1 / (1 - p))
 
 
-def kept(x: Tensor, p: float) -> Tensor:
+def random_keep(x: Tensor, p: float) -> Tensor:
     """1 with probability 1 - p, else 0: in the shape and dtype of ``x``, on the CPU.
 
-    A random integer of 64 bits serves four elements. ``torch.nn.functional.dropout`` draws one for each, which takes
-    most of its time.
+    A random integer of 64 bits serves four elements. ``torch.nn.functional.dropout`` draws one integer for each
+    element, which takes most of its time.
     """
     bits = torch.empty((x.numel() + 3) // 4, dtype=torch.int64).random_(-(2**63), None)
     numbers = bits.view(torch.int16)[: x.numel()].view(x.shape)

@@ -1,4 +1,4 @@
-"""Precision of running sums."""
+"""Precision of running sums: fp32 for half precision, and autocast off."""
 
 from contextlib import AbstractContextManager, nullcontext
 

@@ -11,7 +11,7 @@ def masked_mean(x: Tensor, padding_mask: Tensor) -> Tensor:
 
     Args:
         x: ``(T, B, C)``.
-        padding_mask: ``(B, T)`` bool, True = padding; the mean of padding alone is 0.
+        padding_mask: ``(B, T)`` bool, True = padding; a sentence of padding alone has a mean of 0.
 
     Returns:
         ``(B, C)`` in the dtype of ``x``.

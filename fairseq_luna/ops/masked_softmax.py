@@ -1,4 +1,4 @@
-"""Softmax over the entries that are not padding, and the entries that a causal attention leaves out."""
+"""Softmax over the entries that are not padding, and the mask of causal attention."""
 
 import torch
 from torch import Tensor
@@ -19,9 +19,9 @@ def masked_softmax(scores: Tensor, padded: Tensor | None, *, dim: int) -> Tensor
 
 @computed_once
 def unseen_keys(padding: Padding, steps: int, device: torch.device) -> Tensor:
-    """What each of T ``steps`` does not see in causal attention, padding and later ones: ``(B or 1, 1, T, T)`` bool.
+    """The keys that each of T ``steps`` does not see in causal attention: ``(B or 1, 1, T, T)`` bool.
 
-    ``padding`` is that of the keys, ``(B, T)``.
+    These are the later keys and the padding; ``padding (B, T)`` belongs to the keys.
     """
     later = torch.ones(1, 1, steps, steps, dtype=torch.bool, device=device).triu(1)
     return later if padding.mask is None else later | padding.mask[:, None, None]

@@ -1,9 +1,9 @@
-"""Padding: which steps of a batch are padding, and everything that the layers of a model derive from it.
+"""Padding: which steps of a batch are padding, and the tensors that the layers of a model derive from it.
 
 A model makes one :class:`Padding` for each sequence of a batch and passes it down as an argument: model, layer,
-attention, op. What an op derives from it, such as an additive mask, is kept in it for the next layer. Without that a
-training step of base size launches 2,070 operators instead of 1,114 with block attention, and 1,397 instead of 1,267
-with Luna (``scripts/benchmark.py launches``, 2026-11-26).
+attention, op. Tensors that an op derives from it, such as an additive mask, are kept in it for the next layer. Without
+this a training step of base size launches 2,070 operators instead of 1,114 with block attention, and 1,397 instead of
+1,267 with Luna (``scripts/benchmark.py launches``, 2026-11-26).
 """
 
 from collections.abc import Callable
@@ -15,12 +15,12 @@ from torch import Tensor
 
 Result = TypeVar("Result")
 
-# On a GPU torch copies a mask whose strides are not multiples of this.
+# On a GPU torch copies a mask if its strides are not multiples of this.
 ALIGNMENT = 16
 
 
 class KeepsDerivedValues(Protocol):
-    """An object that keeps the results of :func:`computed_once` functions of it for as long as it lives.
+    """An object that keeps the results of its :func:`computed_once` functions for as long as it lives.
 
     No result may refer to the object: the cycle would keep its tensors until Python's garbage collector runs.
     """
@@ -42,21 +42,21 @@ def computed_once(function: Callable[..., Result]) -> Callable[..., Result]:
             return function(owner, *arguments)
         key = (function, *arguments)
         try:
-            found = owner.derived.get(key)
+            result = owner.derived.get(key)
         except TypeError:  # a size that is a symbol has no hash
             return function(owner, *arguments)
-        if found is None:
-            found = owner.derived[key] = function(owner, *arguments)
-        return found
+        if result is None:
+            result = owner.derived[key] = function(owner, *arguments)
+        return result
 
     return result_of
 
 
 class Padding:
-    """Which steps of a batch are padding; they may be anywhere.
+    """The steps of a batch that are padding; they may be anywhere.
 
     Args:
-        mask: ``(B, T)`` bool, True = padding; None = no step is, which the code that makes the batch knows.
+        mask: ``(B, T)`` bool, True = padding; None = no step is padding. The code that makes the batch knows which.
     """
 
     def __init__(self, mask: Tensor | None = None) -> None:
@@ -197,10 +197,10 @@ def in_own_segment(padding: Padding, slots: int, steps: int, device: torch.devic
     """Whether a step lies in the segment of a slot: slot l has the l-th of ``min(L, n)`` equal segments.
 
     Args:
-        padding: of the sequence.
+        padding: the padding of the sequence.
         slots: L.
         steps: T.
-        device: of the result.
+        device: the device of the result.
 
     Returns:
         ``(B, L, T)`` bool, B = 1 without padding. The p-th of n real steps is in segment ``floor(p min(L, n) / n)``;

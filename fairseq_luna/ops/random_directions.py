@@ -11,8 +11,9 @@ def orthogonal_directions(count: int, size: int, *, generator: torch.Generator) 
     distributed as ``torch.randn``: uniform direction, and the norm of ``size`` normal numbers.
 
     Args:
-        count, size: how many vectors, and their length.
-        generator: on the CPU, so that every device gets the same numbers.
+        count: the number of vectors.
+        size: their length.
+        generator: a generator on the CPU, so that every device gets the same numbers.
     """
     groups = -(-count // size)
     device, dtype = generator.device, torch.float64

@@ -3,18 +3,20 @@
 Not to be confused with the low-rank "APOLLO" of arXiv 2412.05270.
 """
 
+import math
+import sys
 import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
+from numbers import Real
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from ..published import Difference, Published
-from .apollo_options import check_options, check_whole, plain
-from .apollo_update import BOUND, STATE, update
+from .apollo_update import BOUND, DEFAULT_DECAY, STATE, update
 from .tensor_lists import HALF, chunks
 
 PUBLISHED = {
@@ -49,7 +51,7 @@ class Apollo(torch.optim.Optimizer):
 
     The norms of the update are taken over a whole tensor, so parameters must be neither flattened into one
     nor split. The secant equation needs gradients that change slowly: use a warm-up of some hundreds of steps or
-    more, from a rate near 0::
+    more, from a learning rate near 0::
 
         optimizer = Apollo(model.parameters(), lr=0.01)
         schedule = torch.optim.lr_scheduler.LinearLR(optimizer, start_factor=1e-4, total_iters=300)
@@ -63,8 +65,8 @@ class Apollo(torch.optim.Optimizer):
 
     Args:
         params: tensors or groups, as for any torch optimizer; a group may set any of the options below.
-        lr: step size, 0.1 in the authors' translation runs, whose norms and clipping bound the gradients; start with
-            0.01 elsewhere. Above 1 warns, and so does, on a CPU, the first update that is not finite.
+        lr: learning rate, 0.1 in the authors' translation runs, whose norms and clipping bound the gradients; start
+            with 0.01 elsewhere. Above 1 warns, and so does, on a CPU, the first update that is not finite.
         beta: decay of the gradient's running mean, in ``[0, 1)``.
         eps: keeps the norm of the last direction above zero (divided by 0.01 for ``constant``).
         rebound: lower bound of ``|B|``: ``"constant"`` (0.01) or ``"belief"`` (the largest deviation of the gradient
@@ -139,9 +141,10 @@ class Apollo(torch.optim.Optimizer):
         """Each parameter's index in the state dict, and the parameter."""
         saved = chain.from_iterable(group["params"] for group in state_dict["param_groups"])
         ours = chain.from_iterable(group["params"] for group in self.param_groups)
-        return zip(saved, ours, strict=False)  # torch refuses other numbers of them
+        return zip(saved, ours, strict=False)  # torch refuses another number of parameters
 
     def _refuse_other_parameters(self, state_dict: dict[str, Any]) -> None:
+        """Raise ValueError if the state belongs to parameters of other shapes or names."""
         advice = "give the parameters in the order of the state, or start with a fresh one (--reset-optimizer)"
         for place, (index, p) in enumerate(self._saved_with_ours(state_dict)):
             state = state_dict["state"].get(index)
@@ -184,8 +187,8 @@ class Apollo(torch.optim.Optimizer):
             return
         self._diverged = True
         warnings.warn(
-            f"Apollo: the update of step {step} is not finite: the gradient is not, or the rate is too high. Start "
-            f"again with lr below {lr:g}, or with a warm-up of some hundreds of steps, such as torch's LinearLR",
+            f"Apollo: the update of step {step} is not finite: the gradient is not, or the learning rate is too high. "
+            f"Start again with lr below {lr:g}, or with a warm-up of some hundreds of steps, such as torch's LinearLR",
             stacklevel=5,
         )
 
@@ -213,3 +216,45 @@ class Apollo(torch.optim.Optimizer):
             buckets[p.device, p.dtype, state["step"]].append(p)
         for (_, _, step), params in buckets.items():
             yield from ((step, chunk) for chunk in chunks(params))
+
+
+DECAY_TYPES = ("L2", "decoupled", "stable")
+
+
+def check_options(options: dict[str, Any]) -> None:
+    """Raise ValueError if an option of a parameter group is out of its range."""
+    ranges = {
+        "lr": (lambda x: 0 <= x < math.inf, "a finite number of at least 0, such as 0.1"),
+        "beta": (lambda x: 0 <= x < 1, "in [0, 1), such as 0.9"),
+        "eps": (lambda x: 0 < x < math.inf, "a finite number above 0, such as 1e-4"),
+        "weight_decay": (lambda x: 0 <= x < math.inf, "a finite number of at least 0, such as 1e-8"),
+    }
+    for name, (holds, required) in ranges.items():
+        if not (isinstance(options[name], Real) and holds(options[name])):
+            raise ValueError(f"Apollo: {name}={options[name]!r} must be {required}")
+    choices = {"rebound": tuple(DEFAULT_DECAY), "weight_decay_type": (None, *DECAY_TYPES)}
+    for name, allowed in choices.items():
+        if options[name] not in allowed:
+            raise ValueError(f"Apollo: {name}={options[name]!r} must be one of {allowed}")
+
+
+def plain(options: dict[str, Any]) -> dict[str, Any]:
+    """Convert numbers of other libraries to Python's, so that a saved state holds only tensors and plain values."""
+    return {
+        name: float(value) if isinstance(value, Real) and type(value) is not int else value
+        for name, value in options.items()
+    }
+
+
+def check_whole(params: Iterable[Tensor]) -> None:
+    """Raise ValueError if a parameter is a part of a tensor, or several tensors in one: Apollo's norms would differ."""
+    # Not imported here, which takes time: without the import there is no such tensor.
+    sharded = getattr(sys.modules.get("torch.distributed.tensor"), "DTensor", ())
+    for p in params:
+        # Attributes that torch's first FSDP sets, and fairscale's class.
+        flat = hasattr(p, "_is_flat_param") or hasattr(p, "_fsdp_flattened") or type(p).__name__ == "FlatParameter"
+        if flat or isinstance(p, sharded):
+            raise ValueError(
+                "Apollo: the parameters are FSDP's (fully_shard, FullyShardedDataParallel), and Apollo's norms need"
+                " whole tensors: use DistributedDataParallel, and ZeroRedundancyOptimizer to save memory"
+            )

@@ -77,7 +77,7 @@ def update(params: list[Tensor], states: list[dict[str, Any]], step: int, option
 def spread(values: Tensor, like: Tensors) -> list[Tensor]:
     """``values (len(like),)`` as operands of a multi-tensor call: ``values[i]`` for each element of ``like[i]``.
 
-    They are broadcast, or, where that would cost a kernel for each tensor, written out.
+    They are broadcast, or, where broadcasting would cost a kernel for each tensor, written out.
     """
     if not has_multi_tensor_kernels(values.device):
         return list(values.unbind())
@@ -110,7 +110,7 @@ def _dots(left: Tensors, right: Tensors) -> Tensor:
 def _sums(tensors: Tensors) -> Tensor:
     """Sum of each tensor, ``(len(tensors),)``, for want of a multi-tensor sum: ``||x||_1 - 2 ||min(x, 0)||_1``.
 
-    Rounding is that of a sum: relative to the sum of absolute values. ``tensors`` are overwritten.
+    The rounding error is as for a sum: relative to the sum of absolute values. ``tensors`` are overwritten.
     """
     norms = torch._foreach_norm(tensors, 1)
     torch._foreach_clamp_max_(tensors, 0)

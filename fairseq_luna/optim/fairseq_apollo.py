@@ -1,4 +1,4 @@
-"""Apollo as fairseq's ``--optimizer apollo``."""
+"""Apollo as fairseq's ``--optimizer apollo``: the wrapper, the options of fairseq that it refuses, and clipping."""
 
 import logging
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -10,13 +10,13 @@ from fairseq.dataclass import FairseqDataclass
 from fairseq.dataclass.configs import OptimizationConfig
 from fairseq.dataclass.constants import StrEnum
 from fairseq.optim import FairseqOptimizer, register_optimizer
+from fairseq.trainer import Trainer
 from omegaconf import II, DictConfig, OmegaConf
 from torch import Tensor
 
-from fairseq_luna.optim.apollo import Apollo
-from fairseq_luna.optim.apollo_options import check_options
+from fairseq_luna.optim.apollo import Apollo, check_options
 from fairseq_luna.optim.apollo_update import spread
-from fairseq_luna.optim.fairseq_options import is_composite, refuse_unsupported
+from fairseq_luna.replacing import replaces
 from fairseq_luna.usage_error import UsageError
 
 logger = logging.getLogger(__name__)
@@ -78,7 +78,7 @@ class FairseqApollo(FairseqOptimizer):
 
     Raises:
         UsageError: if an option is out of its range, or with an option of fairseq that Apollo does not support
-            (see :func:`~fairseq_luna.optim.fairseq_options.refuse_unsupported`).
+            (see :func:`refuse_unsupported`).
     """
 
     def __init__(self, cfg: DictConfig, params: Iterable[Any]) -> None:
@@ -86,7 +86,7 @@ class FairseqApollo(FairseqOptimizer):
         if isinstance(cfg, DictConfig):
             refuse_unsupported(cfg._get_root())
             _warn_of_short_warmup(cfg._get_root())
-            _warn_of_fairseqs_rate(cfg)
+            _warn_of_default_learning_rate(cfg)
         self.clips_each = cfg.apollo_clip_mode == ClipMode.each
         if self.clips_each and not cfg.clip_norm > 0:
             raise UsageError(f"--apollo-clip-mode each with --clip-norm {cfg.clip_norm}: give a norm, such as 0.1")
@@ -173,7 +173,62 @@ def _warn_of_short_warmup(root: DictConfig) -> None:
         )
 
 
-def _warn_of_fairseqs_rate(cfg: DictConfig) -> None:
-    """Whether --lr was given cannot be told: its default is fairseq's, for all optimizers."""
+def _warn_of_default_learning_rate(cfg: DictConfig) -> None:
+    """Warn if --lr is fairseq's default for all optimizers; whether the user gave it is unknown."""
     if list(cfg.lr) == OptimizationConfig().lr:
-        logger.warning("--lr %s is fairseq's default and high for Apollo: give --lr 0.1, the authors' rate", cfg.lr[0])
+        logger.warning(
+            "--lr %s is fairseq's default and high for Apollo: give --lr 0.1, the authors' learning rate", cfg.lr[0]
+        )
+
+
+# {place in fairseq's config: (refused value, reason)}
+REFUSED = {
+    "distributed_training.ddp_backend": (
+        "fully_sharded",
+        "--ddp-backend fully_sharded splits tensors, and Apollo's norms need them whole: use legacy_ddp or "
+        "pytorch_ddp (with --zero-sharding os to save memory: its workers hold whole tensors)",
+    ),
+    "distributed_training.use_sharded_state": (
+        True,
+        "--use-sharded-state, a part of --ddp-backend fully_sharded, which splits tensors, and Apollo's norms need "
+        "them whole: use --zero-sharding os alone, whose workers hold whole tensors",
+    ),
+    "common.amp": (
+        True,
+        "--amp: fairseq divides the gradients by the loss scale twice, which changes Adam little but Apollo "
+        "a lot: use --bf16, or --fp16 --fp16-no-flatten-grads",
+    ),
+}
+# With one of these options --fp16 leaves each gradient a tensor.
+UNFLATTENED = ("fp16_no_flatten_grads", "bf16", "memory_efficient_fp16", "memory_efficient_bf16")
+
+
+def refuse_unsupported(root: DictConfig) -> None:
+    """Raise UsageError if fairseq's config has an option under which Apollo would compute something else."""
+    for place, (value, reason) in REFUSED.items():
+        if OmegaConf.select(root, place) == value:
+            raise UsageError(f"--optimizer apollo does not go with {reason}")
+    flattened = not any(OmegaConf.select(root, f"common.{flag}") for flag in UNFLATTENED)
+    if OmegaConf.select(root, "common.fp16") and flattened:
+        raise UsageError(
+            "--optimizer apollo does not go with --fp16 alone, which makes one vector of all gradients, and Apollo's "
+            "norms need each tensor: use --bf16, or add --fp16-no-flatten-grads"
+        )
+
+
+def is_composite(root: DictConfig) -> bool:
+    """Whether fairseq's config chooses the composite optimizer, which has one optimizer per group of parameters."""
+    return getattr(OmegaConf.select(root, "optimizer"), "_name", None) == "composite"
+
+
+def wrap_gradient_clipping() -> None:
+    """Wrap fairseq's ``Trainer.clip_grad_norm``; call once per process.
+
+    With ``--apollo-clip-mode each`` the trainer measures the total norm, but does not clip by it: Apollo clips in its
+    step.
+    """
+
+    @replaces(Trainer, "clip_grad_norm")
+    def clip_grad_norm(original: Callable[..., Tensor], self: Trainer, clip_norm: float) -> Tensor:
+        each = getattr(self.cfg.optimizer, "apollo_clip_mode", None) == ClipMode.each
+        return original(self, 0.0 if each else clip_norm)

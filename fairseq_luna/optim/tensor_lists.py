@@ -1,4 +1,4 @@
-"""Lists of tensors for torch's multi-tensor calls: how many elements a call takes, and in which dtype."""
+"""Lists of tensors for torch's multi-tensor calls: the elements of one call, and their dtype."""
 
 from collections.abc import Iterator
 
@@ -14,7 +14,10 @@ LAUNCH_NUMEL = 2**26
 
 
 def has_multi_tensor_kernels(device: torch.device) -> bool:
-    """Whether a multi-tensor call is a few kernels, if its operands have one dtype and equal shapes, and not a loop."""
+    """Whether a multi-tensor call launches a few kernels and is not a loop.
+
+    Its operands need one dtype and equal shapes.
+    """
     return device.type != "cpu"
 
 
@@ -31,7 +34,7 @@ def chunks(params: list[Tensor]) -> Iterator[list[Tensor]]:
 
 
 def cast(tensors: list[Tensor], dtype: torch.dtype) -> list[Tensor]:
-    """``tensors``, which share a dtype, in ``dtype``: themselves where they have it, else copies."""
+    """``tensors``, which share a dtype, in ``dtype``: unchanged if they have it, otherwise copies."""
     if tensors[0].dtype == dtype:
         return tensors
     copies = [torch.empty_like(x, dtype=dtype) for x in tensors]

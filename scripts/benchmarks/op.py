@@ -14,8 +14,11 @@ from torch import Tensor, nn
 
 from fairseq_luna.commands.command_line import positive
 from fairseq_luna.models.mixed.attentions import available_in
-from fairseq_luna.ops.luna_causal_attention import luna_causal_attention, naive
-from fairseq_luna.ops.luna_causal_attention.shared import pack_weights
+from fairseq_luna.ops.luna_causal_attention import (
+    luna_causal_attention,
+    luna_causal_attention_reference,
+    pack_weights,
+)
 from shared.by_name import attention
 
 from .flags import DTYPES, Row
@@ -47,7 +50,7 @@ def cumulative_sum(q: Tensor, k: Tensor, v: Tensor, pq: Tensor, pk: Tensor) -> t
 
 # Each form, and its inputs.
 FORMS = {
-    "luna-naive": (luna(naive.luna_causal_attention), "q k v pq pk"),
+    "luna-naive": (luna(luna_causal_attention_reference), "q k v pq pk"),
     "luna-cumulative-sum": (luna(cumulative_sum), "q k v pq pk"),
     "luna-chunked": (luna(luna_causal_attention), "q k v pq pk"),
     "luna-tied": (luna(luna_causal_attention), "q k pq pk"),

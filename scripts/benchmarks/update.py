@@ -20,7 +20,7 @@ from fairseq.optim.adam import Adam
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from fairseq_luna.compat import multi_tensor
+from fairseq_luna.compat import multi_tensor_gradients
 
 from . import systems
 from .flags import Row
@@ -113,7 +113,7 @@ def launched(sizes: Sequence[int], lists: int, room: Room) -> int:
 def fairseqs() -> Iterator[None]:
     """fairseq's own functions in place of the patched ones."""
     with ExitStack() as stack:
-        for owner, name, _ in multi_tensor.REPLACED:
+        for owner, name, _ in multi_tensor_gradients.REPLACED:
             stack.enter_context(patch.object(owner, name, getattr(owner, name).__wrapped__))
         stack.enter_context(patch.object(Adam, "step", inspect.unwrap(Adam.step)))
         yield

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from fairseq_luna.modules import FastformerCausalAttention, LunaAttention, LunaCausalAttention, luna_attention
-from fairseq_luna.ops.fastformer_attention.shared import scaled_score
+from fairseq_luna.ops.fastformer_attention import scaled_score
 from fairseq_luna.ops.luna_causal_attention import pack_weights
 from fairseq_luna.ops.padding import Padding
 

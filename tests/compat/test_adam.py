@@ -13,7 +13,7 @@ from torch import nn
 from torch.profiler import profile
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from fairseq_luna.compat import adam
+from fairseq_luna.compat import PATCHES
 from fairseq_luna.optim import tensor_lists
 
 pytestmark = pytest.mark.usefixtures("as_on_a_gpu")
@@ -259,4 +259,4 @@ def test_apex_is_left_alone(monkeypatch):
 def test_the_probe_finds_the_patch_after_an_adam_was_made():
     """torch wraps the method once more when the first one is made."""
     Adam([nn.Parameter(torch.ones(1))])
-    assert not adam.is_needed()
+    assert not PATCHES["adam"].is_needed()

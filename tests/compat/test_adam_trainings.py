@@ -5,7 +5,7 @@ import torch
 from fairseq.optim.fp16_optimizer import FP16Optimizer
 
 from commands import FAMILIES, arguments, torchrun, train
-from fairseq_luna.compat import adam
+from fairseq_luna.compat import multi_tensor_adam
 from small_training import differing, outcome
 
 ADAM = (
@@ -27,18 +27,18 @@ PRECISIONS = {
 # Plugins for other processes: multi-tensor calls also on a CPU, and an update by fairseq's own functions.
 PATCHED = """
 import fairseq_luna.models
-from fairseq_luna.compat import adam
+from fairseq_luna.compat import multi_tensor_adam
 
-adam.has_multi_tensor_kernels = lambda device: True
+multi_tensor_adam.has_multi_tensor_kernels = lambda device: True
 """
 UNPATCHED = """
 import inspect
 
 import fairseq_luna.models
 from fairseq.optim.adam import Adam
-from fairseq_luna.compat import multi_tensor
+from fairseq_luna.compat import multi_tensor_gradients
 
-for owner, name, _ in multi_tensor.REPLACED:
+for owner, name, _ in multi_tensor_gradients.REPLACED:
     setattr(owner, name, getattr(owner, name).__wrapped__)
 Adam.step = inspect.unwrap(Adam.step)
 """
@@ -69,7 +69,7 @@ def test_checkpoints_are_fairseqs(tiny_data, tmp_path, flags, as_on_a_gpu, fairs
     to(3, "theirs")
     to(6, "theirs")
     monkeypatch.undo()
-    monkeypatch.setattr(adam, "has_multi_tensor_kernels", lambda device: True)
+    monkeypatch.setattr(multi_tensor_adam, "has_multi_tensor_kernels", lambda device: True)
     to(6, "theirs-ours")
     expected = assert_same(tmp_path, "theirs", "ours", "ours-theirs", "theirs-ours")
     assert len(expected) > 100

@@ -3,14 +3,14 @@
 from fairseq.models import distributed_fairseq_model
 from torch import nn
 
-from fairseq_luna.compat import cpu_ddp
+from fairseq_luna.compat import PATCHES
 
 
 def test_a_model_on_another_device_keeps_its_device_ids(monkeypatch):
     """The meta device stands for a GPU's."""
     given = {}
     monkeypatch.setattr(distributed_fairseq_model, "DistributedDataParallel", lambda **seen: given.update(seen))
-    cpu_ddp.apply()
+    PATCHES["cpu-ddp"].apply()
     model = nn.Linear(1, 1, device="meta")
     distributed_fairseq_model.DistributedDataParallel(module=model, device_ids=[3], output_device=3)
     assert given == {"module": model, "device_ids": [3], "output_device": 3}

@@ -7,7 +7,7 @@ import pytest
 
 import fairseq_luna
 from commands import FAMILIES, generate, run, train
-from fairseq_luna.compat import languages
+from fairseq_luna.compat import PATCHES
 from fairseq_luna.usage_error import UsageError
 
 SAID = "{file} says: the translations may be nonsense"
@@ -85,4 +85,4 @@ def test_fairseq_interactive_says_it_too(data, checkpoint, tmp_path, caplog):
 
 def test_the_probe_finds_no_fault_in_a_patched_fairseq():
     """fairseq with the patch is a fixed one."""
-    assert not languages.is_needed()
+    assert not PATCHES["languages"].is_needed()

@@ -12,7 +12,7 @@ from fairseq.models import ARCH_MODEL_REGISTRY, MODEL_DATACLASS_REGISTRY
 from fairseq.trainer import Trainer
 
 from commands import APOLLO, FAMILIES, SIZES, train
-from fairseq_luna.compat.mismatch import both_values
+from fairseq_luna.compat.checkpoint_mismatch import both_values
 from fairseq_luna.model_settings import differences
 
 

@@ -18,7 +18,7 @@ from fairseq.models import distributed_fairseq_model
 from fairseq.tasks import FairseqTask
 
 from fairseq_luna import compat
-from fairseq_luna.compat import PATCHES, broadcast, finished
+from fairseq_luna.compat import PATCHES, end_of_training
 
 LATER_FAIRSEQ = "fairseq-fixed" in {dist.metadata["Name"] for dist in metadata.distributions()}
 ONLY_LATER = {"last-batch", "resume", "diverse-beams"}
@@ -39,7 +39,7 @@ def test_only_needed_patches_are_applied_and_only_after_all_probes(monkeypatch):
         return SimpleNamespace(
             is_needed=lambda: calls.append(f"probe {name}") or needed,
             apply=lambda: calls.append(name),
-            SUMMARY="summary",
+            summary="summary",
         )
 
     examples = {"a": True, "b": False, "c": True}
@@ -74,15 +74,15 @@ def _wraps(cfg, model, group, device):
     return distributed_fairseq_model.DistributedDataParallel(device_ids=None)
 
 
-# What a fixed fairseq, or torch, would do in place of each faulty function whose probe does not see the patch.
+# The functions of a fixed fairseq, or torch, in the place of each faulty one whose probe does not see the patch.
 FIXED = {
     "broadcast": (torch, "load", lambda file: []),
     "torchrun": (distributed_utils, "infer_init_method", _joins),
     "cpu-ddp": (distributed_fairseq_model, "DistributedFairseqModel", _wraps),
     "bf16": (options, "parse_args_and_arch", lambda *_: Namespace(tpu=False)),
     "resume": (FairseqTask, "get_batch_iterator", _same_batches),
-    "finished": (finished, "_fairseq_train", lambda: SimpleNamespace(train=lambda *_: ([None], True))),
-    "exit": (PATCHES["exit"], "BufferedIterator", _Iterator),
+    "finished": (end_of_training, "_fairseq_train", lambda: SimpleNamespace(train=lambda *_: ([None], True))),
+    "exit": (end_of_training, "BufferedIterator", _Iterator),
 }
 
 
@@ -106,8 +106,8 @@ def test_draws_no_random_numbers(name):
 
 def test_the_probe_of_broadcast_asks_for_fairseqs_own_class():
     with torch.serialization.safe_globals([distributed_utils._TensorPlaceholder]):
-        assert not broadcast.is_needed()
-    assert broadcast.is_needed()
+        assert not PATCHES["broadcast"].is_needed()
+    assert PATCHES["broadcast"].is_needed()
 
 
 def test_the_probe_of_finished_leaves_logging_and_meters_unchanged():
@@ -116,7 +116,7 @@ def test_the_probe_of_finished_leaves_logging_and_meters_unchanged():
     before = list(metrics.get_active_aggregators())
     module = sys.modules.get("fairseq_cli.train")
     level = logging.root.level, list(logging.root.handlers)
-    assert finished.is_needed()
+    assert PATCHES["finished"].is_needed()
     assert (logging.root.level, logging.root.handlers) == level
     assert list(metrics.get_active_aggregators()) == before
     assert sys.modules.get("fairseq_cli.train") is module

@@ -17,7 +17,7 @@ from fairseq import checkpoint_utils, file_io
 from fairseq.file_io import PathManager
 
 from commands import APOLLO, FAMILIES, USER_DIR, arguments, train
-from fairseq_luna.compat import saving
+from fairseq_luna.compat import PATCHES, interrupted_saving
 from fairseq_luna.usage_error import UsageError
 from reliability.refusal import fingerprint
 
@@ -26,7 +26,7 @@ save = checkpoint_utils.torch_persistent_save
 
 @pytest.fixture(autouse=True)
 def _at_once(monkeypatch):
-    monkeypatch.setattr(saving, "PAUSES_S", (0.0, 0.0))
+    monkeypatch.setattr(interrupted_saving, "PAUSES_S", (0.0, 0.0))
 
 
 @pytest.fixture
@@ -138,7 +138,7 @@ def test_a_linked_checkpoint_stays_a_link(tmp_path):
 
 def test_the_probe_works_without_a_writable_folder(monkeypatch):
     monkeypatch.setattr(tempfile, "TemporaryDirectory", lambda: tempfile.mkdtemp(dir="/no/such/folder"))
-    assert saving.is_needed()
+    assert PATCHES["saving"].is_needed()
 
 
 @pytest.mark.slow
@@ -150,7 +150,7 @@ def test_training_on_a_full_disk_ends_in_one_line(tiny_data, tmp_path):
     limited = (
         f"import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, ({size // 2}, {size // 2}));"
         "sys.path.insert(0, sys.argv.pop(1)); import fairseq_luna.models;"
-        "from fairseq_luna.compat import saving; saving.PAUSES_S = ();"
+        "from fairseq_luna.compat import interrupted_saving; interrupted_saving.PAUSES_S = ();"
         "from fairseq_cli.train import cli_main; cli_main()"
     )
     command = [sys.executable, "-c", limited, USER_DIR.removesuffix("fairseq_luna")]

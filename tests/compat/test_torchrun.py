@@ -6,7 +6,7 @@ import pytest
 import torch
 from fairseq.trainer import Trainer
 
-from fairseq_luna.compat import torchrun
+from fairseq_luna.compat import distributed_on_cpu
 
 ENVIRONMENT = {"MASTER_ADDR": "localhost", "MASTER_PORT": "29511", "WORLD_SIZE": "2", "RANK": "1"}
 
@@ -26,7 +26,7 @@ def config(cpu=False):
 def test_processes_without_gpus_join_over_gloo(gpus, cpu, under_torchrun, monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: gpus)
     cfg = config(cpu=cpu)
-    torchrun.join(cfg)
+    distributed_on_cpu.join(cfg)
     assert vars(cfg.distributed_training) == {
         "distributed_world_size": 2,
         "distributed_init_method": "env://",
@@ -40,7 +40,7 @@ def test_on_gpus_only_the_number_of_processes_is_told(under_torchrun, monkeypatc
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     cfg, untouched = config(), config()
     untouched.distributed_training.distributed_world_size = 2
-    torchrun.join(cfg)
+    distributed_on_cpu.join(cfg)
     assert cfg == untouched
 
 

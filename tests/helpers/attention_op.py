@@ -24,6 +24,16 @@ SIZES = {"B": 3, "H": 2, "T": 40, "Q": 7, "D": 8, "E": 4, "R": 6, "L": 5, "S": 5
 BLOCK = 4  # steps of a causal block
 
 
+class References:
+    """The references in the module of an op, under the names of the functions that they specify."""
+
+    def __init__(self, module: Any) -> None:
+        self._module = module
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        return getattr(self._module, f"{name}_reference")
+
+
 def tensors(outputs: Any) -> tuple[Tensor, ...]:
     return tuple(x for x in tree_leaves(outputs) if isinstance(x, Tensor))
 
@@ -55,9 +65,9 @@ class Op(NamedTuple):
     def causal(self) -> bool:
         return self.steps or bool(self.options.get("causal"))
 
-    def function(self, name: str, file: str = "") -> Callable[..., Any]:
-        """A function of the op, or of a file of it, such as ".naive"."""
-        return getattr(import_module(f"fairseq_luna.ops.{self.folder or self.name}{file}"), name)
+    def function(self, name: str) -> Callable[..., Any]:
+        """A public function of the op."""
+        return getattr(import_module(f"fairseq_luna.ops.{self.folder or self.name}"), name)
 
     def make(self, like: Tensor | None = None, seed: int = 0, **sizes: int) -> list[Tensor]:
         """Random inputs, of the dtype and the device of ``like``, fp64 by default."""
@@ -76,7 +86,7 @@ class Op(NamedTuple):
     def __call__(self, form: str, inputs: Sequence[Tensor], padding_mask: Tensor | None = None, **options: Any):
         """The outputs of the "naive" or the "fast" form."""
         options |= {**self.options, "padding": padding_mask}
-        function = self.function(self.name, ".naive" if form == "naive" else "")
+        function = self.function(f"{self.name}_reference" if form == "naive" else self.name)
         return tensors(function(*self.arguments(inputs), **options))
 
     def step(self, inputs: Sequence[Tensor], state: Any, padding_mask: Tensor | None = None, **options: Any):
@@ -250,7 +260,7 @@ class Folded(Op):
 
 
 class Block(Op):
-    """Y and Z of each step; ``extra`` is the module of the fast form.
+    """Y and Z of each step; ``extra`` has the fast form, and the function that reads Z of each step from its result.
 
     The second level's maps are matrices and biases, except for keys: a softmax cancels their bias. The specification is
     computed in fp64, because a rounded summary is seen by every step.
@@ -267,14 +277,14 @@ class Block(Op):
         return cut_by_size(mask, BLOCK, dtype=x.dtype) if self.causal else cut_by_number(mask, 0, dtype=x.dtype)
 
     def __call__(self, form, inputs, padding_mask=None, *, blocks=None, **options):
-        module, dtype, seen = self.extra, inputs[0].dtype, {"causal": True} if self.causal else {}
-        function = self.function(self.name, ".naive") if form == "naive" else getattr(module, self.name)
+        (fast, read_blocks), dtype, seen = self.extra, inputs[0].dtype, {"causal": True} if self.causal else {}
+        function = self.function(f"{self.name}_reference") if form == "naive" else fast
         first, second = self.levels([x.double() for x in inputs] if form == "naive" else inputs)
         blocks = self.cut(first[-1], padding_mask) if blocks is None else blocks
         options |= seen | {name: value for name, value in self.options.items() if name != "block_size"}
         y, z = function(*first, second, blocks, **options)
         if form != "naive":
-            z = module.read_blocks(z.transpose(1, 2).flatten(2), blocks, **seen).unflatten(2, y.shape[1::2])
+            z = read_blocks(z.transpose(1, 2).flatten(2), blocks, **seen).unflatten(2, y.shape[1::2])
             z = z.permute(1, 2, 0, 3)
         return y.to(dtype), z.to(dtype)
 

@@ -16,7 +16,7 @@ from triton.compiler import ASTSource
 
 from fairseq_luna.ops.luna_causal_attention import triton_kernels as kernels
 
-# Compute capability and dtype, and what op.program_of chooses there.
+# Compute capability and dtype, and the choice of triton_form.launch_options there.
 IN_FP32 = {"C": 16, "PRECISION": "tf32x3"}
 PROGRAMS = {(80, dtype): {"C": 32, "PRECISION": "tf32"} for dtype in ("bf16", "fp16")}
 PROGRAMS |= {(90, dtype): {"C": 64, "PRECISION": "tf32"} for dtype in ("bf16", "fp16")}
@@ -26,7 +26,7 @@ CONSTANTS = {"LP": 32, "DP": 64, "ACTIVATION": "softplus", "PADDED": True, "TIED
 CONSTANTS |= {"SLOTS": True, "HALF": True, "BLOCK": 32, "WIDTH": 64, "REVERSE": False}
 WARPS = {"chunk_states": 4, "scan": 4, "outputs": 4, "query_gradients": 8, "key_gradients": 8}
 POINTERS = {"padding": "*u8", **dict.fromkeys(("each", "slots", "states", "values", "x"), "*fp32")}
-POINTERS |= dict.fromkeys(("unpacks", "dscores", "of_keys", "of_values"), "*fp32")
+POINTERS |= dict.fromkeys(("unpacks", "dscores", "dkeys", "dvalues"), "*fp32")
 OF_THE_DTYPE = ("q", "k", "v", "s", "y", "dy", "dq", "dk", "dv", "ds")
 # Strides and sizes of fairseq's models are multiples of 16.
 MULTIPLE = re.compile(r"[qkvsy][bht]|D|L|SIZE")

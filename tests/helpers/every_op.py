@@ -21,8 +21,9 @@ from attention_op import (
     Synthesizer,
     tensors,
 )
-from fairseq_luna.ops import block_attention, feature_maps, kernel_attention, luna_causal_attention, prefix_attention
-from fairseq_luna.ops.block_partition import block_means, cut_by_number
+from fairseq_luna.ops import feature_maps, kernel_attention, luna_causal_attention, prefix_attention
+from fairseq_luna.ops.block_attention import two_level_attention
+from fairseq_luna.ops.block_partition import block_means, cut_by_number, read_blocks
 from fairseq_luna.ops.pattern_attention import RandomBlocks, Strided, TopK, Window
 
 QKV, QUERY_KV = "BHTD BHTD BHTD", "BHQD BHTD BHTD"
@@ -78,12 +79,22 @@ def luna(shapes: str = f"{QKV} BHLD BHTD", activation: str = "softplus", **given
     return LunaCausal("luna_causal_attention", shapes, {"activation": activation}, **given)
 
 
-def block(form: str, reduce: str | None = None) -> dict[str, Op]:
+# The attention of a form of block attention, and the function that reads the blocks.
+BLOCK_FORMS = {
+    "gathered": (two_level_attention.gathered_block_attention, read_blocks),
+    "masked": (two_level_attention.masked_block_attention, two_level_attention.read_blocks_by_product),
+    "mean": (two_level_attention.unordered_block_attention, read_blocks),
+    "sum": (two_level_attention.unordered_block_attention, read_blocks),
+}
+
+
+def block(form: str) -> dict[str, Op]:
+    reduce = form if form in ("mean", "sum") else None
     options, name = ({"reduce": reduce}, "unordered_block_attention") if reduce else ({}, "block_attention")
     maps = {"DD": times(0.35)} | ({"BHTD": times(BLOCK**-0.5)} if reduce == "sum" else {})
-    given = {"extra": getattr(block_attention, form), "undefined": True, "maps": maps, "folder": "block_attention"}
+    given = {"extra": BLOCK_FORMS[form], "undefined": True, "maps": maps, "folder": "block_attention"}
     return both(
-        f"block-{reduce or form}",
+        f"block-{form}",
         Block(name, f"{'BHTD' if reduce else QKV} DD DD DD D D", options, **given),
         options={**options, "block_size": BLOCK},
         steps=True,
@@ -155,10 +166,10 @@ OPS: dict[str, Op] = {
     "pack-without-bias": folded("pack", "BHQD BTC CC CC"),
     "unpack": folded("unpack", "BQC BHTD BHTD CC C CC C", zero=False),
     "unpack-without-bias": folded("unpack", "BQC BHTD BHTD CC CC"),
-    **block("chunked"),
-    **block("fused"),
-    **block("chunked", "mean"),
-    **block("chunked", "sum"),
+    **block("gathered"),
+    **block("masked"),
+    **block("mean"),
+    **block("sum"),
     "topk-source": Op("topk_attention", QUERY_KV, {"count": 5, "need_weights": True}, folder="pattern_attention"),
     **{name: op for each in (PATTERNS | PATTERNS_FOR_ENCODERS).items() for name, op in pattern(*each).items()},
     **both("soft-window", SOFT_WINDOW, options={"causal": True}, steps=True),

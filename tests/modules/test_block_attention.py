@@ -8,7 +8,7 @@ from fairseq_luna.modules import BlockAttention, BlockCausalAttention
 from fairseq_luna.modules.decoding_state import flatten_state
 from fairseq_luna.modules.multihead import merge_heads
 from fairseq_luna.ops import block_partition
-from fairseq_luna.ops.block_attention import naive
+from fairseq_luna.ops.block_attention import block_attention_reference, unordered_block_attention_reference
 from fairseq_luna.ops.block_partition import blocks_of, cut_by_number, cut_by_size
 from fairseq_luna.ops.padding import Padding
 from numeric import PADDED, assert_same_function, mixed_padding, sequences
@@ -45,10 +45,10 @@ def by_the_equations(module, x, mask):
     blocks = cut_by_size(mask, module.block_size) if causal else cut_by_number(mask, module.num_blocks)
     if module.unordered == "none":
         qkv = module.queries_keys_values(x)
-        y, z = naive.block_attention(*qkv, module.project_summaries, blocks, causal=causal)
+        y, z = block_attention_reference(*qkv, module.project_summaries, blocks, causal=causal)
     else:
         options = {"reduce": module.unordered, "causal": causal}
-        y, z = naive.unordered_block_attention(
+        y, z = unordered_block_attention_reference(
             module.heads_of(module.v_proj, x), module.project_summaries, blocks, **options
         )
     return module.out_proj(torch.cat([merge_heads(y), merge_heads(z)], dim=-1))

@@ -8,7 +8,10 @@ import torch
 from fairseq_luna.modules import FastformerAttention, FastformerCausalAttention
 from fairseq_luna.modules.fastformer_attention import COMBINE_CHOICES, RESIDUAL_CHOICES, SHARE_CHOICES
 from fairseq_luna.modules.multihead import merge_heads
-from fairseq_luna.ops.fastformer_attention import naive
+from fairseq_luna.ops.fastformer_attention import (
+    fastformer_attention_reference,
+    fastformer_causal_attention_reference,
+)
 from numeric import PADDED, assert_same_function, scattered_padding, sequences
 from support import CLOSE, golden
 
@@ -64,7 +67,7 @@ def test_equals_the_naive_form(kind, chosen, padded):
         given = {"padding": mask}
         convolved = module.convolution.causal(x, **given)[0] if causal else module.convolution.centred(x, **given)
     q, k, v = module.queries_keys_values(convolved)
-    attention = naive.fastformer_causal_attention if causal else naive.fastformer_attention
+    attention = fastformer_causal_attention_reference if causal else fastformer_attention_reference
     u, global_query = attention(q, k, v, module.maps(), padding=mask)
     expected = module.out_proj(merge_heads(u)) + merge_heads(q if residual == "query" else global_query)
     assert_same_function(out, expected, [x, *module.parameters()])

@@ -3,7 +3,7 @@ import torch
 
 from fairseq_luna.modules import LunaAttention
 from fairseq_luna.modules.multihead import merge_heads, split_heads
-from fairseq_luna.ops.softmax_attention.naive import softmax_attention
+from fairseq_luna.ops.softmax_attention import softmax_attention_reference
 from numeric import PADDED, assert_same_function, sequences
 
 TIED = pytest.mark.parametrize("tie_kv", [True, False], ids=["tied", "untied"])
@@ -24,7 +24,7 @@ def naive(module, query, packed, context, context_padding_mask=None, packed_padd
 
     def attention(q, k, v, heads, mask, bias=None):
         q, k, v = (split_heads(x, heads) for x in (q, k, v))
-        out, weights = softmax_attention(q, k, v, padding=mask, bias=bias, need_weights=True)
+        out, weights = softmax_attention_reference(q, k, v, padding=mask, bias=bias, need_weights=True)
         return merge_heads(out), weights
 
     maps = (module.pc_proj, module.pc_proj) if module.tie_kv else (module.pk_proj, module.pv_proj)

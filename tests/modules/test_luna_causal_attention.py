@@ -4,7 +4,7 @@ import torch
 from fairseq_luna.modules import LunaCausalAttention
 from fairseq_luna.modules.decoding_state import repeat_rows
 from fairseq_luna.modules.multihead import merge_heads
-from fairseq_luna.ops.luna_causal_attention import naive
+from fairseq_luna.ops.luna_causal_attention import luna_causal_attention_reference
 from fairseq_luna.ops.padding import Padding
 from numeric import PADDED, assert_same_function, scattered_padding, sequences
 from support import CLOSE, golden
@@ -40,7 +40,7 @@ def by_the_equations(module, query, packed, padding_mask=None, packed_padding_ma
     """The naive form with the module's projections and convolution: output and weights."""
     x = query if module.convolution is None else module.convolution.causal(query, padding=padding_mask)[0]
     k, v = module.keys_and_values(x)
-    y, weights = naive.luna_causal_attention(
+    y, weights = luna_causal_attention_reference(
         *(module.heads_of(module.q_proj, x), k, v),
         *(module.heads_of(module.pq_proj, packed), module.heads_of(module.pc_proj, x)),
         activation=module.activation,

@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from fairseq_luna.modules.short_convolution import ShortConvolution
-from fairseq_luna.ops.short_convolution import naive
+from fairseq_luna.ops.short_convolution import short_convolution_reference
 from numeric import assert_same_function, mixed_padding, sequences
 
 
@@ -29,7 +29,7 @@ def test_equals_the_naive_form(kernel_size):
     module, x = build(kernel_size), inputs()
     half = kernel_size // 2
     for out, (before, after) in ((module.centred(x), (half, half)), (causal(module, x), (2 * half, 0))):
-        expected = x + naive.short_convolution(extended(x, before, after), module.weight)
+        expected = x + short_convolution_reference(extended(x, before, after), module.weight)
         assert_same_function(out, expected, [x, module.weight])
 
 

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 
 from fairseq_luna.modules import StateSpaceAttention, StateSpaceCausalAttention
-from fairseq_luna.ops.decay_attention import decay_attention, decay_attention_step, naive
+from fairseq_luna.ops.decay_attention import decay_attention, decay_attention_reference, decay_attention_step
 from numeric import sequences
 from support import CLOSE, assert_published, golden
 
@@ -25,7 +25,7 @@ def test_equals_the_published_mixer():
     assert_published(module, recorded, named(recorded["grads"]), recorded["padding_mask"])
 
 
-@pytest.mark.parametrize("form", [naive.decay_attention, decay_attention], ids=["naive", "chunked"])
+@pytest.mark.parametrize("form", [decay_attention_reference, decay_attention], ids=["naive", "chunked"])
 def test_the_recurrence_equals_the_authors(form):
     """Their minimal form of it, and the state that it leaves."""
     recorded = golden("ssd.pt")["scan"]

@@ -5,13 +5,14 @@ import torch
 
 from attention_op import BLOCK
 from every_op import OPS
-from fairseq_luna.ops.block_attention import by_length
+from fairseq_luna.ops.block_attention import block_attention, read_blocks
+from fairseq_luna.ops.block_attention.two_level_attention import LONGEST_MASKED
 from fairseq_luna.ops.block_partition import cut_by_number, cut_by_size
 from largest_tensor import LargestTensor
 from numeric import TOLERANCE, random_padding
 
 BLOCKS = {name: op for name, op in OPS.items() if name.startswith("block")}
-CHUNKED = {name: op for name, op in BLOCKS.items() if "fused" not in name}
+GATHERED = {name: op for name, op in BLOCKS.items() if "masked" not in name}
 FORMS = pytest.mark.parametrize("form", ["naive", "fast"])
 
 
@@ -53,14 +54,14 @@ def test_unordered_blocks_ignore_the_order_of_their_steps(op):
 
 
 def test_the_form_depends_on_the_length():
-    op = BLOCKS["block-chunked-causal"]._replace(extra=by_length)
-    for steps, pairs in ((by_length.LONGEST_FUSED, True), (by_length.LONGEST_FUSED + 1, False)):
+    op = BLOCKS["block-gathered-causal"]._replace(extra=(block_attention, read_blocks))
+    for steps, pairs in ((LONGEST_MASKED, True), (LONGEST_MASKED + 1, False)):
         with LargestTensor() as largest:
             op("fast", op.make(B=1, H=1, T=steps, D=2))
         assert (largest.elements == steps**2) is pairs
 
 
-@each(lambda name: "mean" in name, of=CHUNKED)
+@each(lambda name: "mean" in name, of=GATHERED)
 @FORMS
 def test_dropout_of_unordered_blocks_drops_only_weights_of_the_second_level(op, form):
     v, *second = op.make(B=1, T=30)
@@ -70,7 +71,7 @@ def test_dropout_of_unordered_blocks_drops_only_weights_of_the_second_level(op, 
     assert z[:, :, BLOCK if op.causal else 0 :].std(0).amin() > 1e-4
 
 
-@each(of=CHUNKED)
+@each(of=GATHERED)
 @pytest.mark.parametrize(
     ("dtype", "bound"),
     [(torch.float32, 1e-5), (torch.bfloat16, 2e-2), (torch.float16, 3e-3)],

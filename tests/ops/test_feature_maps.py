@@ -3,12 +3,14 @@ import math
 import pytest
 import torch
 
-from fairseq_luna.ops.feature_maps import fused, naive
+from attention_op import References
+from fairseq_luna.ops import feature_maps as fused
 from fairseq_luna.ops.random_directions import orthogonal_directions
 from numeric import EVERY_DTYPE, TOLERANCE, assert_gradients_close, randn
 
+naive = References(fused)
 HEADS, STEPS, SIZE, FEATURES = 3, 20, 8, 12
-# Each takes the module of the specification or of the fast form, and a tensor (B, H, T, D).
+# Each takes the references or the module of the fast forms, and a tensor (B, H, T, D).
 MAPS = {
     "elu": lambda form, x: form.elu_features(x),
     "positive-query": lambda form, x: form.positive_query_features(x, orthogonal(x)),

@@ -4,12 +4,12 @@ import pytest
 import torch
 
 from every_op import OPS
-from fairseq_luna.ops.gated_delta_rule import gated_delta_rule, gated_delta_rule_step, naive
+from fairseq_luna.ops.gated_delta_rule import gated_delta_rule, gated_delta_rule_reference, gated_delta_rule_step
 from numeric import assert_same_function
 from support import CLOSE, golden
 
 OP = OPS["gated-delta-rule"]
-FORMS = pytest.mark.parametrize("form", [naive.gated_delta_rule, gated_delta_rule], ids=["naive", "chunked"])
+FORMS = pytest.mark.parametrize("form", [gated_delta_rule_reference, gated_delta_rule], ids=["naive", "chunked"])
 
 
 @FORMS
@@ -45,6 +45,6 @@ def test_a_step_may_forget_everything():
     log_decay = torch.zeros(3, 2, 150).double()
     log_decay[:, :, [0, 70, 71, 149]] = -1e4
     given = [x.detach().requires_grad_() for x in (q, k, v, log_decay, strength.sigmoid())]
-    expected, actual = (form(*given) for form in (naive.gated_delta_rule, gated_delta_rule))
+    expected, actual = (form(*given) for form in (gated_delta_rule_reference, gated_delta_rule))
     assert_same_function(actual, expected, given)
     torch.testing.assert_close(gated_delta_rule(*(x[:, :, 71:] for x in given)), actual[:, :, 71:])

@@ -5,9 +5,8 @@ import torch
 import torch.nn.functional as F
 
 from every_op import OPS
-from fairseq_luna.ops import feature_maps
-from fairseq_luna.ops.kernel_attention import chunked, fused, naive
-from fairseq_luna.ops.kernel_attention.shared import NORMALISERS
+from fairseq_luna.ops import feature_maps, kernel_attention
+from fairseq_luna.ops.kernel_attention import NORMALISERS
 from numeric import assert_same_function, mixed_padding, randn
 
 EVERY_NORMALISER = pytest.mark.parametrize("normaliser", NORMALISERS)
@@ -24,10 +23,10 @@ def test_the_state_of_a_whole_sequence_is_that_after_its_steps(normaliser):
     op, mask = op_of(normaliser, causal=True), mixed_padding(40)
     q, k, v = inputs = op.make()
     *_, ((stepped,), state) = op.in_steps(inputs, mask)
-    whole = fused.kernel_mean_of(k, v, padding=mask)
+    whole = kernel_attention.kernel_mean_of(k, v, padding=mask)
     torch.testing.assert_close(tuple(whole), tuple(state))
     # The last step sees all of them.
-    last = fused.read_kernel_mean(q[:, :, -1:], whole, normaliser=normaliser, causal=True)
+    last = kernel_attention.read_kernel_mean(q[:, :, -1:], whole, normaliser=normaliser, causal=True)
     torch.testing.assert_close(last, stepped)
 
 
@@ -68,7 +67,7 @@ def test_equal_steps_stay_exact_for_100000_steps():
     q, k, v = (torch.full((1, 1, 100_000, 4), value) for value in (0.7, 3.0, 5.0))
     for normaliser in NORMALISERS:
         torch.testing.assert_close(
-            chunked.kernel_causal_attention(q, k, v, normaliser=normaliser),
+            kernel_attention.kernel_causal_attention(q, k, v, normaliser=normaliser),
             v if normaliser != "each feature" else v * 2.8,
             rtol=2e-5,
             atol=0,
@@ -84,9 +83,9 @@ def test_the_constant_of_positive_queries_and_their_norm_cancel():
         x = x / 8**0.25
         return (x @ w.mT - x.square().sum(-1, keepdim=True) / 2).exp() / 4
 
-    expected = naive.kernel_causal_attention(published(q), published(k), v)
+    expected = kernel_attention.kernel_causal_attention_reference(published(q), published(k), v)
     of_query, of_key = feature_maps.positive_query_features(q, w), feature_maps.positive_key_features(k, w)
-    actual = chunked.kernel_causal_attention(of_query, of_key, v)
+    actual = kernel_attention.kernel_causal_attention(of_query, of_key, v)
     assert_same_function(actual, expected, (q, k, v))
 
 

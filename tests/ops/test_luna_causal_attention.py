@@ -3,8 +3,8 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from every_op import OPS
-from fairseq_luna.ops.luna_causal_attention import naive, pack_scores, state_after
-from fairseq_luna.ops.luna_causal_attention.shared import pack_activation
+from fairseq_luna.ops.luna_causal_attention import pack_scores, state_after
+from fairseq_luna.ops.luna_causal_attention.torch_form import pack_activation, positive_reference
 from numeric import gradients, mixed_padding
 
 ACTIVATIONS = {"softplus": OPS["luna"], "elu": OPS["luna-elu"]}
@@ -38,7 +38,7 @@ def test_an_unknown_activation_is_refused(form):
 @pytest.mark.parametrize("name", ACTIVATIONS)
 def test_activations_equal_the_formula_and_are_never_negative(name):
     scores = (torch.arange(-6000, 6001, dtype=torch.float64) / 100).requires_grad_()
-    actual, expected = pack_activation(name)(scores), naive.positive(name, scores)
+    actual, expected = pack_activation(name)(scores), positive_reference(name, scores)
     torch.testing.assert_close(actual, expected, rtol=1e-12, atol=1e-12)
     torch.testing.assert_close(gradients(actual, scores), gradients(expected, scores))
     weights = pack_activation(name)(torch.linspace(-1000, 1000, 100_001, dtype=torch.float64))

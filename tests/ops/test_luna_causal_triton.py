@@ -11,9 +11,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from fairseq_luna.ops.luna_causal_attention import chunked, naive, self_check
-from fairseq_luna.ops.luna_causal_attention import triton as op
-from fairseq_luna.ops.luna_causal_attention.shared import pack_scores
+from fairseq_luna.ops.luna_causal_attention import pack_scores, self_check, torch_form
+from fairseq_luna.ops.luna_causal_attention import triton_form as op
 from fairseq_luna.ops.padding import Padding
 from numeric import TOLERANCE, assert_gradients_close
 
@@ -78,7 +77,7 @@ def test_equals_naive(case, dtype, activation):
     steps, size, slots, tied, padding, padded_slots = case
     args = q, k, v, pk, pq = problem(steps, size, slots, dtype, tied)
     options = {"activation": activation, **masks(steps, slots, padding, padded_slots)}
-    expected, _ = naive.luna_causal_attention(*map(heads, (q, k, v, pq, pk)), **options)
+    expected, _ = torch_form.luna_causal_attention_reference(*map(heads, (q, k, v, pq, pk)), **options)
     actual = by_kernels(*args, **options)
     assert actual.dtype == dtype
     torch.testing.assert_close(actual, expected, **TOLERANCE[dtype])
@@ -92,7 +91,7 @@ def test_small_weights_keep_their_digits(score):
     q, k, v, pk, pq = (heads(x) for x in problem(20, 16, 8, torch.float32, False))
     scores = score + pack_scores(pq, pk)
     scale = 2**-score
-    expected = chunked.luna_causal_attention_from_scores(*(x.double() for x in (q, k, v, scores)))[0] * scale
+    expected = torch_form.luna_causal_attention_from_scores(*(x.double() for x in (q, k, v, scores)))[0] * scale
     actual = op.fused(q, k, v, scores, activation="softplus", dropout_p=0.0, **masks(20, 8, None, False)) * scale
     torch.testing.assert_close(actual.double(), expected, **TOLERANCE[torch.float32])
 
@@ -101,7 +100,7 @@ def test_small_weights_keep_their_digits(score):
 def test_longer_chunks_are_the_same(monkeypatch):
     args = problem(70, 16, 8, torch.float32, True)
     expected = by_kernels(*args, **masks(70, 8, "end", False))
-    monkeypatch.setattr(op, "program_of", lambda q: {"C": 64, "PRECISION": "ieee"})
+    monkeypatch.setattr(op, "launch_options", lambda q: {"C": 64, "PRECISION": "ieee"})
     torch.testing.assert_close(by_kernels(*args, **masks(70, 8, "end", False)), expected)
 
 
@@ -124,7 +123,7 @@ def test_dropout_drops_the_same_weights_in_both_passes():
         numbers[(1,)](drawn, seed + offset, N=2048)
         kept.append((drawn[: BATCH * HEADS * steps * slots] >= p).view(BATCH, HEADS, steps, slots) / (1 - p))
     each = torch.arange(1.0, steps + 1).reciprocal()[:, None]
-    weights = naive.positive("softplus", pack_scores(heads(pq), heads(pk))) * kept[0]
+    weights = torch_form.positive_reference("softplus", pack_scores(heads(pq), heads(pk))) * kept[0]
     means = [(x[..., None] * weights[..., None, :]).cumsum(2) * each[..., None] for x in (heads(k), heads(v))]
     unpack = torch.einsum("bhtd,bhtdl->bhtl", heads(q), means[0]).mul(size**-0.5).softmax(-1) * kept[1]
     expected = torch.einsum("bhtl,bhtdl->bhtd", unpack, means[1])
@@ -161,8 +160,8 @@ def _not_there(y):
 
 
 FAULTS = {
-    "the output differs from the chunked form's by 1.0e-01 of its largest element": lambda y: 1.1 * y,
-    r"the gradient of q differs from the chunked form's by 1.0e\+00": lambda y: y.detach() + 2 * (y - y.detach()),
+    "the output differs from the plain torch form's by 1.0e-01 of its largest element": lambda y: 1.1 * y,
+    r"the gradient of q differs from the plain torch form's by 1.0e\+00": lambda y: y.detach() + 2 * (y - y.detach()),
     "ModuleNotFoundError: No module named 'triton'": _not_there,
 }
 
@@ -170,11 +169,11 @@ FAULTS = {
 @pytest.mark.parametrize(("message", "fault"), FAULTS.items())
 def test_is_left_out_with_a_warning(inputs, message, fault, monkeypatch):
     def faulty(*inputs, **options):
-        return fault(chunked.luna_causal_attention_from_scores(*inputs, **options)[0])
+        return fault(torch_form.luna_causal_attention_from_scores(*inputs, **options)[0])
 
     monkeypatch.setattr(op, "fused", faulty)
     monkeypatch.setattr(op, "interpreted", lambda: True)
-    expected, _ = chunked.luna_causal_attention_from_scores(*inputs)
+    expected, _ = torch_form.luna_causal_attention_from_scores(*inputs)
     with pytest.warns(UserWarning, match=rf"Luna's Triton kernels are left out for \(2, 2, 20, 16\).*: {message}"):
         y, weights = op.luna_causal_attention_from_scores(*inputs)
     assert torch.equal(y, expected) and weights is not None
@@ -187,7 +186,7 @@ def test_is_left_out_with_a_warning(inputs, message, fault, monkeypatch):
 def test_the_chunked_form_serves_a_cpu_without_a_word(inputs, monkeypatch):
     monkeypatch.setattr(op, "interpreted", lambda: False)
     y, _ = op.luna_causal_attention_from_scores(*inputs)
-    assert torch.equal(y, chunked.luna_causal_attention_from_scores(*inputs)[0])
+    assert torch.equal(y, torch_form.luna_causal_attention_from_scores(*inputs)[0])
 
 
 @needs_triton

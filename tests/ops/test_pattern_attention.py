@@ -6,7 +6,7 @@ import torch.nn.functional as F
 
 from every_op import OPS, PATTERNS, PATTERNS_FOR_ENCODERS
 from fairseq_luna.ops.pattern_attention import RandomBlocks
-from fairseq_luna.ops.pattern_attention.shared import NONE
+from fairseq_luna.ops.pattern_attention.patterns import NONE
 from numeric import PADDED, assert_same_function, random_padding
 
 CASES = [*PATTERNS, *PATTERNS_FOR_ENCODERS, *(f"{name}-causal" for name in PATTERNS)]

@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from every_op import OPS
-from fairseq_luna.ops.prefix_softmax import chunked, recurrent
+from fairseq_luna.ops.prefix_softmax import RunningSoftmax, prefix_softmax, prefix_softmax_step
 from numeric import TOLERANCE, assert_same_function, gradients, mixed_padding, randn
 
 OP = OPS["prefix-softmax"]
@@ -12,7 +12,7 @@ FORMS = pytest.mark.parametrize("form", ["chunked", "recurrent"])
 def run(form, scores, v):
     """The chunked form, or one step at a time."""
     if form == "chunked":
-        return chunked.prefix_softmax(scores, v, block_length=32)
+        return prefix_softmax(scores, v, block_length=32)
     [out] = OP.generated([scores, v])
     return out
 
@@ -24,7 +24,7 @@ def test_the_largest_score_so_far_is_none_of_padding(spread, block_length):
     (scores, v), mask = OP.make(), mixed_padding(40)
     scores = (scores * spread + 1e4 * mask[:, None]).detach().requires_grad_()
     [expected] = OP("naive", [scores, v], mask)
-    actual = chunked.prefix_softmax(scores, v, padding=mask, block_length=block_length)
+    actual = prefix_softmax(scores, v, padding=mask, block_length=block_length)
     assert_same_function(actual, expected, (scores, v))
     [stepped] = OP.generated([scores, v], mask)
     torch.testing.assert_close(stepped, expected, **TOLERANCE[torch.float64])
@@ -85,8 +85,8 @@ def test_precision_after_100000_steps(dtype):
     # All values are positive and far from zero, so that the numerator grows linearly.
     scores, v = (x.detach() for x in OP.make(B=1, H=1, T=100_000, D=4))
     scores, v = scores.to(dtype), (v.abs() * 20).to(dtype)
-    expected = chunked.prefix_softmax(scores.double(), v.double())
-    actual = chunked.prefix_softmax(scores, v)
+    expected = prefix_softmax(scores.double(), v.double())
+    actual = prefix_softmax(scores, v)
     worst = ((actual.double() - expected).abs() / expected.abs()).max()
     assert worst < {torch.float32: 2e-6, torch.bfloat16: 5e-3, torch.float16: 1e-3}[dtype]
 
@@ -94,11 +94,11 @@ def test_precision_after_100000_steps(dtype):
 def test_a_step_is_exact_after_100000_steps():
     # An equal value does not change the mean of 100,000; a value with a far higher score replaces it.
     equal = torch.full((1, 1, 1, 2), 0.1)
-    state = recurrent.RunningSoftmax(torch.full((1, 1, 1), 1e5, dtype=torch.float64).log(), equal)
-    _, after = recurrent.prefix_softmax_step(torch.zeros(1, 1, 1), equal, state)
+    state = RunningSoftmax(torch.full((1, 1, 1), 1e5, dtype=torch.float64).log(), equal)
+    _, after = prefix_softmax_step(torch.zeros(1, 1, 1), equal, state)
     assert after.log_denominator.exp().item() == pytest.approx(100_001, rel=1e-12)
     assert after.mean.equal(state.mean)
-    out, _ = recurrent.prefix_softmax_step(torch.full((1, 1, 1), 80.0), 3 * equal, after)
+    out, _ = prefix_softmax_step(torch.full((1, 1, 1), 80.0), 3 * equal, after)
     assert out.equal(3 * equal)
 
 
@@ -107,5 +107,5 @@ def test_the_denominator_of_many_large_scores_keeps_its_precision():
     scores = 1000 + randn(20_000, seed=1, grad=False)
     state = None
     for score in scores.float():
-        _, state = recurrent.prefix_softmax_step(score.view(1, 1, 1), torch.zeros(1, 1, 1, 1), state)
+        _, state = prefix_softmax_step(score.view(1, 1, 1), torch.zeros(1, 1, 1, 1), state)
     assert state.log_denominator.item() == pytest.approx(scores.float().double().logsumexp(0).item(), abs=1e-9)

@@ -3,7 +3,7 @@ import math
 import pytest
 import torch
 
-from fairseq_luna.ops.feature_maps import naive
+from fairseq_luna.ops.feature_maps import positive_key_features_reference
 from fairseq_luna.ops.random_directions import orthogonal_directions
 
 SIZE, DRAWS = 4, 20_000
@@ -18,7 +18,7 @@ def test_positive_features_are_unbiased():
     q = torch.tensor([0.6, 0.3, -0.2, 0.1], dtype=torch.float64)
     k = torch.tensor([0.6, -0.2, 0.3, 0.1], dtype=torch.float64)
     directions = drawn(DRAWS * SIZE, SIZE).double()
-    products = naive.positive_key_features(q, directions) * naive.positive_key_features(k, directions)
+    products = positive_key_features_reference(q, directions) * positive_key_features_reference(k, directions)
     found = (len(directions) * products).view(DRAWS, SIZE).mean(1)
     assert (found.mean() - math.exp(q @ k / SIZE**0.5)).abs() < 3 * found.std() / DRAWS**0.5
 

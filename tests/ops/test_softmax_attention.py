@@ -4,7 +4,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from every_op import OPS
 from fairseq_luna.ops.padding import Padding
-from fairseq_luna.ops.softmax_attention import fused
+from fairseq_luna.ops.softmax_attention import softmax_attention
 from numeric import EVERY_DTYPE, mixed_padding
 
 OP = OPS["softmax"]
@@ -18,9 +18,9 @@ def test_padding_that_is_read_again_and_an_output_without_weights(dtype):
     assert not expected_weights.masked_select(mask[:, None, None]).any()
     padding = Padding(mask)
     for _ in range(2):
-        out, weights = fused.softmax_attention(q, k, v, padding=padding, need_weights=True)
+        out, weights = softmax_attention(q, k, v, padding=padding, need_weights=True)
         assert out.equal(expected) and weights.equal(expected_weights)
-    alone, none = fused.softmax_attention(q, k, v, padding=mask)
+    alone, none = softmax_attention(q, k, v, padding=mask)
     assert alone.equal(expected) and none is None
 
 
@@ -43,7 +43,7 @@ def test_leaves_cudnns_kernel_out(disabled, monkeypatch):
         before = {name: enabled() for name, enabled in flags.items()}
         with FakeTensorMode():
             q = torch.empty(2, 4, 8, 16, device="cuda", dtype=torch.float16)
-            fused.softmax_attention(q, q, q)
+            softmax_attention(q, q, q)
         assert {name: enabled() for name, enabled in flags.items()} == before
         assert seen == {**before, "cudnn": False}
     finally:

@@ -10,8 +10,7 @@ from torch import nn
 from commands import TRANSFORMER, train
 from fairseq_luna.optim import fairseq_apollo
 from fairseq_luna.optim.apollo import Apollo
-from fairseq_luna.optim.fairseq_apollo import ClipMode, FairseqApollo, FairseqApolloConfig
-from fairseq_luna.optim.fairseq_options import UNFLATTENED
+from fairseq_luna.optim.fairseq_apollo import UNFLATTENED, ClipMode, FairseqApollo, FairseqApolloConfig
 from fairseq_luna.optim.milestone_lr import MilestoneLRSchedule
 from fairseq_luna.usage_error import UsageError
 from optim.fairseq_apollo_runs import config, spy_on_steps
@@ -130,7 +129,8 @@ WARNED = {
         for warmup, said in ((1, "--warmup-updates 1 is"), (99, "--warmup-updates 99 is too few"), (4000, None))
     },
     FITS: None,
-    (*FITS, "--lr=0.25"): "--lr 0.25 is fairseq's default and high for Apollo: give --lr 0.1, the authors' rate",
+    (*FITS, "--lr=0.25"): "--lr 0.25 is fairseq's default and high for Apollo: give --lr 0.1, the authors' learning"
+    " rate",
 }
 
 

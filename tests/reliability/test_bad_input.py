@@ -16,7 +16,7 @@ import pytest
 import torch
 
 from commands import APOLLO, FAMILIES, SIZES, USER_DIR, arguments, generate, run, train
-from fairseq_luna.compat import checkpoints
+from fairseq_luna.compat import refused_checkpoints
 from fairseq_luna.usage_error import UsageError
 from reliability.refusal import fingerprint, refusal
 
@@ -207,6 +207,6 @@ def test_no_other_damaged_one_is_named(tmp_path):
     last = tmp_path / "checkpoint_last.pt"
     for name in (last.name, "checkpoint3.pt"):
         (tmp_path / name).write_bytes(b"cut")
-    assert checkpoints.another(last) is None
+    assert refused_checkpoints.another(last) is None
     torch.save({}, tmp_path / "checkpoint2.pt")
-    assert checkpoints.another(last) == tmp_path / "checkpoint2.pt"
+    assert refused_checkpoints.another(last) == tmp_path / "checkpoint2.pt"

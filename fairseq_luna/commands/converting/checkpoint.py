@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from ...compat.mismatch import MADE_FOR
+from ...compat.checkpoint_mismatch import MADE_FOR
 from .. import checkpoints
 from .parameters import build, convert, load_old
 from .report import lines_of_table

@@ -15,7 +15,7 @@ NAMED = 3  # of the tensors that do not fit
 
 
 class ExplainsMismatch(BaseFairseqModel):
-    """A model that names tensors if it cannot load a state dict; ``compat.mismatch`` adds the flags that differ."""
+    """A model that names tensors if it cannot load a state dict; ``compat`` adds the flags that differ."""
 
     def load_state_dict(
         self, state_dict: dict[str, Tensor], strict: bool = True, model_cfg: Any = None, args: Any = None

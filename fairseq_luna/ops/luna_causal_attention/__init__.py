@@ -4,15 +4,24 @@ from collections.abc import Callable
 
 from torch import Tensor
 
-from . import chunked, triton
-from .chunked import luna_causal_attention, luna_causal_attention_from_scores
-from .recurrent import initial_state, luna_causal_attention_step, state_after
-from .shared import PACK_ACTIVATIONS, pack_scores, pack_weights, scaled
+from . import torch_form, triton_form
+from .torch_form import (
+    PACK_ACTIVATIONS,
+    initial_state,
+    luna_causal_attention,
+    luna_causal_attention_from_scores,
+    luna_causal_attention_reference,
+    luna_causal_attention_step,
+    pack_scores,
+    pack_weights,
+    scaled,
+    state_after,
+)
 
 # The training forms by name.
 KERNELS: dict[str, Callable[..., tuple[Tensor, Tensor | None]]] = {
-    "torch": chunked.luna_causal_attention_from_scores,
-    "triton": triton.luna_causal_attention_from_scores,
+    "torch": torch_form.luna_causal_attention_from_scores,
+    "triton": triton_form.luna_causal_attention_from_scores,
 }
 
 __all__ = [
@@ -21,6 +30,7 @@ __all__ = [
     "initial_state",
     "luna_causal_attention",
     "luna_causal_attention_from_scores",
+    "luna_causal_attention_reference",
     "luna_causal_attention_step",
     "pack_scores",
     "pack_weights",

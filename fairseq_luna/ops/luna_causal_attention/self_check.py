@@ -1,4 +1,4 @@
-"""The fused form proves itself where it is first used: it is compared with the chunked form, or left out."""
+"""Compare the Triton form with the plain torch form where it is first used; if they differ, it is left out."""
 
 import warnings
 from collections.abc import Callable, Sequence
@@ -7,19 +7,23 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from . import chunked
+from . import torch_form
 
 # The largest difference relative to the largest element. Half precision is rounded at the end of both forms.
 TOLERANCES = {torch.float32: 1e-3, torch.float16: 5e-3, torch.bfloat16: 3e-2}
 
-RESULTS = ("the output", "the gradient of q", "that of k", "that of v", "that of the scores")
+
+RESULTS = ("the output", *(f"the gradient of {name}" for name in ("q", "k", "v", "the scores")))
+
 
 Form = Callable[..., Tensor]
+
+
 _verdicts: dict[Any, bool] = {}
 
 
 def agrees(fused: Form, q: Tensor, k: Tensor, v: Tensor, scores: Tensor, **options: Any) -> bool:
-    """Whether ``fused`` has the outputs and gradients of the chunked form for tensors of this kind.
+    """Whether ``fused`` has the outputs and gradients of the plain torch form for tensors of this kind.
 
     Compared once for each device, dtype, size of heads and slots, power of two of the length, and set of options; a
     difference, or an error, is one warning. With dropout, whose random numbers differ, it must also be finite.
@@ -37,14 +41,14 @@ def agrees(fused: Form, q: Tensor, k: Tensor, v: Tensor, scores: Tensor, **optio
 
 
 def _problem(fused: Form, inputs: Sequence[Tensor], options: dict[str, Any]) -> str | None:
-    """What is wrong with ``fused``, or None."""
+    """The difference between ``fused`` and the plain torch form in words, or None."""
     without = {**options, "dropout_p": 0.0}
     try:
-        ours, theirs = (_results(form, inputs, without) for form in (fused, _chunked))
+        ours, theirs = (_results(form, inputs, without) for form in (fused, _plain_torch))
         for name, x, y in zip(RESULTS, ours, theirs, strict=True):
             difference = ((x - y).abs().max() / y.abs().max().clamp(min=1e-30)).item()
             if not difference <= TOLERANCES[inputs[0].dtype]:
-                return f"{name} differs from the chunked form's by {difference:.1e} of its largest element"
+                return f"{name} differs from the plain torch form's by {difference:.1e} of its largest element"
         if options["dropout_p"] and not all(x.isfinite().all() for x in _results(fused, inputs, options)):
             return "with dropout it is not finite"
     except Exception as error:
@@ -52,8 +56,8 @@ def _problem(fused: Form, inputs: Sequence[Tensor], options: dict[str, Any]) -> 
     return None
 
 
-def _chunked(*inputs: Tensor, **options: Any) -> Tensor:
-    return chunked.luna_causal_attention_from_scores(*inputs, **options)[0]
+def _plain_torch(*inputs: Tensor, **options: Any) -> Tensor:
+    return torch_form.luna_causal_attention_from_scores(*inputs, **options)[0]
 
 
 def _results(form: Form, inputs: Sequence[Tensor], options: dict[str, Any]) -> list[Tensor]:

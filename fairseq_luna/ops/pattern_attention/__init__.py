@@ -1,9 +1,9 @@
 """Softmax attention of each step to the steps of its pattern: local, top-k, strided, Longformer's and BigBird's."""
 
-from .chunked import pattern_attention
-from .fused import topk_attention
-from .recurrent import Cache, Ring, pattern_attention_step, ring_of, with_step
-from .shared import Pattern, RandomBlocks, Strided, TopK, Window
+from .pattern_generation import Cache, Ring, pattern_attention_step, ring_of, with_step
+from .patterns import Pattern, RandomBlocks, Strided, TopK, Window
+from .sparse_attention import pattern_attention, pattern_attention_reference
+from .topk_attention import topk_attention, topk_attention_reference
 
 __all__ = [
     "Cache",
@@ -14,8 +14,10 @@ __all__ = [
     "TopK",
     "Window",
     "pattern_attention",
+    "pattern_attention_reference",
     "pattern_attention_step",
     "ring_of",
     "topk_attention",
+    "topk_attention_reference",
     "with_step",
 ]
