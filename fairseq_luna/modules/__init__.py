@@ -26,6 +26,7 @@ from .softmax_attention import SoftmaxAttention, SoftmaxCausalAttention, Softmax
 from .ssru import SSRU
 from .state_space import StateSpaceAttention, StateSpaceCausalAttention
 from .synthesizer_attention import SynthesizerAttention, SynthesizerCausalAttention
+from .transformer_xl_attention import TransformerXLAttention, TransformerXLCausalAttention
 
 __all__ = [
     "SSRU",
@@ -67,4 +68,6 @@ __all__ = [
     "SynthesizerAttention",
     "SynthesizerCausalAttention",
     "TopKSourceAttention",
+    "TransformerXLAttention",
+    "TransformerXLCausalAttention",
 ]
