@@ -197,8 +197,8 @@ def transformer_xl_attention_step(
     padding, dtype = Padding.of(padding), accumulation_dtype(q)
     places = segment + memory
     if cache is None:
-        empty = (F.pad(x, (0, 0, places - 1, 0)) for x in (k, v))
-        cache = SegmentCache(*(x.roll(1, 2) for x in empty), q.new_zeros(q.shape[0], dtype=torch.int64))
+        nothing = k.new_zeros(*k.shape[:2], places, k.shape[3])
+        cache = SegmentCache(nothing, nothing, q.new_zeros(q.shape[0], dtype=torch.int64))
     cache = _with_newest(cache, k, v, padding)
     age = torch.arange(places - 1, -1, -1, device=q.device)
     i = cache.steps[:, None] - 1
