@@ -24,7 +24,7 @@ def mark_of(dictionary: Any) -> str | None:
     return None
 
 
-def says_nothing(text: str) -> bool:
+def is_blank(text: str) -> bool:
     """Whether ``text``, whole or in pieces, has nothing but white space, its marks, and invisible characters."""
     return all(x == SPACE or x.isspace() or unicodedata.category(x) in ("Cc", "Cf") for x in restored(text))
 

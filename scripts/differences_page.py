@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from fairseq_luna.models.mixed.attentions import ATTENTIONS
-from fairseq_luna.modules.attention import OF_ALL
+from fairseq_luna.modules.attention import DIFFERENCES_OF_ALL
 from fairseq_luna.modules.declaration import declared_attentions
 from fairseq_luna.optim import apollo
 from fairseq_luna.published import Difference, Published
@@ -65,7 +65,7 @@ def page() -> str:
         "| | here | published | why |",
         "| --- | --- | --- | --- |",
     ]
-    lines += [f"| {' | '.join(difference)} |" for difference in OF_ALL]
+    lines += [f"| {' | '.join(difference)} |" for difference in DIFFERENCES_OF_ALL]
     lines += ["\n## By name\n", "| name | what | here | published | why |", "| --- | --- | --- | --- | --- |"]
     for name, published in described().items():
         lines += rows(name, published.differences)

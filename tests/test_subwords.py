@@ -4,7 +4,7 @@ import pytest
 from fairseq.tokenizer import tokenize_line
 
 from fairseq_luna.commands.scoring import pieces
-from fairseq_luna.subwords import NO_PIECE, escaped, joined, restored, says_nothing
+from fairseq_luna.subwords import NO_PIECE, escaped, is_blank, joined, restored
 
 
 @pytest.mark.parametrize("char", NO_PIECE, ids=ascii)
@@ -20,11 +20,11 @@ def test_every_white_space_but_the_plain_one_has_such_a_character():
     assert spaces - {*NO_PIECE} == {" "}
 
 
-def test_text_of_nothing_but_them_says_nothing():
-    assert says_nothing(f"▁{escaped(chr(0xA0))} {escaped(chr(0x3000))}")
-    assert not says_nothing(f"▁{escaped('<')}s>")
+def test_text_of_nothing_but_them_is_blank():
+    assert is_blank(f"▁{escaped(chr(0xA0))} {escaped(chr(0x3000))}")
+    assert not is_blank(f"▁{escaped('<')}s>")
 
 
 @pytest.mark.parametrize("line", ["▁10\U000f202f000 \U000f00a0€ ▁x", "10\U000f202f000\U000f00a0€ x"])
 def test_score_restores_them_in_pieces_and_in_text_that_fairseq_joined(line):
-    assert pieces.join([line]) == ["10\u202f000\u00a0€ x"]
+    assert pieces.join([line]).lines == ["10\u202f000\u00a0€ x"]

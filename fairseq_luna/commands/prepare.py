@@ -48,6 +48,10 @@ VOCABULARIES = ((20_000, 2_000), (200_000, 8_000), (1_000_000, 16_000), (math.in
 LEAVE_OUT = (
     f"--leave-out {overlap.PAIRS} (or {overlap.SOURCES}) keeps them out of the training text, in another folder --out"
 )
+COVERAGE = (
+    "share of the training text's characters that get a piece (default: 1; SentencePiece's authors recommend 0.9995 "
+    "for Chinese and Japanese, where rare characters then become unknown tokens)"
+)
 TWO_LETTERS = re.compile("[a-z]{2}")  # a language by ISO 639-1
 
 
@@ -62,12 +66,14 @@ def add_flags(parser: ArgumentParser) -> None:
     add("--hold-out", metavar="N", type=positive, help="pairs of training text for each missing one of valid and test")
     sizes = ", ".join(f"{size:,}" for _, size in VOCABULARIES)
     add("--vocabulary-size", metavar="N", type=positive, help=f"pieces (default: {sizes}, by the training text's size)")
-    add("--coverage", type=float, metavar="X", help="share of characters with a piece (default: 1; Chinese: 0.9995)")
+    add("--coverage", type=float, metavar="X", help=COVERAGE)
     add("--pieces", type=Path, metavar="FILE", help="a SentencePiece model, instead of one that is learned")
     files = {"nargs": "+", "type": Path, "metavar": "FILE", "default": []}
     add("--dictionary", **files, help="fairseq's dictionaries for --pieces: of source and target, or one of both")
     what = "leave out training pairs that stand in valid or test too, by both sides or by the source"
     add("--leave-out", choices=overlap.KINDS, help=what)
+    what = "accept texts that look as if source and target were swapped, such as translations of few different words"
+    add("--not-swapped", action="store_true", help=what)
     add("--longest", type=positive, default=250, metavar="N", help="most pieces of a training sentence (default: 250)")
     add("--ratio", type=float, default=3.0, metavar="X", help="most between the pieces of a pair (default: 3)")
     add("--workers", type=positive, default=available_cores(), metavar="N", help="processes (default: %(default)s)")
@@ -78,7 +84,7 @@ def run(args: Namespace) -> None:
     texts: dict[str, list[Text]] = {split: [(pair[0], pair[1]) for pair in getattr(args, split)] for split in SPLITS}
     check(args, languages, texts)
     hold_out = args.hold_out or 0
-    train = gathering.check(texts, hold_out=hold_out)
+    train = gathering.check(texts, hold_out=hold_out, compare_sides=not args.not_swapped)
     vocabulary = None if args.pieces else args.vocabulary_size or of_size(train, VOCABULARIES)
     coverage = None if args.pieces else args.coverage or 1.0
     rules = Rules(args.longest, args.ratio)
@@ -170,6 +176,8 @@ def check(args: Namespace, languages: tuple[str, str], texts: dict[str, list[Tex
         check_file(path, "file")
     for text in chain.from_iterable(texts.values()):
         check_names(text, languages)
+    for split, pairs in texts.items():
+        check_repeated(split, pairs)
     for path in (args.out, *args.out.parents):
         if path.exists() and not path.is_dir():
             raise UsageError(f"--out {args.out}: {'that' if path == args.out else path} is a file; name a new folder")
@@ -204,6 +212,14 @@ def check_existing_flags(args: Namespace) -> None:
 def _is_text(name: str) -> bool:
     """Whether Python could read the bytes of ``name`` in the locale's encoding."""
     return not any("\ud800" <= character <= "\udfff" for character in name)
+
+
+def check_repeated(split: str, pairs: Sequence[Text]) -> None:
+    """Raises UsageError if a pair of files is given twice for a split, whose sentences would then count twice."""
+    resolved = [tuple(path.resolve() for path in pair) for pair in pairs]
+    for place, pair in enumerate(pairs):
+        if resolved[place] in resolved[:place]:
+            raise UsageError(f"--{split} {pair[0]} {pair[1]}: is given twice; give it once")
 
 
 def check_names(text: Text, languages: tuple[str, str]) -> None:

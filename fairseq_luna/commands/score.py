@@ -32,11 +32,12 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..subwords import is_blank
 from ..usage_error import UsageError, flag
 from .command_line import positive
 from .output import check_output
 from .progress import working
-from .scoring import SAMPLES, SEED, TOKENIZERS
+from .scoring import SAMPLES, SEED, TOKENIZERS, pieces
 from .scoring.pieces import AUTO, CHOICES
 from .steps import shell, show_next
 from .text_files import read_lines
@@ -120,7 +121,7 @@ def run(args: Namespace) -> None:
     if args.language is not None:
         check_language(args.language)
     references = {file: list(read_lines(file)) for file in args.reference}
-    check_lengths(references)
+    check_references(references)
     paired = read_systems(args.paired or [], [*references.values()], args.remove_bpe)
     systems = read_systems([args.hypotheses], [*references.values()], args.remove_bpe, paired)
     for name, system in (paired | systems).items():
@@ -232,8 +233,16 @@ def warn(doubt: str | None) -> None:
         print(f"fairseq-luna score: warning: {doubt}", file=sys.stderr)
 
 
-def check_lengths(references: References) -> None:
-    """Raises UsageError, naming both files, unless all references have as many lines."""
+def check_references(references: References) -> None:
+    """Raises UsageError unless all references have text, and as many lines. Warn of subword pieces."""
+    for file, lines in references.items():
+        if all(map(is_blank, lines)):
+            raise UsageError(f"--reference {file}: has no text")
+        if marker := pieces.marker_in(lines):
+            warn(
+                f"{file} looks like subword pieces ({marker}), which a reference should not be: give the untouched "
+                "text; BLEU of pieces is not comparable"
+            )
     (first, lines), *others = references.items()
     for file, other in others:
         if len(other) != len(lines):

@@ -55,7 +55,10 @@ def decoded(lines: Iterable[bytes], where: str = "") -> Iterator[str]:
         try:
             text = line.removesuffix(b"\n").removesuffix(b"\r").decode()
         except UnicodeDecodeError as error:
-            raise UsageError(f"{where}line {number}: not UTF-8 ({error.reason} at byte {error.start + 1})") from error
+            raise UsageError(
+                f"{where}line {number}: not UTF-8 ({error.reason} at byte {error.start + 1}); convert it, "
+                "if it is Latin-1: iconv -f LATIN1 -t UTF-8"
+            ) from error
         yield text
 
 

@@ -12,7 +12,7 @@ from sentencepiece import SentencePieceProcessor
 from ..option_names import checks_names
 from ..piece_models import restricted
 from ..search_options import check_numbers, check_search, one_or_several
-from ..subwords import SPACE, joined, says_nothing
+from ..subwords import SPACE, is_blank, joined
 from ..translation import EMPTY, Translation
 from ..usage_error import UnreadableText, UsageError
 from .folder import PIECES, SOURCE_WORDS, TARGET_WORDS, settings_of, words_of
@@ -159,9 +159,9 @@ class Translator:
 
     def encoded(self, text: str) -> list[int]:
         """Numbers of the pieces of ``text``, and the end mark; nothing for text without pieces."""
-        if self.pieces is not None and not says_nothing(text):
+        if self.pieces is not None and not is_blank(text):
             text = " ".join(self.pieces.encode(text, out_type=str))
-        if says_nothing(text):
+        if is_blank(text):
             return []
         if self.reads_pieces and SPACE not in text:
             raise UnreadableText(f"{text[:50]} ...: has no pieces of SentencePiece; export the model with its --pieces")

@@ -1,4 +1,13 @@
-"""Linformer, for the encoder and for the attention to the source."""
+"""Linformer (arXiv 2006.04768): softmax attention to slots, which are learned sums over all positions.
+
+With learned sums E and F, each ``(L, N)`` for sequences of up to N steps, the same for all heads::
+
+    Y = softmax( q (E k)^T / sqrt(D) ) F v,      out = W_o [Y of all heads]
+
+Parameters: ``q_proj``, ``k_proj``, ``v_proj``, ``out_proj`` (W_o), ``key_sums`` (E) and ``value_sums`` (F). A decoder's
+self-attention cannot have it: the sums include later positions. Differences from the paper are in the declaration at
+the end of the file.
+"""
 
 from typing import Any, ClassVar, NamedTuple
 
@@ -9,7 +18,7 @@ from ..ops.linformer_attention import linformer_attention, linformer_slots, linf
 from ..ops.padding import Padding
 from ..ops.softmax_attention import softmax_attention
 from ..published import Difference, Published
-from .attention import EncoderAttention, SourceAttention
+from .attention import CrossAttention, SelfAttention
 from .checks import NamedArguments, check_choice, check_positive
 from .conversion import Rule, Rules, first_part
 from .declaration import Attention, Flag, Traits
@@ -19,14 +28,14 @@ SHARE_CHOICES = ("none", "kv", "layers")
 
 
 class LinformerProjections(NamedArguments, QueriesKeysValues):
-    """The parameters of Linformer (arXiv 2006.04768): every slot is a weighted sum of all positions, for all heads.
+    """The parameters of Linformer.
 
     Args:
         num_slots: L.
-        max_positions: the longest sequence, which the weights of the sums limit.
+        max_positions: N, the longest sequence, which the weights of the sums limit.
         share: "none": sums of keys and of values have their own weights; "kv": they share them; "layers": so do all
             layers of a stack, to which a model gives ``key_sums`` of the first.
-        options: further arguments of :class:`.QueriesKeysValues`.
+        options: arguments of :class:`.QueriesKeysValues`.
 
     Raises:
         UsageError: if a number or a choice cannot be used.
@@ -42,11 +51,11 @@ class LinformerProjections(NamedArguments, QueriesKeysValues):
         check_positive(num_slots=num_slots)
         check_choice("share", share, SHARE_CHOICES)
         self.num_slots, self.max_positions, self.share = num_slots, max_positions, share
-        self.key_sums = self._sums()
-        self.value_sums = self._sums() if share == "none" else None
+        self.key_sums = self.random_sums()
+        self.value_sums = self.random_sums() if share == "none" else None
 
-    def _sums(self) -> nn.Parameter:
-        # The variance is that of the random projections in the paper's proof: sums keep lengths and angles.
+    def random_sums(self) -> nn.Parameter:
+        """``(L, N)``, with the variance of the random projections in the paper's proof: lengths and angles are kept."""
         return nn.Parameter(torch.randn(self.num_slots, self.max_positions) * self.num_slots**-0.5)
 
     def sums(self, steps: int) -> tuple[Tensor, Tensor]:
@@ -59,7 +68,7 @@ class LinformerProjections(NamedArguments, QueriesKeysValues):
         return self.key_sums, self.key_sums if self.value_sums is None else self.value_sums
 
 
-class LinformerAttention(LinformerProjections, EncoderAttention):
+class LinformerAttention(LinformerProjections, SelfAttention):
     """Bidirectional self-attention for encoders, linear in the length. Arguments: :class:`LinformerProjections`.
 
     If a sentence is all padding, the result is the bias of the output projection.
@@ -67,7 +76,7 @@ class LinformerAttention(LinformerProjections, EncoderAttention):
 
     def attend(self, x: Tensor, padding: Padding) -> Tensor:
         q, k, v = self.queries_keys_values(x)
-        return self.output(linformer_attention(q, k, v, *self.sums(len(x)), **self.options(padding)))
+        return self.project_output(linformer_attention(q, k, v, *self.sums(len(x)), **self.op_options(padding)))
 
 
 class LinformerSlots(NamedTuple):
@@ -78,17 +87,17 @@ class LinformerSlots(NamedTuple):
     padding_mask: Tensor | None  # (B, S) bool; None unless weights were asked for
 
 
-class LinformerSourceAttention(LinformerProjections, SourceAttention):
+class LinformerCrossAttention(LinformerProjections, CrossAttention):
     """Cross-attention. Arguments: :class:`LinformerProjections`.
 
-    The size of what generation caches of a sentence does not depend on its length: 2 L D numbers for each head. Only
-    for the weights the mask is cached too. A weight may be negative, and they need not sum to 1.
+    The size of the cache of a sentence does not depend on its length: 2 L D numbers for each head. Only for the weights
+    the mask is cached too. A weight may be negative, and they need not sum to 1.
     """
 
     Cached = LinformerSlots
 
     def read_source(self, source: Tensor, padding: Padding, *, need_weights: bool = False) -> LinformerSlots:
-        k, v = self.heads_of(self.k_proj, source), self.heads_of(self.v_proj, source)
+        k, v = self.project_heads(self.k_proj, source), self.project_heads(self.v_proj, source)
         k, v = linformer_slots(k, v, *self.sums(len(source)), padding=padding)
         return LinformerSlots(k, v, padding_of(source, padding).existing_mask if need_weights else None)
 
@@ -134,7 +143,7 @@ ATTENTIONS = (
         paper="https://arxiv.org/abs/2006.04768",
         encoder=LinformerAttention,
         decoder="its slots are sums over all positions, later ones too",
-        source=LinformerSourceAttention,
+        source=LinformerCrossAttention,
         unaligned="its weights may be negative",
         has_max_positions=True,
         traits=Traits(training_time="nLD", decoder_state=""),

@@ -1,4 +1,13 @@
-"""Nystrom attention for the encoder."""
+"""Nystrom attention (Nystromformer, arXiv 2102.03902) for encoders: softmax attention through a few landmarks.
+
+With L landmarks q', k', the means of consecutive queries and keys, pinv an iterative pseudo-inverse, and a depthwise
+convolution of the values::
+
+    Y = softmax(q k'^T / sqrt(D)) pinv(softmax(q' k'^T / sqrt(D))) softmax(q' k^T / sqrt(D)) v + conv(v)
+
+Parameters: ``q_proj``, ``k_proj``, ``v_proj``, ``out_proj`` and ``kernel`` of the convolution. Differences from the
+    paper are in the declaration at the end of the file.
+"""
 
 from typing import Any, ClassVar
 
@@ -9,15 +18,15 @@ from ..ops.nystrom_attention import nystrom_attention
 from ..ops.padding import Padding
 from ..published import Difference, Published
 from ..usage_error import ArgumentError
-from .attention import EncoderAttention
+from .attention import SelfAttention
 from .checks import check_positive
 from .conversion import Rule, Rules, zero
 from .declaration import Attention, Flag, Traits
 from .multihead import QueriesKeysValues
 
 
-class NystromAttention(QueriesKeysValues, EncoderAttention):
-    """Bidirectional self-attention through the means of consecutive steps (arXiv 2102.03902), linear in the length.
+class NystromAttention(QueriesKeysValues, SelfAttention):
+    """Bidirectional self-attention through the means of consecutive steps, linear in the length.
 
     Keys have no bias: it would add the same number to all scores of a query. If a sentence is all padding, the result
     is the bias of the output projection.
@@ -25,11 +34,12 @@ class NystromAttention(QueriesKeysValues, EncoderAttention):
     Args:
         num_slots: landmarks, L.
         kernel_size: steps of the convolution of the values, odd.
-        iterations: of the pseudo-inverse.
-        options: further arguments of :class:`.QueriesKeysValues`.
+        iterations: iterations of the pseudo-inverse.
+        options: arguments of :class:`.QueriesKeysValues`.
 
     Raises:
-        UsageError: as there.
+        UsageError: if ``num_heads`` does not divide ``embed_dim``, ``num_slots`` is below 1, or ``kernel_size`` is even
+            or below 1.
     """
 
     conversion_rules: ClassVar[Rules] = {"kernel": Rule(start=zero)}
@@ -49,9 +59,9 @@ class NystromAttention(QueriesKeysValues, EncoderAttention):
             *(q, k, v, self.kernel),
             num_landmarks=self.num_slots,
             iterations=self.iterations,
-            **self.options(padding),
+            **self.op_options(padding),
         )
-        return self.output(y)
+        return self.project_output(y)
 
 
 ATTENTIONS = (

@@ -1,4 +1,13 @@
-"""Reformer's attention for encoders."""
+"""Reformer's attention (arXiv 2001.04451) for encoders: softmax attention to the steps with the same hash.
+
+With unit keys k_j = q_j / |q_j|, and the hash of a step the direction of [R q ; -R q] that is largest, steps are sorted
+by hash, cut into chunks, and attend to the steps of their own hash in their chunk and the one before it::
+
+    y_t = sum_j softmax_j( q_t . k_j ) v_j            over the steps j of the same hash, in several rounds of hashing
+
+Parameters: ``q_proj``, ``v_proj``, ``out_proj``; there is no projection of keys. Differences from the paper are in the
+declaration at the end of the file.
+"""
 
 from typing import Any, ClassVar
 
@@ -8,7 +17,7 @@ from torch import Tensor
 from ..ops.padding import Padding
 from ..ops.reformer_attention import reformer_attention
 from ..published import Difference, Published
-from .attention import EncoderAttention
+from .attention import SelfAttention
 from .checks import check_positive
 from .conversion import Rule, Rules
 from .declaration import Attention, Flag, Traits
@@ -18,18 +27,17 @@ from .redrawn_directions import RedrawnDirections
 MOST_DIRECTIONS = 64
 
 
-class ReformerAttention(RedrawnDirections, EncoderAttention):
-    """Self-attention to the steps with the same hash (arXiv 2001.04451), O(T log T).
+class ReformerAttention(RedrawnDirections, SelfAttention):
+    """Self-attention to the steps with the same hash, O(T log T).
 
-    A key is its query divided by the query's norm, and a score is q k: there is no projection of keys. All heads share
-    the random directions of the hashes, which stay as they are in evaluation. The authors draw them again at every
-    call. At padding the result is the bias of the output projection.
+    All heads share the random directions of the hashes, which stay as they are in evaluation; the authors draw them at
+    every call. At padding the result is the bias of the output projection.
 
     Args:
         num_hashes: rounds of hashing, each with directions of its own.
-        chunk_size: steps of a chunk; each sees those of its bucket in its own chunk and the one before it.
+        chunk_size: steps of a chunk; each sees the steps of its bucket in its own chunk and the one before it.
         redraw_features: draw new directions after so many updates, in training; 0 = never.
-        options: those of :class:`.Multihead`.
+        options: arguments of :class:`.SelfAttention`.
 
     Raises:
         UsageError: if ``num_heads`` does not divide ``embed_dim``, or another number is too small.
@@ -43,23 +51,28 @@ class ReformerAttention(RedrawnDirections, EncoderAttention):
         super().__init__(**options)
         check_positive(num_hashes=num_hashes, chunk_size=chunk_size)
         self.num_hashes, self.chunk_size = num_hashes, chunk_size
-        self.q_proj, self.v_proj, self.out_proj = self.new.input(), self.new.input(), self.new.output()
+        linear = self.linear
+        self.q_proj, self.v_proj, self.out_proj = (
+            linear.input_projection(),
+            linear.input_projection(),
+            linear.output_projection(),
+        )
         self.register_directions(redraw_features)
 
     def draw(self, generator: torch.Generator) -> Tensor:
-        """``(R, D, M)``."""
+        """``(R, D, M)``: M directions for each of R rounds."""
         shape = self.num_hashes, self.head_size, MOST_DIRECTIONS
         return torch.randn(shape, generator=generator, device=generator.device)
 
     def attend(self, x: Tensor, padding: Padding) -> Tensor:
         y = reformer_attention(
-            self.heads_of(self.q_proj, x),
-            self.heads_of(self.v_proj, x),
+            self.project_heads(self.q_proj, x),
+            self.project_heads(self.v_proj, x),
             self.directions,
             chunk_size=self.chunk_size,
-            **self.options(padding),
+            **self.op_options(padding),
         )
-        return self.output(y)
+        return self.project_output(y)
 
 
 ATTENTIONS = (

@@ -1,5 +1,15 @@
-"""Transformer-XL: segments that attend to a memory of earlier steps, with relative positions."""
+"""Transformer-XL's attention (arXiv 1901.02860, section 3): segments, a memory of earlier steps, relative positions.
 
+For steps i of a segment of N steps, and j of the segment or of the M steps before it::
+
+    s_ij = ((q_i + u) k_j + (q_i + v) W_r r(i - j)) / sqrt(D)        r(d): sinusoids of the distance, (C,)
+    y_i = softmax_j(s_ij) v_j
+
+Parameters: those of softmax attention, ``position_proj`` (W_r), ``content_bias`` (u) and ``position_bias`` (v).
+Differences from the paper are in the declaration at the end of the file.
+"""
+
+from functools import partial
 from typing import Any, ClassVar
 
 import torch
@@ -13,7 +23,7 @@ from ..ops.transformer_xl_attention import (
 )
 from ..published import Difference, Published
 from ..usage_error import ArgumentError
-from .attention import CausalAttention, EncoderAttention
+from .attention import SelfAttention
 from .checks import check_positive
 from .conversion import Rule, Rules, zero
 from .declaration import Attention, Flag, Traits
@@ -21,21 +31,22 @@ from .multihead import QueriesKeysValues
 from .projection import affine_of
 
 
-class TransformerXL(QueriesKeysValues):
-    """The parameters of Transformer-XL's attention (arXiv 1901.02860, section 3.3).
+class TransformerXLAttention(QueriesKeysValues, SelfAttention):
+    """Self-attention to the own segment, of which a decoder sees the earlier steps, and to the memory before it.
 
-    These are the parameters of softmax attention and ``position_proj (C, C)``, ``content_bias (H, D)`` and
-    ``position_bias (H, D)``, the paper's W_{k,R}, u and v.
+    The state of a decoder is the keys and values of N + M steps, from the first step on. At padding the result is the
+    bias of the output projection.
 
     Args:
-        segment: N, steps of a segment; each sees its own segment and the memory.
-        memory: M, steps before the segment that all its steps see. No gradient reaches them through the memory.
-        options: further arguments, of :class:`.QueriesKeysValues`.
+        segment: N, steps of a segment.
+        memory: M, steps before a segment that all its steps see. No gradient reaches them through the memory.
+        options: arguments of :class:`.QueriesKeysValues` and :class:`.SelfAttention`.
 
     Raises:
-        UsageError: if ``segment`` is below 1 or ``memory`` below 0, or :class:`.QueriesKeysValues` refuses an option.
+        UsageError: if ``segment`` is below 1 or ``memory`` below 0, or a base class refuses an option.
     """
 
+    State = SegmentCache
     conversion_rules: ClassVar[Rules] = {
         "position_proj": Rule(start=zero),
         "content_bias": Rule(start=zero),
@@ -48,62 +59,45 @@ class TransformerXL(QueriesKeysValues):
         if memory < 0:
             raise ArgumentError("memory", memory, "must be 0 or more, such as 128")
         self.segment, self.memory = segment, memory
-        self.position_proj = self.new.input(bias=False)
+        self.position_proj = self.linear.input_projection(bias=False)
         self.content_bias = nn.Parameter(torch.randn(self.num_heads, self.head_size) * 0.02)
         self.position_bias = nn.Parameter(torch.randn(self.num_heads, self.head_size) * 0.02)
-
-    def positions(self) -> tuple[Tensor, Tensor, Tensor]:
-        """The op's arguments for positions: u, v and the matrix W ``(H, D, C)`` that makes keys of distances."""
-        affine = affine_of(self.position_proj)
-        if affine is not None:
-            weight = affine.weight
-        else:  # its hooks have a say
-            like = self.content_bias
-            weight = self.position_proj(torch.eye(self.new.size, dtype=like.dtype, device=like.device)).t()
-        return self.content_bias, self.position_bias, weight.unflatten(0, (self.num_heads, self.head_size))
 
     def attend(self, x: Tensor, padding: Padding) -> Tensor:
         q, k, v = self.queries_keys_values(x)
         memory_k, memory_v = k, v
         if torch.is_grad_enabled() and self.memory and x.shape[0] > self.segment:
             earlier = x.detach()
-            memory_k, memory_v = (self.heads_of(projection, earlier) for projection in (self.k_proj, self.v_proj))
+            memory_k, memory_v = (self.project_heads(projection, earlier) for projection in (self.k_proj, self.v_proj))
         y = transformer_xl_attention(
-            *(q, k, v, memory_k, memory_v, *self.positions()),
+            *(q, k, v, memory_k, memory_v, *self.position_arguments()),
             segment=self.segment,
             memory=self.memory,
             causal=self.causal,
-            **self.options(padding),
+            **self.op_options(padding),
         )
-        return self.output(y)
-
-
-class TransformerXLAttention(TransformerXL, EncoderAttention):
-    """Self-attention of an encoder: a step sees its whole segment, and the memory before it.
-
-    Arguments: :class:`TransformerXL`. At padding the result is the bias of the output projection.
-    """
-
-
-class TransformerXLCausalAttention(TransformerXL, CausalAttention):
-    """Self-attention of a decoder: a step sees the earlier steps of its segment, and the memory before it.
-
-    Arguments: :class:`TransformerXL`. The state is the keys and values of N + M steps, from the first step on. At
-    padding the result is the bias of the output projection.
-    """
-
-    State = SegmentCache
+        return self.project_output(y)
 
     def attend_step(self, x: Tensor, padding: Padding, state: SegmentCache | None) -> tuple[Tensor, SegmentCache]:
         y, state = transformer_xl_attention_step(
             *self.queries_keys_values(x),
-            *self.positions(),
+            *self.position_arguments(),
             state,
             segment=self.segment,
             memory=self.memory,
-            **self.options(padding),
+            **self.op_options(padding),
         )
-        return self.output(y), state
+        return self.project_output(y), state
+
+    def position_arguments(self) -> tuple[Tensor, Tensor, Tensor]:
+        """The arguments of the op for positions: u and v, each ``(H, D)``, and W_r ``(H, D, C)``."""
+        affine = affine_of(self.position_proj)
+        if affine is not None:
+            weight = affine.weight
+        else:  # hooks, such as quantization noise, act when it is called
+            like = self.content_bias
+            weight = self.position_proj(torch.eye(self.embed_dim, dtype=like.dtype, device=like.device)).t()
+        return self.content_bias, self.position_bias, weight.unflatten(0, (self.num_heads, self.head_size))
 
 
 ATTENTIONS = (
@@ -147,7 +141,7 @@ ATTENTIONS = (
         ),
         paper="https://arxiv.org/abs/1901.02860",
         encoder=TransformerXLAttention,
-        decoder=TransformerXLCausalAttention,
+        decoder=partial(TransformerXLAttention, causal=True),
         source="its segments and its memory are of one sequence",
         traits=Traits(
             training_time="n(N + M)D",

@@ -1,6 +1,5 @@
 """The buffers of a search, of which one token reads and writes the same memory each time."""
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -11,9 +10,6 @@ from ..ops.padding import Padding
 from .history import History
 from .next_token import Beams, Limits, advance_beams, log_probabilities
 from .settings import SearchSettings
-
-# Turns a function into one that does the same on the same memory. The second function restores that memory.
-Record = Callable[[Callable[[], None], Callable[[], None]], Callable[[], None]]
 
 
 class Board:

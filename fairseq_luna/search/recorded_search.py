@@ -8,8 +8,9 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
+from ..cuda_graph import Record
 from ..modules.decoding_state import repeat_rows
-from .board import Board, Record
+from .board import Board
 from .history import History, Hypothesis
 from .next_token import Limits, advance_beams, first_beams, log_probabilities
 from .settings import SearchSettings
@@ -30,7 +31,7 @@ class RecordedSearch:
     Args:
         generator: fairseq's ``SequenceGenerator`` for one model of this package; its options hold.
             :func:`.settings.unsupported_option` says which it must not have.
-        record: how a token is recorded, such as :func:`.cuda_graph.record`; None: it is computed eagerly each time.
+        record: how a token is recorded, such as :func:`..cuda_graph.record`; None: it is computed eagerly each time.
         tokens_between_looks: tokens after which sentences that have ended are left out.
     """
 

@@ -8,10 +8,10 @@ import torch
 from fairseq.sequence_generator import SequenceGenerator
 from torch import Tensor
 
+from fairseq_luna import cuda_graph
+from fairseq_luna.cuda_graph import Record
 from fairseq_luna.replacing import replaces
 
-from . import cuda_graph
-from .board import Record
 from .history import Hypothesis
 from .recorded_search import RecordedSearch
 from .settings import unsupported_option

@@ -105,6 +105,9 @@ def test_pieces_of_two_training_texts_with_a_test_held_out(files, tmp_path, monk
         ("--train {a} {b} --valid {none} {blank} --hold-out 2", "none: has no text"),
         ("--train {a} {b} --valid {b} {a} --hold-out 2", "looks like the training text's target; are the files swap"),
         ("--train {a} {b} --train {b} {a} --hold-out 2", "looks like the training text's target; are the files swap"),
+        ("--train {a} {b} --valid {b} {a} --hold-out 2", "If they are not, add --not-swapped"),
+        ("--train {a} {b} --valid {a} {b} --valid {a} {b} --hold-out 2", ": is given twice; give it once"),
+        ("--train {a} {b} --train {a} {b} --hold-out 2", "is given twice; give it once"),
     ],
 )
 def test_what_cannot_be_prepared_is_refused_in_one_line_and_leaves_nothing(files, tmp_path, capsys, flags, said):

@@ -9,6 +9,7 @@ import pytest
 from sacrebleu.metrics import BLEU, TER
 
 from fairseq_luna.__main__ import main
+from fairseq_luna.commands.scoring.tokenizer import language_in_name
 from own_command import refused, shown
 
 # The same sentences in each, the second word of which a translation has otherwise.
@@ -68,8 +69,8 @@ def test_a_language_is_known_by_any_of_its_codes(text, code, tmp_path, capsys):
     unnamed.write_bytes(plain.read_bytes())
     usual = "the usual one, for words with spaces between them; --language or --tokenize says another"
     for reference, flags, said in (
-        (plain, (), f"{plain} is {LANGUAGES.get(text)} by its ending; --language says another"),
-        (zipped, (), f"{zipped} is {LANGUAGES.get(text)} by its ending; --language says another"),
+        (plain, (), f"{plain} is {LANGUAGES.get(text)} by its name; --language says another"),
+        (zipped, (), f"{zipped} is {LANGUAGES.get(text)} by its name; --language says another"),
         (unnamed, ("--language", code), f"--language {code}"),
     ):
         printed = shown(capsys, "score", hypothesis, "--reference", reference, *flags)
@@ -91,6 +92,30 @@ def test_without_a_language_the_letters_decide(text, name, tmp_path, capsys):
     assert scores(printed)["sacreBLEU"] > 50
 
 
+@pytest.mark.parametrize("name", ["test.zh.txt", "test.zh.txt.gz", "test.zh-Hans.tok", "x.de-zh.zh.ref"])
+def test_the_language_may_stand_before_an_ending_of_text(name, tmp_path):
+    assert language_in_name(tmp_path / name) in ("zh", "zh-Hans")
+    assert language_in_name(tmp_path / "test.zh-en.en") == "en"
+    assert language_in_name(tmp_path / "translations.txt") is None
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_text_of_another_writing_than_the_language_is_doubted(language, tmp_path, capsys):
+    hypothesis, reference = files(tmp_path, "de", "ref")
+    assert main(["score", str(hypothesis), "--reference", str(reference), "--language", language]) == 0
+    [warning] = capsys.readouterr().err.splitlines()
+    assert f"no line of {reference} is in {LANGUAGES[language]} by its letters" in warning
+
+
+@pytest.mark.parametrize(("marker", "mark"), [("@@", "{}@@ {}"), ("\u2581", "\u2581{} {}")])
+def test_a_reference_in_pieces_is_doubted(marker, mark, tmp_path, capsys):
+    pieces = [" ".join(mark.format(word[:1], word[1:]) for word in line.split()) for line in TEXTS["de"]]
+    reference = write_lines(tmp_path / "ref", pieces)
+    assert main(["score", str(reference), "--reference", str(reference)]) == 0
+    warnings = capsys.readouterr().err.splitlines()
+    assert any(f"{reference} looks like subword pieces ({marker})" in warning for warning in warnings)
+
+
 def test_latin_words_in_chinese_and_chinese_names_in_english_do_not_mislead(tmp_path, capsys):
     chinese = ["我们用PyTorch训练Transformer模型。", "OpenAI发布了新的GPT模型。", "今天天气很好。"] * 4
     english = ["Li Wei (李伟) said so.", "He came from Beijing (北京) yesterday.", "It rained."] * 4
@@ -104,9 +129,13 @@ def test_latin_words_in_chinese_and_chinese_names_in_english_do_not_mislead(tmp_
 @pytest.mark.parametrize(
     ("code", "advice"),
     [
-        ("jp", "; jp is a country, did you mean ja?"),
-        ("cn", "; cn is a country, did you mean zh?"),
-        ("chinese", ""),
+        ("jp", "; did you mean ja (JP is a country)?"),
+        ("cn", "; did you mean zh (CN is a country)?"),
+        ("chinese", "; did you mean zh?"),
+        ("English", "; did you mean en?"),
+        ("zh_CN.UTF-8", "; did you mean zh_CN?"),
+        ("de_AT@euro", "; did you mean de_AT?"),
+        ("xx", ""),
         ("zh_", ""),
         ("", ""),
         ("zh_ZH", ""),
@@ -119,7 +148,8 @@ def test_what_is_no_language_is_refused(code, advice, tmp_path, capsys):
     hypothesis, reference = files(tmp_path, "zh", "ref.zh")
     said = refused(capsys, "score", hypothesis, "--reference", reference, "--language", code)
     assert (
-        said == f"--language {code}: is no language of ISO 639; give a code such as de, zh_CN, jpn or zho_Hans{advice}"
+        said
+        == f"--language {code}: is no language code of ISO 639; give a code such as de, zh_CN, jpn or zho_Hans{advice}"
     )
 
 
@@ -167,7 +197,7 @@ def test_several_references_share_a_tokenizer(tmp_path, capsys):
     hypothesis, first = files(tmp_path, "zh", "first.txt")
     second = write_lines(tmp_path / "second.zh_TW", TEXTS["zh"])
     printed = shown(capsys, "score", hypothesis, "--reference", first, second, "--json", tmp_path / "scores.json")
-    assert printed.startswith(f"tokenizer zh: {second} is Chinese by its ending")
+    assert printed.startswith(f"tokenizer zh: {second} is Chinese by its name")
     kept = json.loads((tmp_path / "scores.json").read_text(encoding="utf-8"))
     assert (kept["tokenizer"], kept["references"]) == ("zh", [str(first), str(second)])
 

@@ -1,5 +1,8 @@
 """Processes that load data draw the masks, noise and crops of their epoch, in a first run and in a resumed one."""
 
+import copy
+import functools
+import gc
 import multiprocessing
 
 import pytest
@@ -35,10 +38,26 @@ def data(tmp_path_factory):
     return language_model_data(tmp_path_factory.mktemp("texts"))
 
 
+@pytest.fixture(autouse=True)
+def forgotten_workers_are_terminated_soon(monkeypatch):
+    """A loader in a reference cycle closes the queue of its workers before it can tell them to end.
+
+    Then torch waits 5 seconds for each of them to end, and terminates it.
+    """
+    monkeypatch.setattr(torch.utils.data._utils, "MP_STATUS_CHECK_INTERVAL", 0.1)
+    yield
+    gc.collect()
+
+
+@functools.cache
+def task_config(data, flags):
+    args = options.parse_args_and_arch(options.get_training_parser(), [data, *flags])
+    return convert_namespace_to_omegaconf(args).task
+
+
 def epochs(data, flags, first=1, last=3, **how):
     """The training's source batches of epochs ``first`` to ``last`` of a run that begins with the first."""
-    args = options.parse_args_and_arch(options.get_training_parser(), [data, *flags])
-    task = tasks.setup_task(convert_namespace_to_omegaconf(args).task)
+    task = tasks.setup_task(copy.deepcopy(task_config(data, flags)))
     task.load_dataset("train", epoch=first)
     read = {}
     for epoch in range(first, last + 1):
@@ -53,7 +72,7 @@ def test_each_epoch_has_its_own_draws_wherever_they_are_made(data, flags, how):
     workers, buffered = how
     expected = epochs(data, flags)
     assert all(expected[one] != expected[other] for one, other in [(1, 2), (2, 3), (1, 3)])
-    torch.rand(7)  # what else is drawn does not count
+    torch.rand(7)  # other draws do not count
     assert epochs(data, flags, num_workers=workers, data_buffer_size=buffered) == expected
     assert epochs(data, flags, first=3, num_workers=2 * workers, data_buffer_size=buffered)[3] == expected[3]
 

@@ -13,7 +13,6 @@ from fairseq_luna.modules import (
     BlockAttention,
     BlockCausalAttention,
     FastformerAttention,
-    FastformerCausalAttention,
     LunaAttention,
     LunaCausalAttention,
 )
@@ -98,7 +97,7 @@ def of_kinds(encoder, decoder, place, *, kernel_size=0, **options):
     return module
 
 
-fastformer = partial(of_kinds, FastformerAttention, FastformerCausalAttention)
+fastformer = partial(of_kinds, FastformerAttention, partial(FastformerAttention, causal=True))
 block = partial(of_kinds, BlockAttention, BlockCausalAttention)
 VARIANTS = {
     "luna": luna,

@@ -173,7 +173,8 @@ def test_sizes_that_are_not_given_follow_others():
 
 
 # What a process passes to another is pickled.
-CONFIGS = [ARCH_MODEL_REGISTRY[name].__dataclass for name in NAMES] + [FairseqApolloConfig, MilestoneLRScheduleConfig]
+REGISTERED = [MODEL_DATACLASS_REGISTRY[name] for name in {*NAMES, *map(family_of, NAMES)}]
+CONFIGS = [*sorted(REGISTERED, key=lambda config: config.__name__), FairseqApolloConfig, MilestoneLRScheduleConfig]
 SMALL = {"encoder_embed_dim": 16, "encoder_ffn_embed_dim": 16, "encoder_layers": 1, "encoder_attention_heads": 2}
 SMALL |= {"decoder_layers": 1, "decoder_attention_heads": 2, "max_positions": 30}
 
@@ -181,6 +182,28 @@ SMALL |= {"decoder_layers": 1, "decoder_attention_heads": 2, "max_positions": 30
 @pytest.mark.parametrize("config", dict.fromkeys(CONFIGS), ids=lambda config: config.__name__)
 def test_every_config_can_be_pickled(config):
     assert pickle.loads(pickle.dumps(config())) == config()
+
+
+# Where checkpoints that hold a config as an object look for its class.
+MODULES = {
+    **{"luna": "luna.config", "fastformer": "fastformer", "block": "block", "mixed": "mixed.config"},
+    **{"luna_roberta": "roberta.config", "mixed_roberta": "roberta.config"},
+    "block_pyramid_classifier": "block_pyramid.config",
+}
+
+
+@EVERY_NAME
+def test_a_config_that_was_pickled_before_a_field_existed_is_read(name):
+    config = MODEL_DATACLASS_REGISTRY[name]
+    where = "Pyramid" if "pyramid" in name else name.title().replace("_", "")
+    pickled = pickle.dumps(config(_name=name))
+    assert f"fairseq_luna.models.{MODULES[family_of(name)]}".encode() in pickled
+    assert f"{where}Config".encode() in pickled
+    older = config.__new__(config)
+    older.__dict__.update(_name=name, encoder_layers=3)
+    found = pickle.loads(pickle.dumps(older))
+    assert (found._name, found.encoder_layers) == (name, 3)
+    assert found == config(_name=name, encoder_layers=3)  # dataclasses keep defaults in the class
 
 
 @pytest.mark.parametrize("family", dict.fromkeys(map(family_of, NAMES)))

@@ -49,7 +49,7 @@ def by_the_equations(module, x, mask):
     else:
         options = {"reduce": module.unordered, "causal": causal}
         y, z = unordered_block_attention_reference(
-            module.heads_of(module.v_proj, x), module.project_summaries, blocks, **options
+            module.project_heads(module.v_proj, x), module.project_summaries, blocks, **options
         )
     return module.out_proj(torch.cat([merge_heads(y), merge_heads(z)], dim=-1))
 

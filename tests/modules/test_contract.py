@@ -136,8 +136,8 @@ def test_the_source_is_read_once_and_shared_by_beams(name, place, need_weights):
     aligned = name.startswith("luna") or not ATTENTIONS[name].unaligned
     assert not aligned or weights.sum(-1).allclose(torch.ones(()).double())
     if not name.startswith("luna"):  # which reads slots
-        values = module.heads_of(module.v_proj, source[:, of_sentences])
-        torch.testing.assert_close(module.output(weights.transpose(0, 1) @ values), expected, **CLOSE)
+        values = module.project_heads(module.v_proj, source[:, of_sentences])
+        torch.testing.assert_close(module.project_output(weights.transpose(0, 1) @ values), expected, **CLOSE)
     rows, padding = torch.arange(6), Padding(mask)
     kept = module.read_source(source, padding, need_weights=need_weights)
     for t in range(5):

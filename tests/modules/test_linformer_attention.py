@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from fairseq_luna.models.mixed.attentions import fields_for
-from fairseq_luna.modules import LinformerAttention, LinformerSourceAttention
+from fairseq_luna.modules import LinformerAttention, LinformerCrossAttention
 from fairseq_luna.usage_error import CheckpointMismatch, UsageError
 from numeric import gradients, sequences
 from support import as_prefix, build_model, sentences
@@ -49,7 +49,7 @@ def test_sums_of_their_own_are_not_loaded_into_layers_that_share():
     shared.load_state_dict(shared.state_dict())
 
 
-@pytest.mark.parametrize("kind", [LinformerAttention, LinformerSourceAttention])
+@pytest.mark.parametrize("kind", [LinformerAttention, LinformerCrossAttention])
 def test_a_longer_sequence_is_refused(kind):
     module, [x] = build(kind), sequences((51, 1, 8))
     with pytest.raises(UsageError, match=r"^max_positions 50: .* a sentence has 51; [^\n]*$"):

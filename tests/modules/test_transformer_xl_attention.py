@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from fairseq_luna.modules import SoftmaxCausalAttention, TransformerXLAttention, TransformerXLCausalAttention
+from fairseq_luna.modules import SoftmaxAttention, TransformerXLAttention
 from fairseq_luna.usage_error import UsageError
 from numeric import sequences
 from support import assert_published, golden
@@ -12,7 +12,7 @@ from support import assert_published, golden
 def recorded_module(recorded):
     """The authors' parameters under our names."""
     options = {name: recorded[name] for name in ("embed_dim", "num_heads", "segment", "memory")}
-    module = TransformerXLCausalAttention(bias=False, **options).eval()
+    module = TransformerXLAttention(causal=True, bias=False, **options).eval()
     theirs = recorded["state_dict"]
     module.load_state_dict(ours(theirs) | {"content_bias": recorded["u"], "position_bias": recorded["v"]})
     return module
@@ -44,7 +44,10 @@ def test_one_step_at_a_time_equals_the_authors_layer():
 
 
 def test_no_gradient_reaches_the_input_through_the_memory():
-    module, [x] = TransformerXLCausalAttention(embed_dim=8, num_heads=2, segment=4, memory=6), sequences((12, 2, 8))
+    module, [x] = (
+        TransformerXLAttention(causal=True, embed_dim=8, num_heads=2, segment=4, memory=6),
+        sequences((12, 2, 8)),
+    )
     y = module.double()(x.requires_grad_())
     (found,) = torch.autograd.grad(y[8:].square().sum(), x, retain_graph=True)
     assert not found[:8].any() and found[8:].any()
@@ -56,8 +59,8 @@ def test_no_gradient_reaches_the_input_through_the_memory():
 
 def test_with_parameters_at_zero_a_segment_is_softmax_attention():
     """So a converted transformer starts where it was, for sentences of at most one segment."""
-    options = {"embed_dim": 8, "num_heads": 2}
-    softmax, module = SoftmaxCausalAttention(**options), TransformerXLCausalAttention(segment=12, **options)
+    options = {"embed_dim": 8, "num_heads": 2, "causal": True}
+    softmax, module = SoftmaxAttention(**options), TransformerXLAttention(segment=12, **options)
     missing = module.load_state_dict(softmax.state_dict(), strict=False).missing_keys
     assert {name.removesuffix(".weight") for name in missing} == module.conversion_rules.keys()
     with torch.no_grad():

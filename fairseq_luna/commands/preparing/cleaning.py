@@ -4,6 +4,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+from ...subwords import is_blank
+
 EMPTY = "one side empty"
 
 
@@ -15,9 +17,9 @@ class Rules(NamedTuple):
 
     def against(self, first: str, second: str) -> str | None:
         """The rule that drops the pair, or None; ``first`` and ``second`` are pieces between spaces."""
-        short, long = sorted((len(first.split()), len(second.split())))
-        if short == 0:
+        if is_blank(first) or is_blank(second):
             return EMPTY
+        short, long = sorted((len(first.split()), len(second.split())))
         if self.longest is not None and long > self.longest:
             return f"longer than {self.longest} pieces"
         if self.ratio is not None and long > self.ratio * short:

@@ -15,12 +15,13 @@ Pair = tuple[str, str]
 Text = tuple[Path, Path]
 
 
-def check(texts: Mapping[str, Sequence[Text]], *, hold_out: int) -> int:
+def check(texts: Mapping[str, Sequence[Text]], *, hold_out: int, compare_sides: bool = True) -> int:
     """The number of pairs that are left of the training text when some of its end is held out.
 
     Args:
         texts: files of train, valid and test, in order; a split without files is held out.
         hold_out: pairs for each such split.
+        compare_sides: whether a text whose sides look swapped is refused.
 
     Raises:
         UsageError: a text cannot be read, the training text is too short, a side has no text, or the sides of a text
@@ -31,7 +32,8 @@ def check(texts: Mapping[str, Sequence[Text]], *, hold_out: int) -> int:
         for side, path in enumerate(text):
             if not any(pair[side].strip() for pair in read_pairs(*text)):
                 raise UsageError(f"{path}: has no text")
-        sides.check(training, sides.profiles(read_pairs(*text)), text)
+        if compare_sides:
+            sides.check(training, sides.profiles(read_pairs(*text)), text)
     # All is read to the end, so that a bad line is found before anything is made.
     counts = {split: sum(1 for _ in shown(_pairs(found), f"reading {split}")) for split, found in texts.items()}
     left = counts["train"] - hold_out * sum(not found for found in texts.values())

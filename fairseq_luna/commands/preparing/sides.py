@@ -37,7 +37,8 @@ def check(training: Sequence[Counter[str]], others: Sequence[Counter[str]], name
         if across > same + _MARGIN:
             wrong, right = ("source", "target") if side == 0 else ("target", "source")
             raise UsageError(
-                f"{name}: is given as the {wrong}, but looks like the training text's {right}; are the files swapped?"
+                f"{name}: is given as the {wrong}, but looks like the training text's {right}; are the files swapped? "
+                "If they are not, add --not-swapped"
             )
 
 

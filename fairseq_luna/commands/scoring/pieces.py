@@ -42,6 +42,13 @@ def join(lines: Sequence[str], kind: str = AUTO, references: Sequence[str] = ())
     return Joined([restored(line) for line in lines], doubt)
 
 
+def marker_in(lines: Sequence[str]) -> str | None:
+    """The marker of subwords that so many lines have that these are pieces; None for words."""
+    if _share(lines, _STARTS) > 0.5:
+        return SPACE
+    return _MARKS[SUBWORD_NMT] if _share(lines, _GOES_ON) > 0.5 else None
+
+
 def _detect(lines: Sequence[str], references: Sequence[str]) -> tuple[str, str | None]:
     """The kind of pieces in ``lines``, and a doubt whether they are pieces."""
     # Every line of SentencePiece's has a word start; a few may be characters of the text.

@@ -4,6 +4,7 @@
 good translation has hardly a word in common with its reference.
 """
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -13,7 +14,6 @@ import langcodes
 import regex
 
 from ...usage_error import UsageError
-from ..text_files import ending
 from . import USUAL
 
 CHINESE, JAPANESE, KOREAN, UNSPACED = "Chinese", "Japanese", "Korean", "a script without spaces between words"
@@ -35,6 +35,9 @@ LETTERS = {
     KOREAN: r"\p{Hangul}",
     UNSPACED: r"[\p{L}&&[\p{lb=SA}\p{lb=AK}\p{lb=AS}\p{lb=ID}\p{Tibetan}]]",
 }
+PRIVATE_REGION = re.compile("AA|Q[M-Z]|X[A-JL-Z]|ZZ")  # by ISO 3166: no countries
+# Endings of files that are codes of languages too, or may become one.
+NO_LANGUAGES = {"gz", "txt", "text", "raw", "ref", "hyp", "out", "tok", "detok", "bpe", "sp", "spm"}
 _PATTERNS = {writing: regex.compile(letters, regex.V1) for writing, letters in LETTERS.items()}
 # What these cut into words or less. A Japanese line may have no kana.
 _CUT = {"zh": {CHINESE}, "ja-mecab": {CHINESE, JAPANESE}, "ko-mecab": {KOREAN}}
@@ -83,6 +86,9 @@ def choose(
             f"{share:.0%} of the lines of {files} are in {writing}, which the tokenizer {name} does not cut into "
             f"words: trust chrF2, not BLEU, or give {advice}"
         )
+    elif not tokenizer and name in _CUT and not any(lines[writing] for writing in _CUT[name]):
+        writing = next(writing for writing, its in OF_WRITING.items() if its == name)
+        doubt = f"no line of {files} is in {writing} by its letters: is it the reference, and its language right?"
     spaceless = lines[UNSPACED] + (0 if asian else lines[CHINESE] + lines[JAPANESE])
     if (share := spaceless / max(1, total)) >= _OF_TEXT:
         ter_doubt = f"TER counts words between spaces, which {share:.0%} of the lines of {files} do not have"
@@ -98,8 +104,8 @@ def _chosen(
         check_language(language)
         return OF_WRITING.get(writing_of_language(language) or "", USUAL), f"--language {language}"
     for file in references:
-        if writing := writing_of_language(ending(file)):
-            return OF_WRITING[writing], f"{file} is {writing} by its ending; --language says another"
+        if writing := writing_of_language(language_in_name(file) or ""):
+            return OF_WRITING[writing], f"{file} is {writing} by its name; --language says another"
     if lines:
         [(writing, count)] = lines.most_common(1)
         if writing in OF_WRITING and 2 * count > sum(map(len, references.values())):
@@ -107,14 +113,38 @@ def _chosen(
     return USUAL, "the usual one, for words with spaces between them; --language or --tokenize says another"
 
 
+def language_in_name(file: Path) -> str | None:
+    """The language code at the end of a file's name: zh of test.zh, test.zh.gz and test.zh.txt."""
+    for suffix in reversed(file.suffixes):
+        code = suffix.removeprefix(".")
+        if code.lower() not in NO_LANGUAGES and langcodes.tag_is_valid(code):
+            return code
+    return None
+
+
 def check_language(code: str) -> None:
     """Raises UsageError unless ``code`` is a language."""
     if langcodes.tag_is_valid(code):
         return
     advice = "give a code such as de, zh_CN, jpn or zho_Hans"
-    if len(code) == 2 and langcodes.tag_is_valid(f"und-{code}"):
-        advice += f"; {code} is a country, did you mean {langcodes.get(f'und-{code}').maximize().language}?"
-    raise UsageError(f"--language {code}: is no language of ISO 639; {advice}")
+    if suggestion := suggested_language(code):
+        advice += f"; did you mean {suggestion}?"
+    raise UsageError(f"--language {code}: is no language code of ISO 639; {advice}")
+
+
+def suggested_language(name: str) -> str | None:
+    """The code that was probably meant by ``name``: a locale, a country's code, or a language's name."""
+    locale = re.split(r"[.@]", name)[0]  # zh_CN.UTF-8, de_DE@euro
+    if locale != name and langcodes.tag_is_valid(locale):
+        return locale
+    if len(name) == 2 and langcodes.tag_is_valid(f"und-{name}"):
+        if PRIVATE_REGION.fullmatch(name.upper()):
+            return None
+        return f"{langcodes.get(f'und-{name}').maximize().language} ({name.upper()} is a country)"
+    try:
+        return str(langcodes.find(name))
+    except LookupError:
+        return None
 
 
 def writing_of_language(code: str) -> str | None:

@@ -1,39 +1,58 @@
 """The pyramid's flags and their checks."""
+# fairseq makes the type of an option with choices by a call:
+# mypy: disable-error-code="valid-type"
 
 from argparse import Namespace
+from dataclasses import dataclass, field
 from typing import Any
 
 from fairseq import utils
-from fairseq.dataclass import ChoiceEnum
+from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 
 from ...usage_error import UsageError
 from ..shared.checks import check_heads, check_positions, check_positive, check_rates, longest_text
-from ..shared.config import OptionalInt, config_of, nested_config, option
+from ..shared.config import OptionalInt, nested_config
 
-ACTIVATIONS = ChoiceEnum(utils.get_available_activation_fns())
+Activation = ChoiceEnum(utils.get_available_activation_fns())
 
 
-PYRAMID_OPTIONS = {
-    "pyramid_block_sizes": option(str, "4,8", "block sizes of the parallel branches, such as 4,8"),
-    "encoder_embed_dim": option(int, 512, "encoder embedding dimension"),
-    "encoder_ffn_embed_dim": option(int, 2048, "encoder embedding dimension for FFN"),
-    "encoder_layers": option(int, 6, "maximum layers of a branch; it ends where the longest text is one vector"),
-    "encoder_attention_heads": option(int, 8, "num encoder attention heads"),
-    "encoder_normalize_before": option(bool, False, "apply layernorm before each encoder block"),
-    "encoder_learned_pos": option(bool, False, "use learned positional embeddings in the encoder"),
-    "no_token_positional_embeddings": option(bool, False, "if set, disables positional embeddings"),
-    "activation_fn": option(ACTIVATIONS, "relu", "activation function to use"),
-    "dropout": option(float, 0.1, "dropout probability"),
-    "attention_dropout": option(float, 0.0, "dropout probability for attention weights"),
-    "activation_dropout": option(float, 0.0, "dropout probability after activation in FFN"),
-    "pooler_activation_fn": option(ACTIVATIONS, "tanh", "activation function of the classification head"),
-    "pooler_dropout": option(float, 0.0, "dropout probability in the classification head"),
-    "max_source_positions": option(OptionalInt, None, "maximum tokens of a text (default: --max-positions)"),
+@dataclass
+class PyramidConfig(FairseqDataclass):
+    """The config of ``block_pyramid_classifier``."""
+
+    pyramid_block_sizes: str = field(
+        default="4,8", metadata={"help": "block sizes of the parallel branches, such as 4,8"}
+    )
+    encoder_embed_dim: int = field(default=512, metadata={"help": "encoder embedding dimension"})
+    encoder_ffn_embed_dim: int = field(default=2048, metadata={"help": "encoder embedding dimension for FFN"})
+    encoder_layers: int = field(
+        default=6, metadata={"help": "maximum layers of a branch; it ends where the longest text is one vector"}
+    )
+    encoder_attention_heads: int = field(default=8, metadata={"help": "num encoder attention heads"})
+    encoder_normalize_before: bool = field(
+        default=False, metadata={"help": "apply layernorm before each encoder block"}
+    )
+    encoder_learned_pos: bool = field(
+        default=False, metadata={"help": "use learned positional embeddings in the encoder"}
+    )
+    no_token_positional_embeddings: bool = field(
+        default=False, metadata={"help": "if set, disables positional embeddings"}
+    )
+    activation_fn: Activation = field(default="relu", metadata={"help": "activation function to use"})
+    dropout: float = field(default=0.1, metadata={"help": "dropout probability"})
+    attention_dropout: float = field(default=0.0, metadata={"help": "dropout probability for attention weights"})
+    activation_dropout: float = field(default=0.0, metadata={"help": "dropout probability after activation in FFN"})
+    pooler_activation_fn: Activation = field(
+        default="tanh", metadata={"help": "activation function of the classification head"}
+    )
+    pooler_dropout: float = field(default=0.0, metadata={"help": "dropout probability in the classification head"})
+    max_source_positions: OptionalInt = field(
+        default=None, metadata={"help": "maximum tokens of a text (default: --max-positions)"}
+    )
     # fairseq's task sets this field of the model's config.
-    "max_positions": option(OptionalInt, None, "maximum tokens of a text (default: the task's)"),
-}
-
-PyramidConfig = config_of(__name__, "PyramidConfig", PYRAMID_OPTIONS)
+    max_positions: OptionalInt = field(
+        default=None, metadata={"help": "maximum tokens of a text (default: the task's)"}
+    )
 
 
 def pyramid_config(cfg: Any, task: Any) -> Any:

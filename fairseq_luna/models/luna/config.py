@@ -1,14 +1,25 @@
-"""Luna's flags: those of fairseq's transformer and its own, with their checks."""
+"""Luna's flags: the flags of fairseq's transformer and Luna's own, with their checks, and the named architectures."""
+# fairseq makes the type of an option with choices by a call:
+# mypy: disable-error-code="valid-type"
 
 import math
+from dataclasses import dataclass, field
 from typing import Any
 
 from fairseq.dataclass import ChoiceEnum
 
 from ...ops.luna_causal_attention import KERNELS, PACK_ACTIVATIONS
 from ...usage_error import UsageError
+from ..shared.architectures import Big, IwsltDeEn, Tiny
 from ..shared.checks import check_heads, check_positive
-from ..shared.config import FOLLOWS, checked_config, convolution, flat_config, option
+from ..shared.config import (
+    FOLLOWS,
+    OLDER_NAME,
+    ConvolutionOptions,
+    FlatTransformerConfig,
+    OptionalInt,
+    checked_config,
+)
 
 LUNA_FOLLOWS = {
     **FOLLOWS,
@@ -17,37 +28,129 @@ LUNA_FOLLOWS = {
 }
 
 SOURCE_ATTENTIONS = ["packed", "softmax"]
-LUNA_OPTIONS = {
-    "projection_length": option(int, 32, "length of the packed sequence"),
-    "fix_projection_length": option(
-        bool, False, "use all slots of the packed sequence for every sentence, not at most one for each token"
-    ),
-    "untie_luna_kv": option(bool, False, "use separate projections for keys and values"),
-    "word_dropout": option(float, 0.0, "dropout probability of whole words at the input"),
-    "luna_activation": option(
-        ChoiceEnum(list(PACK_ACTIVATIONS)), "softplus", "positive function of the causal pack scores"
-    ),
-    **convolution(older_name="luna_kernel_size"),
-    "luna_kernel": option(
-        ChoiceEnum(list(KERNELS)),
-        "torch",
-        "of the decoder's self-attention in training; triton is for a GPU: at first use it"
-        " compares itself with torch there, and is left out with a warning if they differ",
-    ),
-    "luna_source_attention": option(
-        ChoiceEnum(SOURCE_ATTENTIONS),
-        "packed",
-        "how the decoder attends to the source: through the packed sequence, or with softmax attention to each word",
-    ),
-    "luna_segment_bias": option(
-        float,
-        0.0,
-        "start of a learned number per head that is added where the decoder packs the words of a slot's own segment of"
-        " the source; 0: none, as in the paper",
-    ),
-}
+LunaActivation = ChoiceEnum(list(PACK_ACTIVATIONS))
+LunaKernel = ChoiceEnum(list(KERNELS))
+LunaSourceAttention = ChoiceEnum(SOURCE_ATTENTIONS)
 
-LunaConfig = flat_config(__name__, "LunaConfig", LUNA_OPTIONS, LUNA_FOLLOWS)
+
+@dataclass
+class LunaConfig(ConvolutionOptions, FlatTransformerConfig):
+    """The flat config of ``luna``: the paper's base size with tied keys and values and 32 packed slots."""
+
+    projection_length: int = field(default=32, metadata={"help": "length of the packed sequence"})
+    fix_projection_length: bool = field(
+        default=False,
+        metadata={"help": "use all slots of the packed sequence for every sentence, not at most one for each token"},
+    )
+    untie_luna_kv: bool = field(default=False, metadata={"help": "use separate projections for keys and values"})
+    word_dropout: float = field(default=0.0, metadata={"help": "dropout probability of whole words at the input"})
+    luna_activation: LunaActivation = field(
+        default="softplus", metadata={"help": "positive function of the causal pack scores"}
+    )
+    luna_kernel_size: OptionalInt = field(default=None, metadata=OLDER_NAME)
+    luna_kernel: LunaKernel = field(
+        default="torch",
+        metadata={
+            "help": "of the decoder's self-attention in training; triton is for a GPU: at first use it"
+            " compares itself with torch there, and is left out with a warning if they differ"
+        },
+    )
+    luna_source_attention: LunaSourceAttention = field(
+        default="packed",
+        metadata={
+            "help": "how the decoder attends to the source: through the packed sequence, or with softmax attention to"
+            " each word"
+        },
+    )
+    luna_segment_bias: float = field(
+        default=0.0,
+        metadata={
+            "help": "start of a learned number per head that is added where the decoder packs the words of a slot's own"
+            " segment of the source; 0: none, as in the paper"
+        },
+    )
+    encoder_projected_attention_heads: OptionalInt = field(
+        default=None, metadata={"help": "encoder projected attention heads (default: encoder attention heads)"}
+    )
+    decoder_projected_attention_heads: OptionalInt = field(
+        default=None, metadata={"help": "decoder projected attention heads (default: decoder attention heads)"}
+    )
+
+
+@dataclass
+class LunaBaseConfig(LunaConfig):
+    """The paper's base size, with tied keys and values."""
+
+
+@dataclass
+class LunaBaseTiedConfig(LunaConfig):
+    """The paper's base size, by another name."""
+
+
+@dataclass
+class LunaBaseUntiedConfig(LunaConfig):
+    """The paper's base size, with separate projections for keys and values."""
+
+    untie_luna_kv: bool = True
+
+
+@dataclass
+class Luna16Config(LunaConfig):
+    """The paper's base size with 16 packed slots."""
+
+    projection_length: int = 16
+
+
+@dataclass
+class Luna16UntiedConfig(LunaBaseUntiedConfig):
+    """16 packed slots, with separate projections for keys and values."""
+
+    projection_length: int = 16
+
+
+@dataclass
+class Luna32Config(LunaConfig):
+    """The paper's base size with 32 packed slots."""
+
+    projection_length: int = 32
+
+
+@dataclass
+class Luna32UntiedConfig(LunaBaseUntiedConfig):
+    """32 packed slots, with separate projections for keys and values."""
+
+    projection_length: int = 32
+
+
+@dataclass
+class LunaBigConfig(Big, LunaConfig):
+    """The paper's big size."""
+
+
+@dataclass
+class LunaIwsltDeEnConfig(IwsltDeEn, LunaConfig):
+    """The size of fairseq's ``transformer_iwslt_de_en``."""
+
+
+@dataclass
+class LunaTinyConfig(Tiny, LunaConfig):
+    """For tests and small corpora, with 16 packed slots."""
+
+    projection_length: int = 16
+
+
+ARCHITECTURES = {
+    "luna_base": LunaBaseConfig,
+    "luna_base_tied": LunaBaseTiedConfig,
+    "luna_base_untied": LunaBaseUntiedConfig,
+    "luna_16": Luna16Config,
+    "luna_16_untied": Luna16UntiedConfig,
+    "luna_32": Luna32Config,
+    "luna_32_untied": Luna32UntiedConfig,
+    "luna_big": LunaBigConfig,
+    "luna_iwslt_de_en": LunaIwsltDeEnConfig,
+    "luna_tiny": LunaTinyConfig,
+}
 
 
 def luna_config(cfg: Any) -> Any:

@@ -98,7 +98,11 @@ class LunaEncoder(PaddedEncoder):
         """
         batch, steps = src_tokens.shape
         padding = Padding(src_tokens.eq(self.padding_idx))
-        shortest = int(padding.lengths.min()) if batch else steps  # the one number read from the device
+        has_padding: bool | None = getattr(src_tokens, "has_padding", None)  # of recorded_training.known_padding
+        if has_padding is not None:
+            shortest = 0 if has_padding else steps
+        else:
+            shortest = int(padding.lengths.min()) if batch else steps  # the one number read from the device
         if shortest == steps:
             padding = Padding()
         return self.encode(src_tokens, padding, return_all_hiddens, token_embeddings, shortest=shortest)

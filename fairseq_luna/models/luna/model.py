@@ -5,28 +5,12 @@ from typing import Any
 from fairseq.models import register_model
 from torch import Tensor, nn
 
-from ..shared.architectures import SIZES, Settings, register_architectures
+from ..shared.architectures import register_architectures
 from ..shared.model import FlatConfigModel
 from .checkpoint_names import convert, drop_last_packed_norm, match_position_buffers
-from .config import LunaConfig, luna_config
+from .config import ARCHITECTURES, LunaConfig, luna_config
 from .decoder import LunaDecoder
 from .encoder import LunaEncoder
-
-UNTIED: Settings = {"untie_luna_kv": True}
-
-# "luna" itself is the paper's base size with tied keys and values and 32 packed slots.
-ARCHITECTURES: dict[str, Settings] = {
-    "luna_base": SIZES["base"],
-    "luna_base_tied": SIZES["base"],
-    "luna_base_untied": UNTIED,
-    "luna_16": {"projection_length": 16},
-    "luna_16_untied": {"projection_length": 16, **UNTIED},
-    "luna_32": {"projection_length": 32},
-    "luna_32_untied": {"projection_length": 32, **UNTIED},
-    "luna_big": SIZES["big"],
-    "luna_iwslt_de_en": SIZES["iwslt_de_en"],
-    "luna_tiny": {**SIZES["tiny"], "projection_length": 16},
-}
 
 
 @register_model("luna", dataclass=LunaConfig)

@@ -1,12 +1,14 @@
 """The flags of models whose attentions are chosen by name, with their checks."""
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from fairseq.dataclass import ChoiceEnum
 
 from ...modules.declaration import merged_flags
 from ...usage_error import UsageError
+from ..shared.architectures import Big, IwsltDeEn, Tiny
 from ..shared.attentions import options_of
 from ..shared.checks import REFUSED_OUTSIDE_LUNA, flag
 from ..shared.config import checked_config, convolution, flat_config, option
@@ -29,7 +31,35 @@ def options_read(places: Iterable[str]) -> dict[str, tuple[Any, Any]]:
 
 
 OPTIONS = options_read(PLACES)
-MixedConfig = flat_config(__name__, "MixedConfig", {**CHOICES, **OPTIONS})
+MixedConfig: Any = flat_config(__name__, "MixedConfig", {**CHOICES, **OPTIONS})
+
+
+@dataclass
+class MixedBaseConfig(MixedConfig):
+    """6+6 layers, 512/2048, 8 heads."""
+
+
+@dataclass
+class MixedBigConfig(Big, MixedConfig):
+    """6+6 layers, 1024/4096, 16 heads."""
+
+
+@dataclass
+class MixedIwsltDeEnConfig(IwsltDeEn, MixedConfig):
+    """6+6 layers, 512/1024, 4 heads."""
+
+
+@dataclass
+class MixedTinyConfig(Tiny, MixedConfig):
+    """4+4 layers, 128/256, 4 heads."""
+
+
+ARCHITECTURES = {
+    "mixed_base": MixedBaseConfig,
+    "mixed_big": MixedBigConfig,
+    "mixed_iwslt_de_en": MixedIwsltDeEnConfig,
+    "mixed_tiny": MixedTinyConfig,
+}
 
 
 def mixed_config(cfg: Any) -> Any:

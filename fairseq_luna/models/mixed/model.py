@@ -5,12 +5,12 @@ from typing import Any
 from fairseq.models import register_model
 from torch import nn
 
-from ..shared.architectures import SIZES, register_architectures
+from ..shared.architectures import register_architectures
 from ..shared.decoder import SelfAttentionDecoder
 from ..shared.encoder import SelfAttentionEncoder
 from ..shared.model import FlatConfigModel
 from .attentions import build_for_stack, chosen_attention
-from .config import MixedConfig, mixed_config
+from .config import ARCHITECTURES, MixedConfig, mixed_config
 
 
 @register_model("mixed", dataclass=MixedConfig)
@@ -40,4 +40,4 @@ class MixedModel(FlatConfigModel):
         )
 
 
-register_architectures("mixed", {f"mixed_{name}": settings for name, settings in SIZES.items()})
+register_architectures("mixed", ARCHITECTURES)

@@ -9,7 +9,6 @@ from torch import Tensor
 
 from ...usage_error import CheckpointMismatch
 from ..luna.checkpoint_names import convert, is_of_the_authors
-from ..shared.architectures import Settings
 
 logger = logging.getLogger(__name__)
 
@@ -19,14 +18,6 @@ StateDict = dict[str, Tensor]
 HEAD = re.compile(r"classification_heads\.([^.]+)\.(\w+)|(classifier|pre_logits|sentence_projection_layer)\.")
 # fairseq's head, which reads the first token's vector.
 READS_FIRST = {"dense", "out_proj"}
-
-# What they call the readers that they published, also in the arguments of the checkpoints.
-ARCHITECTURES: dict[str, Settings] = {
-    "luna_bert": {},
-    "luna_base_512": {},
-    "luna_base_tied_512": {},
-    "luna_base_untied_512": {"untie_luna_kv": True},
-}
 
 
 def convert_reader(state_dict: StateDict, model: RobertaModel) -> None:

@@ -4,78 +4,174 @@ fairseq's flags keep their names and defaults; those that prune softmax attentio
 ``roberta`` and ``roberta_prenorm``, positions are learned, embeddings are not scaled, and they have a norm unless the
 layers are pre-norm.
 """
+# fairseq makes the type of an option with choices by a call:
+# mypy: disable-error-code="valid-type"
 
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from fairseq import utils
-from fairseq.dataclass import ChoiceEnum
+from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 
-from ..luna.config import LUNA_OPTIONS
+from ..luna.config import LunaConfig
 from ..mixed.config import CHOICES, check_read, options_read
+from ..shared.architectures import TinyEncoder
 from ..shared.checks import check_heads, check_layers_to_keep, check_positive, check_rates, longest_text
-from ..shared.config import OptionalInt, config_of, convolution, nested_config, option, transformer_options
+from ..shared.config import (
+    OLDER_NAME,
+    TRANSFORMER_METADATA,
+    ConvolutionOptions,
+    OptionalInt,
+    OptionalStr,
+    config_of,
+    nested_config,
+)
 from .head import POOLINGS
 
-ACTIVATIONS = ChoiceEnum(utils.get_available_activation_fns())
+Activation = ChoiceEnum(utils.get_available_activation_fns())
+Pooling = ChoiceEnum(POOLINGS)
 
-ROBERTA_OPTIONS = {
-    **transformer_options(
-        {
-            "encoder_layers": 12,
-            "encoder_embed_dim": 768,
-            "encoder_ffn_embed_dim": 3072,
-            "encoder_attention_heads": 12,
-            "encoder_normalize_before": False,
-            "encoder_layerdrop": 0.0,
-            "encoder_layers_to_keep": None,
-            "no_token_positional_embeddings": False,
-            "activation_fn": "gelu",
-            "dropout": 0.1,
-            "attention_dropout": 0.1,
-            "activation_dropout": 0.0,
-            "checkpoint_activations": False,
-            "offload_activations": False,
-            "min_params_to_wrap": 100_000_000,
-            "quant_noise_pq": 0.0,
-            "quant_noise_pq_block_size": 8,
-            "quant_noise_scalar": 0.0,
-        }
-    ),
-    "share_encoder_layers": option(bool, False, "all layers are one, applied as often as there are layers"),
-    "max_positions": option(OptionalInt, None, "maximum tokens of a text (default: the task's)"),
-    "untie_weights_roberta": option(bool, False, "the masked language model's output has weights of its own"),
-    "load_checkpoint_heads": option(bool, False, "register the classification heads of a loaded checkpoint"),
-    "pooling": option(
-        ChoiceEnum(POOLINGS),
-        "cls",
-        "what a classification head reads: the first token's vector, the mean of all, or a mean with learned weights",
-    ),
-    "pooler_activation_fn": option(ACTIVATIONS, "tanh", "activation function of the classification head"),
-    "pooler_dropout": option(float, 0.0, "dropout probability in the classification head"),
+
+@dataclass
+class RobertaConfig(FairseqDataclass):
+    """The options of every RoBERTa."""
+
+    encoder_layers: int = field(default=12, metadata=TRANSFORMER_METADATA["encoder_layers"])
+    encoder_embed_dim: OptionalInt = field(default=768, metadata=TRANSFORMER_METADATA["encoder_embed_dim"])
+    encoder_ffn_embed_dim: int = field(default=3072, metadata=TRANSFORMER_METADATA["encoder_ffn_embed_dim"])
+    encoder_attention_heads: int = field(default=12, metadata=TRANSFORMER_METADATA["encoder_attention_heads"])
+    encoder_normalize_before: bool = field(default=False, metadata=TRANSFORMER_METADATA["encoder_normalize_before"])
+    encoder_layerdrop: float = field(default=0.0, metadata=TRANSFORMER_METADATA["encoder_layerdrop"])
+    encoder_layers_to_keep: OptionalStr = field(default=None, metadata=TRANSFORMER_METADATA["encoder_layers_to_keep"])
+    no_token_positional_embeddings: bool = field(
+        default=False, metadata=TRANSFORMER_METADATA["no_token_positional_embeddings"]
+    )
+    activation_fn: Activation = field(default="gelu", metadata=TRANSFORMER_METADATA["activation_fn"])
+    dropout: float = field(default=0.1, metadata=TRANSFORMER_METADATA["dropout"])
+    attention_dropout: float = field(default=0.1, metadata=TRANSFORMER_METADATA["attention_dropout"])
+    activation_dropout: float = field(default=0.0, metadata=TRANSFORMER_METADATA["activation_dropout"])
+    checkpoint_activations: bool = field(default=False, metadata=TRANSFORMER_METADATA["checkpoint_activations"])
+    offload_activations: bool = field(default=False, metadata=TRANSFORMER_METADATA["offload_activations"])
+    min_params_to_wrap: int = field(default=100_000_000, metadata=TRANSFORMER_METADATA["min_params_to_wrap"])
+    quant_noise_pq: float = field(default=0.0, metadata=TRANSFORMER_METADATA["quant_noise_pq"])
+    quant_noise_pq_block_size: int = field(default=8, metadata=TRANSFORMER_METADATA["quant_noise_pq_block_size"])
+    quant_noise_scalar: float = field(default=0.0, metadata=TRANSFORMER_METADATA["quant_noise_scalar"])
+    share_encoder_layers: bool = field(
+        default=False, metadata={"help": "all layers are one, applied as often as there are layers"}
+    )
+    max_positions: OptionalInt = field(
+        default=None, metadata={"help": "maximum tokens of a text (default: the task's)"}
+    )
+    untie_weights_roberta: bool = field(
+        default=False, metadata={"help": "the masked language model's output has weights of its own"}
+    )
+    load_checkpoint_heads: bool = field(
+        default=False, metadata={"help": "register the classification heads of a loaded checkpoint"}
+    )
+    pooling: Pooling = field(
+        default="cls",
+        metadata={
+            "help": "what a classification head reads: the first token's vector, the mean of all, or a mean with"
+            " learned weights"
+        },
+    )
+    pooler_activation_fn: Activation = field(
+        default="tanh", metadata={"help": "activation function of the classification head"}
+    )
+    pooler_dropout: float = field(default=0.0, metadata={"help": "dropout probability in the classification head"})
+
+
+LUNA_FOLLOWS = {"encoder_projected_attention_heads": "encoder_attention_heads"}
+LUNA_METADATA = {each.name: each.metadata for each in fields(LunaConfig)}
+
+
+@dataclass
+class LunaRobertaConfig(ConvolutionOptions, RobertaConfig):
+    """The config of ``luna_roberta``: the Luna paper's size, with tied keys and values and 128 packed slots."""
+
+    projection_length: int = field(default=128, metadata={"help": "length of the packed sequence"})
+    encoder_projected_attention_heads: OptionalInt = field(
+        default=None, metadata={"help": "heads of the pack attention (default: encoder attention heads)"}
+    )
+    fix_projection_length: bool = field(default=False, metadata=LUNA_METADATA["fix_projection_length"])
+    untie_luna_kv: bool = field(default=False, metadata=LUNA_METADATA["untie_luna_kv"])
+    word_dropout: float = field(default=0.0, metadata=LUNA_METADATA["word_dropout"])
+    luna_kernel_size: OptionalInt = field(default=None, metadata=OLDER_NAME)
+
+
+@dataclass
+class LunaRobertaBaseConfig(LunaRobertaConfig):
+    """RoBERTa's base size: 12 layers, 768/3072, 12 heads."""
+
+
+@dataclass
+class LunaRobertaBaseUntiedConfig(LunaRobertaConfig):
+    """RoBERTa's base size, with separate projections for keys and values."""
+
+    untie_luna_kv: bool = True
+
+
+@dataclass
+class LunaRobertaTinyConfig(TinyEncoder, LunaRobertaConfig):
+    """For tests and small corpora, with 16 packed slots."""
+
+    projection_length: int = 16
+
+
+# The Luna paper's authors call the text encoders that they published so, also in the arguments of the checkpoints.
+@dataclass
+class LunaBertConfig(LunaRobertaConfig):
+    """Their masked language model."""
+
+
+@dataclass
+class LunaBase512Config(LunaRobertaConfig):
+    """The same for texts of up to 512 tokens."""
+
+
+@dataclass
+class LunaBaseTied512Config(LunaRobertaConfig):
+    """The same by another name."""
+
+
+@dataclass
+class LunaBaseUntied512Config(LunaRobertaConfig):
+    """The same with separate projections for keys and values."""
+
+    untie_luna_kv: bool = True
+
+
+LUNA_ARCHITECTURES = {
+    "luna_roberta_base": LunaRobertaBaseConfig,
+    "luna_roberta_base_untied": LunaRobertaBaseUntiedConfig,
+    "luna_roberta_tiny": LunaRobertaTinyConfig,
+    "luna_bert": LunaBertConfig,
+    "luna_base_512": LunaBase512Config,
+    "luna_base_tied_512": LunaBaseTied512Config,
+    "luna_base_untied_512": LunaBaseUntied512Config,
 }
-
-OF_LUNAS_ENCODER = ("fix_projection_length", "untie_luna_kv", "word_dropout")
-PACKED_HEADS = "encoder_projected_attention_heads"
-LUNA_FOLLOWS = {PACKED_HEADS: "encoder_attention_heads"}
-LunaRobertaConfig = config_of(
-    __name__,
-    "LunaRobertaConfig",
-    {
-        **ROBERTA_OPTIONS,
-        "projection_length": option(int, 128, "length of the packed sequence"),
-        PACKED_HEADS: option(OptionalInt, None, "heads of the pack attention (default: encoder attention heads)"),
-        **{name: LUNA_OPTIONS[name] for name in OF_LUNAS_ENCODER},
-        **convolution(older_name="luna_kernel_size"),
-    },
-)
 
 MIXED_OPTIONS = options_read(["encoder"])
 OF_MIXED_ENCODERS = ("encoder_self_attention", "attention_kernel_size")
-MixedRobertaConfig = config_of(
+MixedRobertaConfig: Any = config_of(
     __name__,
     "MixedRobertaConfig",
-    {**ROBERTA_OPTIONS, **{name: CHOICES[name] for name in OF_MIXED_ENCODERS}, **MIXED_OPTIONS},
+    {**{name: CHOICES[name] for name in OF_MIXED_ENCODERS}, **MIXED_OPTIONS},
+    base=RobertaConfig,
 )
+
+
+@dataclass
+class MixedRobertaBaseConfig(MixedRobertaConfig):
+    """RoBERTa's base size: 12 layers, 768/3072, 12 heads."""
+
+
+@dataclass
+class MixedRobertaTinyConfig(TinyEncoder, MixedRobertaConfig):
+    """For tests and small corpora: 4 layers, 128/256, 4 heads."""
+
+
+MIXED_ARCHITECTURES = {"mixed_roberta_base": MixedRobertaBaseConfig, "mixed_roberta_tiny": MixedRobertaTinyConfig}
 
 
 def luna_roberta_config(cfg: Any, task: Any) -> Any:
@@ -92,7 +188,9 @@ def luna_roberta_config(cfg: Any, task: Any) -> Any:
     check_positive(nested, "projection_length")
     check_rates(nested, "word_dropout")
     side = nested.encoder
-    check_heads(PACKED_HEADS, side.projected_attention_heads, "encoder_embed_dim", side.embed_dim)
+    check_heads(
+        "encoder_projected_attention_heads", side.projected_attention_heads, "encoder_embed_dim", side.embed_dim
+    )
     return nested
 
 

@@ -12,11 +12,18 @@ from torch import Tensor, nn
 
 from ..luna.encoder import LunaEncoder
 from ..mixed.attentions import build_for_stack
-from ..shared.architectures import SIZES, Settings, register_architectures
+from ..shared.architectures import register_architectures
 from ..shared.checkpoint import KeepsLayers
 from ..shared.encoder import SelfAttentionEncoder
-from .authors_checkpoint import ARCHITECTURES, convert_reader
-from .config import LunaRobertaConfig, MixedRobertaConfig, luna_roberta_config, mixed_roberta_config
+from .authors_checkpoint import convert_reader
+from .config import (
+    LUNA_ARCHITECTURES,
+    MIXED_ARCHITECTURES,
+    LunaRobertaConfig,
+    MixedRobertaConfig,
+    luna_roberta_config,
+    mixed_roberta_config,
+)
 from .encoder import CLASSIFYING, ReadingEncoder
 from .head import ClassificationHead, HubInterface
 
@@ -153,14 +160,5 @@ class MixedRobertaModel(FlatRobertaModel):
         return SelfAttentionEncoder(cfg, dictionary, embed_tokens, build_self_attention=build_for_stack("encoder"))
 
 
-TINY: Settings = {name: value for name, value in SIZES["tiny"].items() if name.startswith("encoder_")}
-register_architectures(
-    "luna_roberta",
-    {
-        "luna_roberta_base": {},
-        "luna_roberta_base_untied": {"untie_luna_kv": True},
-        "luna_roberta_tiny": {**TINY, "projection_length": 16},
-        **ARCHITECTURES,
-    },
-)
-register_architectures("mixed_roberta", {"mixed_roberta_base": {}, "mixed_roberta_tiny": TINY})
+register_architectures("luna_roberta", LUNA_ARCHITECTURES)
+register_architectures("mixed_roberta", MIXED_ARCHITECTURES)

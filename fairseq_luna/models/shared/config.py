@@ -1,14 +1,16 @@
-"""A flat config made from fairseq's nested TransformerConfig.
+"""The flat config of all encoder-decoders, made from fairseq's nested TransformerConfig.
 
 A nested model config cannot be set from fairseq's command line: one version stops with an override error, the other
 ignores ``--encoder-layers`` and similar flags. A flat one works with argparse and with hydra; the model builds the
 nested one from it.
 """
+# fairseq makes the type of an option with choices by a call:
+# mypy: disable-error-code="valid-type"
 
 import dataclasses
-import sys
 from argparse import SUPPRESS, Namespace
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Optional
 
@@ -33,94 +35,139 @@ FOLLOWS = {
     "decoder_output_dim": "decoder_embed_dim",
 }
 
-# fairseq's parser recognises optional types only in this spelling.
+# fairseq's parser recognizes optional types only in this spelling.
 OptionalInt = Optional[int]  # noqa: UP045
 OptionalStr = Optional[str]  # noqa: UP045
 
+# Of a field for a name that an option once had: :mod:`...older_names` reads it, and no help shows it.
+OLDER_NAME = {"help": SUPPRESS}
+
+# The type and the dataclass field of an option, by its name.
+Options = dict[str, tuple[Any, Any]]
+
 
 def option(annotation: Any, default: Any, text: str) -> tuple[Any, Any]:
-    """The type and the field of one option, for ``flat_config``'s ``extra``."""
-    return annotation, dataclasses.field(default=default, metadata={"help": text})
+    """The type and the field of one option, for :func:`config_of`."""
+    return annotation, field(default=default, metadata={"help": text})
 
 
-# What fairseq has in transformer_align, for every family.
-ALIGNMENT = {
-    "alignment_layer": option(
-        OptionalInt, None, "decoder layer whose attention to the source is the alignment, from 0 (default: the last)"
-    ),
-    "alignment_heads": option(OptionalInt, None, "how many heads of it are averaged, from the first (default: all)"),
-}
+def config_of(module: str, name: str, options: Mapping[str, tuple[Any, Any]], base: Any = FairseqDataclass) -> Any:
+    """Make a dataclass of options that are data, such as the flags that attentions declare.
 
-
-SEARCHES = ["fairseq", "recorded"]
-# How a model translates; it may be changed after the training, with --model-overrides.
-SEARCH = {
-    "search": option(
-        ChoiceEnum(SEARCHES),
-        "fairseq",
-        "beam search in generation and in validation with --eval-bleu: fairseq's, or one with the same results whose"
-        " tokens a GPU replays as one recorded graph",
-    ),
-}
-
-
-def convolution(*, older_name: str | None = None) -> dict[str, tuple[Any, Any]]:
-    """The option of every family for a convolution, and a name that it once had, which is not shown."""
-    text = "kernel size of a convolution before each self-attention, an odd number; 0: no convolution"
-    older = {older_name: option(OptionalInt, None, SUPPRESS)} if older_name else {}
-    return {"attention_kernel_size": option(int, 0, text), **older}
-
-
-def transformer_options(defaults: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
-    """The options of fairseq's transformer that ``defaults`` names, flat, with these defaults."""
-    return {
-        name: option(annotation, defaults[name], spec.metadata["help"])
-        for name, (annotation, spec) in _transformer_options().items()
-        if name in defaults
-    }
-
-
-def config_of(module: str, name: str, options: Mapping[str, tuple[Any, Any]], base: type = FairseqDataclass) -> type:
-    """Make a dataclass with these options, those of ``base`` first, for the variable ``name`` of ``module``."""
+    Args:
+        module, name: the variable that keeps the dataclass, where pickle looks for it.
+        options: the fields to add.
+        base: the dataclass whose fields come first.
+    """
     fields = [(key, annotation, spec) for key, (annotation, spec) in options.items()]
     config = dataclasses.make_dataclass(name, fields, bases=(base,))
-    config.__module__ = module  # pickle looks for it there
+    config.__module__ = module
     return config
 
 
-def flat_config(
-    module: str, name: str, extra: Mapping[str, tuple[Any, Any]], follows: Mapping[str, str] = FOLLOWS
-) -> type:
-    """Make a FairseqDataclass with the fields of TransformerConfig, flat, of ALIGNMENT, of SEARCH and of ``extra``.
+def declared_options(config: type, *, without: type = FairseqDataclass) -> Options:
+    """The options of a dataclass that another, its base, does not have; for :func:`config_of`."""
+    inherited = {each.name for each in dataclasses.fields(without)}
+    return {
+        each.name: (each.type, field(default=each.default, metadata=dict(each.metadata)))
+        for each in dataclasses.fields(config)
+        if each.name not in inherited
+    }
 
-    Args:
-        module, name: where it is kept; see :func:`config_of`.
-        extra: further fields.
-        follows: maps fields that default to None to the field whose value they then take; see :func:`nested_config`.
+
+def _transformer_options() -> Options:
+    """The options of fairseq's transformer, flat: ``encoder.layers`` is ``encoder_layers``."""
+    options = {}
+    for outer in dataclasses.fields(TransformerConfig):
+        part = PARTS.get(outer.name)
+        for each in dataclasses.fields(part) if part else [outer]:
+            name = f"{outer.name}_{each.name}" if part else outer.name
+            # fairseq declares a list of int and reads a string such as "0,2,4".
+            annotation = OptionalStr if name.endswith("_layers_to_keep") else each.type
+            if each.name != "_name":
+                options[name] = annotation, field(default=each.default, metadata=dict(each.metadata))
+    return options
+
+
+TRANSFORMER_OPTIONS = _transformer_options()
+TRANSFORMER_METADATA = {name: dict(spec.metadata) for name, (_, spec) in TRANSFORMER_OPTIONS.items()}
+_TransformerOptions: Any = config_of(__name__, "_TransformerOptions", TRANSFORMER_OPTIONS)
+
+SEARCHES = ["fairseq", "recorded"]
+# Of this package's models and of fairseq's transformer.
+RECORD_TRAINING_HELP = (
+    "on a GPU, record the forward and backward pass of each shape of batches as one CUDA graph and replay it; give"
+    " --num-batch-buckets too, so that shapes are few"
+)
+Search = ChoiceEnum(SEARCHES)
+
+
+@dataclass
+class FlatTransformerConfig(_TransformerOptions):
+    """The options of fairseq's transformer, flat, and those that every encoder-decoder of this package adds.
+
+    They are generated from fairseq's TransformerConfig, because versions of fairseq differ in them.
     """
-    options = {**_transformer_options(), **ALIGNMENT, **SEARCH, **extra}
-    for key, source in follows.items():
-        options[key] = option(OptionalInt, None, f"{key.replace('_', ' ')} (default: {source.replace('_', ' ')})")
-    return config_of(module, name, options)
+
+    decoder_embed_dim: OptionalInt = field(
+        default=None, metadata={"help": "decoder embed dim (default: encoder embed dim)"}
+    )
+    decoder_ffn_embed_dim: OptionalInt = field(
+        default=None, metadata={"help": "decoder ffn embed dim (default: encoder ffn embed dim)"}
+    )
+    decoder_input_dim: OptionalInt = field(
+        default=None, metadata={"help": "decoder input dim (default: decoder embed dim)"}
+    )
+    decoder_output_dim: OptionalInt = field(
+        default=None, metadata={"help": "decoder output dim (default: decoder embed dim)"}
+    )
+    # What fairseq has in transformer_align alone.
+    alignment_layer: OptionalInt = field(
+        default=None,
+        metadata={"help": "decoder layer whose attention to the source is the alignment, from 0 (default: the last)"},
+    )
+    alignment_heads: OptionalInt = field(
+        default=None, metadata={"help": "how many heads of it are averaged, from the first (default: all)"}
+    )
+    # A model may be given another search after the training, with --model-overrides.
+    search: Search = field(
+        default="fairseq",
+        metadata={
+            "help": "beam search in generation and in validation with --eval-bleu: fairseq's, or one with the same"
+            " results whose tokens a GPU replays as one recorded graph"
+        },
+    )
+    record_training: bool = field(default=False, metadata={"help": RECORD_TRAINING_HELP})
 
 
-def with_other_defaults(config: type, name: str, defaults: Mapping[str, Any]) -> type:
-    """Make a dataclass called ``name``, in the module of ``config``: its fields, some with these ``defaults``."""
-    fields = {field.name: field for field in dataclasses.fields(config)}
-    options = {key: option(fields[key].type, value, fields[key].metadata["help"]) for key, value in defaults.items()}
-    made = config_of(config.__module__, name, options, base=config)
-    setattr(sys.modules[config.__module__], name, made)
-    return made
+@dataclass
+class ConvolutionOptions(FairseqDataclass):
+    """The option of a family whose self-attentions may follow a convolution."""
+
+    attention_kernel_size: int = field(
+        default=0,
+        metadata={"help": "kernel size of a convolution before each self-attention, an odd number; 0: no convolution"},
+    )
+
+
+def convolution() -> Options:
+    """The option of :class:`ConvolutionOptions`, for a config that is made of options."""
+    return declared_options(ConvolutionOptions)
+
+
+def flat_config(module: str, name: str, extra: Mapping[str, tuple[Any, Any]]) -> Any:
+    """A :class:`FlatTransformerConfig` with options that are data; see :func:`config_of`."""
+    return config_of(module, name, extra, base=FlatTransformerConfig)
 
 
 def nested_config(flat: type, cfg: Any, follows: Mapping[str, str] = FOLLOWS) -> Any:
     """Build the TransformerConfig of a flat config, with all sizes filled in.
 
     Args:
-        flat: the dataclass from :func:`flat_config`.
+        flat: the dataclass, such as :class:`FlatTransformerConfig`.
         cfg: an instance of it, or a namespace or DictConfig with its fields. A missing field gets its default, so that
             checkpoints written before a flag existed can be loaded.
-        follows: as given to :func:`flat_config`.
+        follows: maps fields that default to None to the field whose value they then take.
     """
     values = vars(flat())
     for key in values:
@@ -159,17 +206,3 @@ def checked_config(
     check_alignment(nested)
     check_rates(nested, *rates)
     return nested
-
-
-def _transformer_options() -> dict[str, tuple[Any, Any]]:
-    """The options of fairseq's transformer, flat."""
-    options = {}
-    for field in dataclasses.fields(TransformerConfig):
-        part = PARTS.get(field.name)
-        for each in dataclasses.fields(part) if part else [field]:
-            name = f"{field.name}_{each.name}" if part else field.name
-            # fairseq declares a list of int and reads a string such as "0,2,4".
-            annotation = OptionalStr if name.endswith("_layers_to_keep") else each.type
-            if each.name != "_name":
-                options[name] = annotation, dataclasses.field(default=each.default, metadata=dict(each.metadata))
-    return options

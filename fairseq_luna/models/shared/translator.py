@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from ... import quiet
 from ...option_names import checks_names
 from ...search_options import check_numbers, check_search, one_or_several
-from ...subwords import SPACE, mark_of, says_nothing
+from ...subwords import SPACE, is_blank, mark_of
 from ...translation import EMPTY, Translation
 from ...usage_error import UnreadableText, UsageError
 from .alignments import Pairs, replacements, with_replacements, word_pairs, words_of_pieces
@@ -151,8 +151,8 @@ class TorchTranslator(GeneratorHubInterface):
         self, texts: Sequence[str], beam: int, verbose: bool, options: dict[str, Any], words: dict[str, str] | None
     ) -> list[list[Translation]]:
         """The translations of each text, the best first; ``words`` replace those that the model does not know."""
-        cut = ("" if says_nothing(text) else self.apply_bpe(self.tokenize(text)) for text in texts)
-        pieces = {place: some for place, some in enumerate(cut) if not says_nothing(some)}
+        cut = ("" if is_blank(text) else self.apply_bpe(self.tokenize(text)) for text in texts)
+        pieces = {place: some for place, some in enumerate(cut) if not is_blank(some)}
         tokens = {place: self.binarize(some) for place, some in pieces.items()}
         if options.get("skip_invalid_size_inputs"):
             tokens = {place: some for place, some in tokens.items() if len(some) <= self.max_positions[0]}
@@ -281,7 +281,7 @@ class TorchTranslator(GeneratorHubInterface):
 
     def apply_bpe(self, sentence: str) -> str:
         """The pieces of ``sentence``, with spaces between them. Raises UnreadableText if nothing can cut it."""
-        if self.reads_pieces and self.bpe is None and not (SPACE in sentence or says_nothing(sentence)):
+        if self.reads_pieces and self.bpe is None and not (SPACE in sentence or is_blank(sentence)):
             raise UnreadableText(
                 f"{' '.join(sentence.split()[:5])} ...: has no pieces of SentencePiece, which the model reads, and no"
                 " subword model was given; load with pieces= (--pieces)"
@@ -290,7 +290,7 @@ class TorchTranslator(GeneratorHubInterface):
 
     def unknown_tokens(self, sentence: str) -> tuple[int, int]:
         """How many tokens of ``sentence`` the dictionary lacks, and how many there are, without the end mark."""
-        if says_nothing(sentence):
+        if is_blank(sentence):
             return 0, 0
         tokens = self.encode(sentence)[:-1]
         return int(tokens.eq(self.src_dict.unk()).sum()), len(tokens)

@@ -37,7 +37,8 @@ def test_rules(first, second, rule):
 
 def test_without_limits_only_pairs_with_an_empty_side_are_dropped():
     assert Rules().against(words(1), words(900)) is None
-    assert Rules().against(" \u00a0", "a") == EMPTY
+    for blank in (" \u00a0", "\u3000", "\u2581 \U000f3000", "\u200b"):
+        assert Rules().against(blank, "a") == Rules().against("a", blank) == EMPTY
 
 
 def test_dropped_pairs_of_an_endless_corpus_are_counted_by_rule():

@@ -1,0 +1,67 @@
+"""``--record-training``: recorded steps in fairseq's ``Trainer``, for models of this package and of fairseq."""
+
+import logging
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import torch
+from fairseq.models.transformer import TransformerModel
+from fairseq.trainer import Trainer
+
+from .. import cuda_graph
+from ..cuda_graph import Record
+from ..replacing import replaces
+from . import known_padding
+from .recorded_training import RecordedTraining
+from .unsupported import check_supported
+
+logger = logging.getLogger(__name__)
+
+
+def install() -> None:
+    """Wrap fairseq's ``Trainer`` and the flags of its transformer; called once, when the models are registered."""
+    from ..models.shared.config import RECORD_TRAINING_HELP  # not above: importing the models calls this function
+
+    @replaces(Trainer, "__init__")
+    def start(original: Callable[..., None], self: Any, cfg: Any, task: Any, *more: Any, **options: Any) -> None:
+        original(self, cfg, task, *more, **options)
+        self.recorded_training = None
+        if getattr(self.cfg.model, "record_training", False):
+            check_supported(self.cfg, task, self.criterion)
+            record_steps_of(self)
+
+    @replaces(Trainer, "_prepare_sample")
+    def prepare(original: Callable[..., Any], self: Any, sample: Any, is_dummy: bool = False) -> Any:
+        recorded = getattr(self, "recorded_training", None)
+        if recorded is None or is_dummy or not isinstance(sample, dict) or "net_input" not in sample:
+            return original(self, sample, is_dummy)
+        found = known_padding.padding_by_name(sample["net_input"], recorded.pads)
+        return original(self, {**sample, known_padding.KEY: found}, is_dummy)
+
+    @replaces(TransformerModel, "add_args")
+    def add_args(original: Callable[[Any], None], parser: Any) -> None:
+        original(parser)
+        parser.add_argument("--record-training", action="store_true", help=RECORD_TRAINING_HELP)
+
+
+def record_steps_of(trainer: Any) -> None:
+    """Let ``trainer`` record its steps, where there are graphs."""
+    record = recording_on(trainer.device)
+    if record is None:
+        logger.info("--record-training: only a GPU has graphs; every step is computed eagerly")
+        return
+    # torch's DDP reduces gradients within the backward pass. With this backend they are reduced after it.
+    trainer.cfg.distributed_training.ddp_backend = "legacy_ddp"
+    task = trainer.task
+    pads = {"src_tokens": task.source_dictionary.pad(), "prev_output_tokens": task.target_dictionary.pad()}
+    eager_step = partial(type(task).train_step, task)
+    trainer.recorded_training = RecordedTraining(eager_step, pads=pads, record=record)
+    task.train_step = trainer.recorded_training.train_step
+
+
+def recording_on(device: torch.device) -> Record | None:
+    """How steps are recorded on ``device``; None: they are not."""
+    if device.type != "cuda":
+        return None
+    return partial(cuda_graph.record, pool=torch.cuda.graph_pool_handle())

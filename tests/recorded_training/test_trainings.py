@@ -1,0 +1,130 @@
+"""Trainings whose steps are recorded equal eager ones; operators are repeated as a CUDA graph repeats them."""
+
+import json
+import logging
+import os
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from fairseq.optim.fp16_optimizer import FP16Optimizer
+
+import operator_tape
+from commands import APOLLO, FAMILIES, TRANSFORMER, arguments, torchrun, train
+from fairseq_luna.recorded_training import RecordedTraining, trainer
+from small_training import differing, outcome, updates
+
+ADAM = (
+    *("--criterion=label_smoothed_cross_entropy", "--label-smoothing=0.1", "--clip-norm=0.5"),
+    *("--optimizer=adam", "--adam-betas=(0.9, 0.98)", "--weight-decay=0.01", "--lr=0.01"),
+    *("--lr-scheduler=inverse_sqrt", "--warmup-updates=3"),
+)
+# Shapes of which some come again and some do not.
+FIXED = (
+    *("--dropout=0", "--attention-dropout=0", "--activation-dropout=0", "--log-format=json", "--log-interval=1"),
+    *("--batch-size=4", "--max-tokens=40", "--num-batch-buckets=3", "--update-freq=2"),
+)
+INIT_SCALE = 2.0**17
+CHUNKED = ("--criterion=label_smoothed_cross_entropy_chunked", "--label-smoothing=0.1")
+LUNA = FAMILIES["luna"]
+TRAININGS = {
+    "adam": (*LUNA, *ADAM),
+    "chunked-loss": (*LUNA, *ADAM, *CHUNKED),
+    "sentences": (*FAMILIES["fastformer"], *ADAM, "--sentence-avg"),
+    "cross-entropy": (*FAMILIES["mixed"], *ADAM[2:], "--criterion=cross_entropy"),
+    "bf16": (*LUNA, *ADAM, "--bf16"),
+    "apollo-bf16": (*LUNA, *APOLLO, "--bf16"),
+    "fp16": (*LUNA, *ADAM, "--fp16", "--fp16-no-flatten-grads", f"--fp16-init-scale={INIT_SCALE:.0f}"),
+    "flattened-fp16": (*LUNA, *ADAM, "--fp16", f"--fp16-init-scale={INIT_SCALE:.0f}"),
+    "memory-efficient-fp16": (*LUNA, *ADAM, "--memory-efficient-fp16", f"--fp16-init-scale={INIT_SCALE:.0f}"),
+    "amp": (*LUNA, *ADAM, "--amp"),
+    "transformer": (*TRANSFORMER, *ADAM),
+}
+# A plugin for other processes, which have no GPU either.
+PLUGIN = """
+import fairseq_luna.models
+import operator_tape
+from fairseq_luna.recorded_training import trainer
+
+trainer.recording_on = lambda device: operator_tape.record
+"""
+
+
+@pytest.fixture
+def recording(monkeypatch):
+    """Record on the CPU, and note what was computed how."""
+    steps = []
+    report = RecordedTraining.report
+
+    def noting(self, *, replayed):
+        steps.append("replayed" if replayed else "eager")
+        report(self, replayed=replayed)
+
+    monkeypatch.setattr(RecordedTraining, "report", noting)
+    monkeypatch.setattr(trainer, "recording_on", lambda device: operator_tape.record)
+    return steps
+
+
+@pytest.fixture
+def half_precision(monkeypatch):
+    """What fairseq asks of a GPU where it flattens the parameters, and where a gradient overflows."""
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: None)
+    monkeypatch.setattr(torch.Tensor, "cuda", lambda tensor: tensor)
+    flatten = FP16Optimizer.build_fp32_params
+    monkeypatch.setattr(FP16Optimizer, "build_fp32_params", getattr(flatten, "__wrapped__", flatten))
+
+
+def assert_same(ours, theirs):
+    expected = outcome(theirs)
+    assert len(expected) > 50
+    assert differing(outcome(ours), expected) == []
+
+
+@pytest.mark.parametrize("flags", TRAININGS.values(), ids=TRAININGS)
+def test_checkpoints_are_those_of_eager_trainings(flags, tiny_data, tmp_path, recording, half_precision, caplog):
+    caplog.set_level(logging.INFO)
+    given = (*flags, *FIXED, "--max-update=14")
+    eager = train(tiny_data, tmp_path / "eager", *given)
+    expected = updates(caplog)
+    assert recording == []
+    recorded = train(tiny_data, tmp_path / "recorded", *given, "--record-training")
+    assert [r for r in caplog.records if "--record-training" in r.message and r.levelname == "WARNING"] == []
+    assert updates(caplog) == expected
+    assert len(expected) >= 12
+    assert recording.count("replayed") > 10
+    assert_same(recorded, eager)
+
+
+def test_fifty_updates_with_a_resume_in_between(tiny_data, tmp_path, recording, caplog):
+    caplog.set_level(logging.INFO)
+    given = (*LUNA, *APOLLO, *FIXED)
+    eager = train(tiny_data, tmp_path / "eager", *given, "--max-update=50")
+    expected = updates(caplog)
+    found = []
+    for end in (23, 50):
+        recorded = train(tiny_data, tmp_path / "recorded", *given, f"--max-update={end}", "--record-training")
+        lines = [json.loads(record.message) for record in caplog.records if record.name == "train"]
+        found += updates(caplog)
+    assert found == expected
+    assert_same(recorded, eager)
+    assert min(recording.count("eager"), recording.count("replayed")) > 10
+    *_, last_epoch = lines
+    assert int(last_epoch["train_replayed"]) > int(last_epoch["train_eager"])
+    assert int(last_epoch["train_shapes"]) >= int(last_epoch["train_graphs"]) > 2
+
+
+@pytest.mark.slow
+def test_two_processes_equal_two_that_reduce_gradients_in_the_backward_pass(tiny_data, tmp_path, monkeypatch):
+    """Each records shapes of its own, and the last batch of an epoch may be missing for one of them."""
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(Path(operator_tape.__file__).parent), *sys.path]))
+    (tmp_path / "plugin").mkdir()
+    (tmp_path / "plugin" / "__init__.py").write_text(PLUGIN)
+    given = (*FAMILIES["mixed"], *ADAM, *FIXED, "--ddp-backend=pytorch_ddp")
+    torchrun(2, "train", *arguments(tiny_data, tmp_path / "eager", *given, "--max-update=50"))
+    recorded = arguments(tiny_data, tmp_path / "recorded", *given, "--record-training")
+    logs = [
+        torchrun(2, "train", *recorded, f"--max-update={end}", f"--user-dir={tmp_path / 'plugin'}") for end in (23, 50)
+    ]
+    assert '"train_replayed": "' in logs[1] and "computed eagerly" not in "".join(logs)
+    assert_same(*(tmp_path / name / "checkpoint_last.pt" for name in ("recorded", "eager")))
