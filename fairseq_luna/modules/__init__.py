@@ -25,6 +25,7 @@ from .softmax_attention import SoftmaxAttention, SoftmaxCrossAttention
 from .ssru import SSRU
 from .state_space import StateSpaceAttention
 from .synthesizer_attention import SynthesizerAttention
+from .transformer_xl_attention import TransformerXLAttention
 
 __all__ = [
     "SSRU",
@@ -54,4 +55,5 @@ __all__ = [
     "StateSpaceAttention",
     "SynthesizerAttention",
     "TopKCrossAttention",
+    "TransformerXLAttention",
 ]

@@ -106,6 +106,7 @@ VARIANTS = {
     "luna-segments": partial(luna, segment_bias=2.0),
     "block-unordered": partial(of_table, "block", unordered_blocks="mean"),
     "convolution": partial(of_table, "linear", attention_kernel_size=3),
+    "transformer-xl-segments": partial(of_table, "transformer-xl", attention_chunk=8, attention_memory=12),
     "pyramid": lambda place, **options: Pyramid(embed_dim=SIZE, num_heads=2, **options),
 }
 # For the contract alone: what else their flags choose.
@@ -120,10 +121,11 @@ PLACES_OF = {
     **{name: attention.places for name, attention in ATTENTIONS.items()},
     **dict.fromkeys(("luna", "luna-untied"), tuple(PLACES)),
     **dict.fromkeys(("luna-convolution", "convolution", "block-unordered"), ("encoder", "decoder")),
+    "transformer-xl-segments": ("encoder", "decoder"),
     "luna-segments": ("encoder", "source"),
     "pyramid": ("encoder",),
 }
-DECLARED_AS = {"pyramid": "block-pyramid", "convolution": "linear"}
+DECLARED_AS = {"pyramid": "block-pyramid", "convolution": "linear", "transformer-xl-segments": "transformer-xl"}
 
 
 def declaration_of(name):
