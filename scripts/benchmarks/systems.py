@@ -44,6 +44,7 @@ VARIANTS = {
     "luna-convolution": ("--arch=luna_base_untied", "--luna-source-attention=softmax", "--attention-kernel-size=5"),
     "fastformer-convolution": ("--arch=fastformer_base", "--attention-kernel-size=5"),
     "block-convolution": ("--arch=block_base", "--attention-kernel-size=5"),
+    "softmax-convolution": ("--arch=mixed_base", "--attention-kernel-size=5"),
     **{name: ("--arch=mixed_base", *flags_for(name)) for name in ATTENTIONS if name not in SYSTEMS},
 }
 # Ways to run a system, by the end of its name: recorded training steps and generation, compiled layers, and both.
