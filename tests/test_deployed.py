@@ -30,11 +30,11 @@ from own_command import refused
 
 pytest.importorskip("onnxscript")
 deployed = pytest.importorskip("fairseq_luna.deployed")
-comparison = pytest.importorskip("fairseq_luna.commands.exporting.comparison")
+comparison = pytest.importorskip("fairseq_luna.exporting.comparison")
 marks_of = pytest.importorskip("fairseq_luna.deployed.folder").marks_of
-graphs = pytest.importorskip("fairseq_luna.commands.exporting.graphs")
+graphs = pytest.importorskip("fairseq_luna.exporting.onnx_graphs")
 onnx = pytest.importorskip("onnx")
-write_folder = pytest.importorskip("fairseq_luna.commands.exporting.folder").write_folder
+write_folder = pytest.importorskip("fairseq_luna.exporting.exported_folder").write_folder
 first_candidates = pytest.importorskip("fairseq_luna.deployed.search").first_candidates
 TORCH = tuple(map(int, torch.__version__.split(".")[:2]))
 pytestmark = pytest.mark.skipif(TORCH < (2, 7), reason="torch.export of torch 2.6 takes one size of batch alone")
@@ -201,7 +201,7 @@ def test_an_export_leaves_logging_as_it_was():
 
 def test_int8_is_smaller_and_translates(export, tmp_path, monkeypatch):
     folder, made = export("luna")
-    monkeypatch.setattr("fairseq_luna.commands.exporting.folder.graphs_of", lambda *_: graphs_of(made))
+    monkeypatch.setattr("fairseq_luna.exporting.exported_folder.graphs_of", lambda *_: graphs_of(made))
     assert main(["export", str(folder), f"--output={tmp_path / 'int8'}", "--int8"]) == 0
     whole, small = ((path / "weights.bin").stat().st_size for path in (made, tmp_path / "int8"))
     assert small < whole
@@ -225,7 +225,10 @@ def test_a_changed_or_missing_file_is_refused(speaking):
         (made / name).write_bytes(whole)
     assert deployed.Translator(made)
     whole = (made / "settings.json").read_bytes()
-    for content, said in (('{"format": 3}', "settings.json: is damaged"), ('{"format": 99}', "has format 99")):
+    for content, said in (
+        ('{"format": 3}', "settings.json: is damaged"),
+        ('{"format": 99}', "was exported in format 99"),
+    ):
         (made / "settings.json").write_text(content)
         with pytest.raises(UsageError, match=said):
             deployed.Translator(made)
@@ -276,7 +279,7 @@ def speaking(export, tmp_path_factory):
     shutil.rmtree(copied / "exported")
     (copied / "exported").mkdir()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("fairseq_luna.commands.exporting.folder.graphs_of", lambda *_: graphs_of(made))
+        patch.setattr("fairseq_luna.exporting.exported_folder.graphs_of", lambda *_: graphs_of(made))
         write_folder(fairseq_luna.load(copied), copied / "exported", int8=False)
     return copied, copied / "exported"
 
@@ -357,8 +360,8 @@ def test_words_are_not_read_as_pieces(speaking, tmp_path, monkeypatch):
     folder, made = speaking
     copied = shutil.copytree(folder, tmp_path / "model", ignore=shutil.ignore_patterns("*.model", "exported"))
     assert main(["export", str(copied), f"--output={tmp_path / 'new'}"]) == 2
-    monkeypatch.setattr("fairseq_luna.commands.exporting.folder.graphs_of", lambda *_: ())
-    monkeypatch.setattr("fairseq_luna.commands.exporting.comparison.difference", lambda *_: (0.0, 0.0))
+    monkeypatch.setattr("fairseq_luna.exporting.exported_folder.graphs_of", lambda *_: ())
+    monkeypatch.setattr("fairseq_luna.exporting.comparison.difference", lambda *_: (0.0, 0.0))
     assert main(["export", str(copied), f"--output={tmp_path / 'new'}", "--pieces=none"]) == 0
     settings = json.loads((made / "settings.json").read_text())
     new = json.loads((tmp_path / "new" / "settings.json").read_text())
@@ -446,7 +449,7 @@ def test_a_graph_that_is_not_the_model_is_refused(found, export, tmp_path, monke
         return found
 
     folder, _ = export("luna")
-    monkeypatch.setattr("fairseq_luna.commands.exporting.folder.write_folder", lambda *_, int8: None)
-    monkeypatch.setattr("fairseq_luna.commands.exporting.comparison.difference", difference)
+    monkeypatch.setattr("fairseq_luna.exporting.exported_folder.write_folder", lambda *_, int8: None)
+    monkeypatch.setattr("fairseq_luna.exporting.comparison.difference", difference)
     assert "use fairseq-luna translate" in refused(capsys, "export", folder, f"--output={tmp_path / 'new'}")
     assert not list(tmp_path.iterdir())

@@ -22,10 +22,10 @@ import fairseq_luna
 from commands import FAMILIES, run, train
 from fairseq_luna import __main__ as command
 from fairseq_luna.commands import translate
-from fairseq_luna.commands.exporting.tensors import EncoderForExport
-from fairseq_luna.commands.text_files import decoded
 from fairseq_luna.commands.translate import end_at_signals, translated
+from fairseq_luna.exporting.decoder_step import EncoderForExport
 from fairseq_luna.loading import load
+from fairseq_luna.text_files import decoded
 from fairseq_luna.usage_error import UsageError
 
 TEXTS = ["w1 w2 w3", "w4", "w5 w6 w7 w8 w9"]

@@ -89,9 +89,9 @@ def cut_by_size(padding: PaddingLike, block_size: int, *, dtype: torch.dtype = t
     """Cut after every ``block_size`` real steps. The last block may be shorter.
 
     Args:
-        padding: as of :func:`cut_by_number`.
+        padding: as in :func:`cut_by_number`.
         block_size: 1 or more.
-        dtype: as of :func:`cut_by_number`.
+        dtype: as in :func:`cut_by_number`.
     """
     padding = Padding.of(padding)
     steps = padding.existing_mask.shape[1]
@@ -106,9 +106,9 @@ def cut_to_shrink(padding: PaddingLike, block_size: int, *, dtype: torch.dtype =
     With equal blocks no short last block weighs as much as a full one in the means of the next layers.
 
     Args:
-        padding: as of :func:`cut_by_number`.
+        padding: as in :func:`cut_by_number`.
         block_size: 1 or more.
-        dtype: as of :func:`cut_by_number`.
+        dtype: as in :func:`cut_by_number`.
     """
     padding = Padding.of(padding)
     steps = padding.existing_mask.shape[1]

@@ -20,7 +20,7 @@ def in_chunks(x: Tensor, size: int, *, dim: int, fill: float = 0) -> Tensor:
 
 
 def pad_end(x: Tensor, more: int, *, dim: int, fill: float = 0) -> Tensor:
-    """``x`` with ``more`` entries of ``fill`` behind dimension ``dim``, counted from the last, -1."""
+    """``x`` with ``more`` entries of ``fill`` after the end of dimension ``dim``, counted from the last, -1."""
     for_any_length = torch.compiler.is_compiling() or isinstance(more, torch.SymInt)
     if for_any_length:
         # Eager torch keeps the layout of x if more is 0, but a graph for any length has one layout: contiguous.

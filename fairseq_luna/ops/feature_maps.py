@@ -56,7 +56,7 @@ def positive_key_features_reference(x: Tensor, directions: Tensor) -> Tensor:
         phi_r(x) = exp(clamp(w_r x' - |x'|^2 / 2)) / sqrt(R),     x' = x / D^(1/4)
 
     No other step is read: the published code subtracts the largest exponent of all steps and adds 1e-4, so that late
-    steps change the weights of early ones. Arguments as of :func:`positive_query_features_reference`.
+    steps change the weights of early ones. Arguments as in :func:`positive_query_features_reference`.
     """
     x = x.to(accumulation_dtype(x)) / x.shape[-1] ** 0.25
     exponent = x @ directions.to(x.dtype).mT - x.square().sum(-1, keepdim=True) / 2

@@ -10,7 +10,7 @@ import pytest
 
 from fairseq_luna import commands
 from fairseq_luna.__main__ import parser_of
-from fairseq_luna.commands.command_line import CommandError, Parser
+from fairseq_luna.command_line import CommandError, Parser
 from own_command import refused
 
 ROOT = Path(__file__).parents[2]

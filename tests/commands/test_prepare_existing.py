@@ -9,7 +9,7 @@ from fairseq.data import Dictionary
 
 from corpus_files import pairs, write_pairs
 from fairseq_luna.__main__ import main
-from fairseq_luna.commands.steps import shell
+from fairseq_luna.commands.shell_commands import shell
 from own_command import refused, shown
 from pasted import commands, paste
 from reader_data import read_words

@@ -8,7 +8,7 @@ from fairseq.models.roberta.model import RobertaClassificationHead
 from torch import Tensor
 
 from ...modules.attention_pooling import AttentionPooling
-from ...ops.masked_mean import masked_mean
+from ...ops.masked_softmax import masked_mean
 from ...usage_error import UsageError
 
 POOLINGS = ["cls", "mean", "attention"]

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from ...ops.padding import Padding, PaddingLike
 from ...usage_error import UsageError
-from .attentions import BuildAttention, source_attention
+from .attentions import BuildAttention, softmax_cross_attention
 from .generation import KEY, NO_LAYER, DecoderSource, DecoderStep, Generation, IncrementalState
 from .layers import SelfAttentionDecoderLayer, wrap_layer
 from .positions import position_of_step, positions_of_sequence
@@ -265,7 +265,7 @@ class SelfAttentionDecoder(CausalDecoder):
         no_encoder_attn: bool = False,
         *,
         build_self_attention: BuildAttention,
-        build_source_attention: BuildAttention = source_attention,
+        build_source_attention: BuildAttention = softmax_cross_attention,
     ) -> None:
         self.build_self_attention = build_self_attention
         self.build_source_attention = build_source_attention

@@ -7,8 +7,9 @@ from fairseq.models import BaseFairseqModel
 from fairseq.models.transformer import TransformerModelBase
 from torch import Tensor, nn
 
+from ...modules.declaration import Attention
 from ...usage_error import UsageError, flag
-from .attentions import BuildAttention, Factory, Sharing, all_children
+from .attentions import BuildAttention, Sharing, all_children, build_attention
 from .checkpoint import KeepsLayers
 from .checks import REFUSED_OUTSIDE_LUNA, check_trained_alignment
 from .compiled_layers import CompilesLayers
@@ -65,13 +66,12 @@ class FlatConfigModel(CompilesLayers, KeepsLayers, TransformerModelBase):
 class SelfAttentionModel(FlatConfigModel):
     """An encoder-decoder with other self-attentions than fairseq's transformer, and fairseq's cross-attention.
 
-    A subclass names its flat config, what builds the self-attentions of each side, and the flag with which all layers
-    of a side have the same projections.
+    A subclass names its flat config, the declaration of its self-attention, and the flag with which all layers of a
+    side have the same projections.
     """
 
     config: ClassVar[type]
-    encoder_attention: ClassVar[Factory]
-    decoder_attention: ClassVar[Factory]
+    attention: ClassVar[Attention]
     share_layers: ClassVar[str]
 
     @classmethod
@@ -85,7 +85,7 @@ class SelfAttentionModel(FlatConfigModel):
         Raises:
             UsageError: with scalar quantization, for which fairseq would replace shared projections of one layer alone.
         """
-        build = partial((cls.encoder_attention if place == "encoder" else cls.decoder_attention).build, place=place)
+        build = partial(build_attention, cls.attention, place=place)
         if not getattr(cfg, cls.share_layers):
             return build
         if cfg.quant_noise.scalar:
