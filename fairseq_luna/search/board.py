@@ -1,4 +1,4 @@
-"""The buffers of a search, of which one token reads and writes the same memory each time."""
+"""The buffers of a search: each token reads and writes the same memory."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from ..modules.decoding_state import flatten_state, map_tensors, select_rows
 from ..ops.padding import Padding
 from .history import History
 from .next_token import Beams, Limits, advance_beams, log_probabilities
-from .settings import SearchSettings
+from .search_settings import SearchSettings
 
 
 class Board:
@@ -46,7 +46,7 @@ class Board:
         """Extend all hypotheses by one token. Whatever changes is written in place, unless the state grows."""
         beams = self.beams
         position = beams.position.clone()
-        # What layers derive from a mask belongs to this token: a replayed graph has to compute it again.
+        # Values that layers derive from a mask belong to this token: a replayed graph has to compute them again.
         source = map_tensors(without_derived_values, self.source)
         state = select_rows(self.state, beams.rows)
         logits, state, attention = step_with_attention(

@@ -11,7 +11,7 @@ Hypothesis = dict[str, Any]
 
 
 class History(NamedTuple):
-    """What each token of a search decided: T tokens of B sentences with K beams, each tensor ``(T, B + 1, K)``.
+    """The decisions of each token of a search: T tokens of B sentences with K beams, each tensor ``(T, B + 1, K)``.
 
     The last row of the second dimension is for sentences that only fill up a batch. S is the number of source tokens.
     """

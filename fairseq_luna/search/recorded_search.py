@@ -14,7 +14,7 @@ from ..modules.decoding_state import repeat_rows
 from .board import Board, step_with_attention
 from .history import History, Hypothesis
 from .next_token import Limits, advance_beams, first_beams, log_probabilities
-from .settings import SearchSettings
+from .search_settings import SearchSettings
 
 # The host waits for the device once in so many tokens, to see which sentences have ended.
 TOKENS_BETWEEN_LOOKS = 8

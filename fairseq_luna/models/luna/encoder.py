@@ -69,7 +69,8 @@ class LunaEncoder(PaddedEncoder):
         slots = self.packed_embeddings.shape[0]
         padding_mask = None
         if not self.fix_projection_length:
-            if not isinstance(longest, torch.SymInt):  # in a graph for sources of any length the mask alone decides
+            # In a graph for sources of any length the mask alone decides.
+            if not (isinstance(longest, torch.SymInt) or self.always_has_masks):
                 slots = min(slots, longest or 1)
             if shortest < slots:
                 # A sentence that is all padding keeps one slot; without any, the softmax over its slots would be NaN.

@@ -1,6 +1,6 @@
 """The flags of RoBERTa with other attentions, with their checks.
 
-fairseq's flags keep their names and defaults; those that prune softmax attention's heads are left out. As in its
+fairseq's flags keep their names and defaults; the flags that prune softmax attention's heads are left out. As in its
 ``roberta`` and ``roberta_prenorm``, positions are learned, embeddings are not scaled, and they have a norm unless the
 layers are pre-norm.
 """

@@ -10,6 +10,7 @@ import shutil
 from typing import Any
 
 import torch._dynamo
+import torch.fx.experimental._config
 from fairseq.models import BaseFairseqModel
 
 from ...usage_error import UsageError
@@ -64,6 +65,8 @@ class CompilesLayers(BaseFairseqModel):
         if mode:
             dynamo = torch._dynamo.config
             dynamo.cache_size_limit = max(dynamo.cache_size_limit, MOST_GRAPHS)
+            # Sizes that are equal by chance in the first batch, such as sentences and tokens, may differ in the next.
+            torch.fx.experimental._config.use_duck_shape = False
         for module in self.modules():
             if isinstance(module, PaddedEncoder | CausalDecoder):
                 module.always_has_masks = mode

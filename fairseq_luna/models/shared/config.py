@@ -116,9 +116,9 @@ COMPILE_LAYERS = {
 
 @dataclass
 class FlatTransformerConfig(_TransformerOptions):
-    """The options of fairseq's transformer, flat, and those that every encoder-decoder of this package adds.
+    """The options of fairseq's transformer, flat, and the options that every encoder-decoder of this package adds.
 
-    They are generated from fairseq's TransformerConfig, because versions of fairseq differ in them.
+    fairseq's options are generated from its TransformerConfig, because versions of fairseq differ in them.
     """
 
     decoder_embed_dim: OptionalInt = field(
@@ -133,7 +133,7 @@ class FlatTransformerConfig(_TransformerOptions):
     decoder_output_dim: OptionalInt = field(
         default=None, metadata={"help": "decoder output dim (default: decoder embed dim)"}
     )
-    # What fairseq has in transformer_align alone.
+    # In fairseq only transformer_align has these two.
     alignment_layer: OptionalInt = field(
         default=None,
         metadata={"help": "decoder layer whose attention to the source is the alignment, from 0 (default: the last)"},

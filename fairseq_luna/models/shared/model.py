@@ -50,7 +50,7 @@ class FlatConfigModel(CompilesLayers, KeepsLayers, TransformerModelBase):
 
     @staticmethod
     def unfit_for_alignment(cfg: Any) -> str | None:
-        """Why --load-alignments cannot train the attention to the source that the nested ``cfg`` describes, or None."""
+        """Why --load-alignments cannot train the cross-attention that the nested ``cfg`` describes, or None."""
         return None
 
     def upgrade_state_dict_named(self, state_dict: dict[str, Tensor], name: str) -> None:
@@ -64,7 +64,7 @@ class FlatConfigModel(CompilesLayers, KeepsLayers, TransformerModelBase):
 
 
 class SelfAttentionModel(FlatConfigModel):
-    """An encoder-decoder with other self-attentions than fairseq's transformer and fairseq's attention to the source.
+    """An encoder-decoder with other self-attentions than fairseq's transformer, and fairseq's cross-attention.
 
     A subclass names its flat config, the declaration of its self-attention, and the flag with which all layers of a
     side have the same projections.
@@ -80,10 +80,10 @@ class SelfAttentionModel(FlatConfigModel):
 
     @classmethod
     def building(cls, cfg: Any, place: str) -> BuildAttention:
-        """What builds the self-attention of each layer of a side.
+        """A function that builds the self-attention of each layer of a side.
 
         Raises:
-            UsageError: with scalar quantisation, for which fairseq would replace shared projections of one layer alone.
+            UsageError: with scalar quantization, for which fairseq would replace shared projections of one layer alone.
         """
         build = partial(build_attention, cls.attention, place=place)
         if not getattr(cfg, cls.share_layers):
