@@ -2,6 +2,7 @@
 
 from .adaptive_span import AdaptiveSpanAttention
 from .attention_pooling import AttentionPooling
+from .binary_partition_attention import BinaryPartitionAttention
 from .block_attention import BlockAttention, BlockCausalAttention
 from .external_attention import ExternalAttention
 from .fastformer_attention import FastformerAttention
@@ -32,6 +33,7 @@ __all__ = [
     "AdaptiveSpanAttention",
     "AttentionPooling",
     "BigBirdAttention",
+    "BinaryPartitionAttention",
     "BlockAttention",
     "BlockCausalAttention",
     "ExternalAttention",
