@@ -24,14 +24,15 @@ from fairseq.tasks.translation_multi_simple_epoch import TranslationMultiSimpleE
 
 import fairseq_luna
 from commands import FAMILIES, SIZES, TRANSFORMER, train
+from fairseq_luna import quiet
 from fairseq_luna.__main__ import main
+from fairseq_luna.files import fingerprint
 from fairseq_luna.usage_error import UsageError
 from own_command import refused
 
 pytest.importorskip("onnxscript")
 deployed = pytest.importorskip("fairseq_luna.deployed")
 comparison = pytest.importorskip("fairseq_luna.exporting.comparison")
-marks_of = pytest.importorskip("fairseq_luna.deployed.folder").marks_of
 graphs = pytest.importorskip("fairseq_luna.exporting.onnx_graphs")
 onnx = pytest.importorskip("onnx")
 write_folder = pytest.importorskip("fairseq_luna.exporting.exported_folder").write_folder
@@ -189,10 +190,10 @@ def graphs_of(made):
     return [*starts, graphs.Graph("step.onnx", onnx.load(made / "step.onnx"))]
 
 
-def test_an_export_leaves_logging_as_it_was():
+def test_silencing_logs_leaves_logging_as_it_was():
     logging.disable(logging.INFO)
     try:
-        with graphs.quiet():
+        with quiet.all_loggers(logging.WARNING), quiet.all_loggers(logging.INFO):
             assert logging.root.manager.disable == logging.WARNING
         assert logging.root.manager.disable == logging.INFO
     finally:
@@ -241,7 +242,7 @@ def test_a_changed_or_missing_file_is_refused(speaking):
 def test_a_graph_that_onnxruntime_cannot_load_is_named(exported):
     (exported / "step.onnx").write_text("no graph")
     settings = json.loads((exported / "settings.json").read_text())
-    settings["files"]["step.onnx"] = marks_of(exported / "step.onnx")
+    settings["files"]["step.onnx"] = fingerprint(exported / "step.onnx")
     (exported / "settings.json").write_text(json.dumps(settings))
     with pytest.raises(UsageError, match=r"step\.onnx: cannot be loaded"):
         deployed.Translator(exported).translate(TEXTS[0])
@@ -291,7 +292,7 @@ def test_pieces_that_the_dictionary_of_an_older_export_lacks_are_cut_into_those_
     words = (made / "source.txt").read_text(encoding="utf-8")
     (made / "source.txt").write_text(words.replace(f"{lacking} ", "zoo "), encoding="utf-8")
     settings = json.loads((made / "settings.json").read_text())
-    settings["files"]["source.txt"] = marks_of(made / "source.txt")
+    settings["files"]["source.txt"] = fingerprint(made / "source.txt")
     (made / "settings.json").write_text(json.dumps(settings))
     old = deployed.Translator(made)
     assert lacking not in old.pieces.encode("talks walk", out_type=str)
