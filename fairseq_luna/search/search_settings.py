@@ -16,6 +16,8 @@ class SearchSettings:
         pad, eos, unk: token numbers.
         unk_penalty: subtracted from the log-probability of ``unk``.
         temperature: that logits are divided by.
+        weights_of: the layer whose cross-attention weights the hypotheses have; below 0: they have none.
+        weights_heads: the weights are the mean of so many heads; None: of all.
     """
 
     beam: int
@@ -24,10 +26,17 @@ class SearchSettings:
     unk: int
     unk_penalty: float = 0.0
     temperature: float = 1.0
+    weights_of: int = -1
+    weights_heads: int | None = None
 
     @classmethod
     def of(cls, generator: Any) -> "SearchSettings":
-        """The settings of a ``SequenceGenerator``."""
+        """The settings of a ``SequenceGenerator``.
+
+        Raises:
+            UsageError: the generator is asked for alignments, and its model has no cross-attention.
+        """
+        layer, heads = generator.model.single_model.decoder.requested_weights(None, None, False)
         return cls(
             beam=generator.beam_size,
             pad=generator.pad,
@@ -35,6 +44,8 @@ class SearchSettings:
             unk=generator.unk,
             unk_penalty=generator.unk_penalty,
             temperature=generator.temperature,
+            weights_of=layer,
+            weights_heads=heads,
         )
 
 
@@ -54,7 +65,6 @@ def unsupported_option(
         "--no-repeat-ngram-size": generator.repeat_ngram_blocker is not None,
         "suppressed tokens": bool(getattr(generator, "token_indices_to_suppress", None)),
         "--match-source-len": generator.match_source_len,
-        "--print-alignment": bool(getattr(decoder, "need_attn", False)),
         "--adaptive-softmax-cutoff": getattr(decoder, "adaptive_softmax", None) is not None,
         # At the first token fairseq has fewer candidates then.
         f"--beam {generator.beam_size}, too many for the vocabulary": 2 * generator.beam_size
