@@ -72,7 +72,7 @@ def load(
     if not isinstance(path, str | os.PathLike):
         raise TypeError(f"load: path must be a checkpoint's name, a str or os.PathLike; there is {path!r:.50}")
     if engine != "torch":
-        return importlib.import_module(f"{__name__}.exported_engine").loaded(path, engine, given | overrides)
+        return importlib.import_module(f"{__name__}.exported_engine").load_exported(path, engine, given | overrides)
     from . import quiet
 
     with quiet.fairseq():

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from . import __version__
-from .deployed.folder import FORMAT, SETTINGS, marks_of
+from .deployed.folder import FORMAT, SETTINGS
+from .files import fingerprint
 from .model_files import PathLike, check_files
 from .usage_error import UsageError
 
@@ -44,10 +45,10 @@ def exported_translator(
     folder = exported_folder(files[0], data, pieces, languages)
     try:
         if not (folder / SETTINGS).is_file():
-            from .commands.export import export
+            from .exporting import export_model
 
             with contextlib.redirect_stdout(sys.stderr):  # standard output is for translations
-                export(files[0], folder, data=data, pieces=pieces, languages=languages)
+                export_model(files[0], folder, data=data, pieces=pieces, languages=languages)
         from .deployed import Translator
 
         return Translator(folder, threads=threads)
@@ -60,7 +61,7 @@ def exported_translator(
         ) from error
 
 
-def loaded(path: PathLike, engine: str, options: dict[str, Any]) -> Any:
+def load_exported(path: PathLike, engine: str, options: dict[str, Any]) -> Any:
     """The translator for ``load(path, engine=engine, **options)``.
 
     Raises:
@@ -81,8 +82,8 @@ def exported_folder(
     checkpoint: Path, data: PathLike | None, pieces: PathLike | None, languages: dict[str, str | None]
 ) -> Path:
     """The folder beside ``checkpoint`` for its exported model: another checkpoint or another option has another one."""
-    fingerprint = hashlib.sha256()
-    for part in (marks_of(checkpoint), data and Path(data).resolve(), pieces and Path(pieces).resolve(), languages):
-        fingerprint.update(f"{part}\n".encode())
-    fingerprint.update(f"{FORMAT} {__version__}".encode())
-    return checkpoint.with_name(f"{checkpoint.stem}.onnx-{fingerprint.hexdigest()[:12]}")
+    options = hashlib.sha256()
+    for part in (fingerprint(checkpoint), data and Path(data).resolve(), pieces and Path(pieces).resolve(), languages):
+        options.update(f"{part}\n".encode())
+    options.update(f"{FORMAT} {__version__}".encode())
+    return checkpoint.with_name(f"{checkpoint.stem}.onnx-{options.hexdigest()[:12]}")

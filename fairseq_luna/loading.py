@@ -18,7 +18,7 @@ from omegaconf import OmegaConf
 
 from . import models as activated  # noqa: F401 (registers the models, applies the patches)
 from . import quiet
-from .commands.checkpoints import check_finite, read
+from .checkpoint_files import check_finite, read_checkpoint
 from .model_files import NONE, PathLike, binary_data, check_files, data_folder, subword_model
 from .models.shared.config import SEARCHES
 from .models.shared.translator import TorchTranslator
@@ -129,7 +129,7 @@ def _trained(
     cfg = task = None
     trained: dict[str, str] = {}
     for file in files:
-        state = read(file)
+        state = read_checkpoint(file)
         settings = _settings(file, state)
         check_names("load", overrides, *(name for part in READ for name in settings[part]), *signature(load).parameters)
         check_numbers(overrides)

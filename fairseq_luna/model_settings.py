@@ -12,7 +12,7 @@ Settings = dict[str, Any]
 # Settings that change the training, or how fast a model is, but not the function of a trained model.
 TRAINING_ONLY = re.compile(
     r"drop|quant_noise|checkpoint_activations|offload|min_params_to_wrap|max_.*positions|_path$|^random_blocks$"
-    r"|^redraw_features$|^span_penalty$|^luna_kernel$|^alignment_|^load_checkpoint_heads$|^export$"
+    r"|^redraw_features$|^span_penalty$|^luna_kernel$|^compile_layers$|^alignment_|^load_checkpoint_heads$|^export$"
 )
 # Settings that the names, sizes and values of the tensors show.
 _IN_TENSORS = re.compile(r"_dim$|_layers$|layers_to_keep$|share|(^|_)(un)?tie_|^merge_|^adaptive_")

@@ -23,35 +23,20 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import fairseq_luna
-from fairseq_luna.commands.command_line import CommandError, Parser, command, positive
-from fairseq_luna.models.mixed.attentions import able, build_attention
+from fairseq_luna.command_line import CommandError, Parser, command, positive
+from fairseq_luna.models.mixed.attentions import available_in, build_chosen_attention
 from fairseq_luna.models.mixed.config import mixed_config
-from fairseq_luna.modules import (
-    BlockAttention,
-    ExternalAttention,
-    FastformerAttention,
-    GatedAttention,
-    GatedDeltaAttention,
-    LunaAttention,
-    RetentionAttention,
-    StateSpaceAttention,
-)
+from fairseq_luna.modules import LunaAttention
 from fairseq_luna.modules.multihead import split_heads
 
-# Their output is not one weighted sum of the steps' values: Fastformer multiplies vectors, block attention joins two
-# levels, external attention reads learned values, flash, retention, ssd and gated-delta have a gate for each channel,
-# Luna has two matrices.
-WITHOUT = {
-    "fastformer": FastformerAttention,
-    "block": BlockAttention,
-    "external": ExternalAttention,
-    "flash": GatedAttention,
-    "retention": RetentionAttention,
-    "ssd": StateSpaceAttention,
-    "gated-delta": GatedDeltaAttention,
-    "luna": LunaAttention,
-}
-NAMES = [name for name in able("encoder") if name not in WITHOUT]
+# The output of the others is not one weighted sum of the steps' values: Fastformer multiplies vectors, block attention
+# joins two levels, external attention reads learned values, flash, retention, ssd and gated-delta have a gate for each
+# channel, Luna has two matrices.
+NAMES = [name for name, attention in available_in("encoder").items() if attention.traits.is_matrix]
+CLASSES_WITHOUT: tuple[Any, ...] = (
+    LunaAttention,
+    *(attention.encoder for attention in available_in("encoder").values() if not attention.traits.is_matrix),
+)
 COLUMNS = {"rank": "rank", "effective_rank": "effective rank", "entropy": "entropy / log N"}
 COLUMNS["distance"] = "distance from the mean"
 
@@ -95,7 +80,11 @@ def random(args: Namespace) -> Iterator[tuple[int, int, str, dict[str, float]]]:
 def encoder_attention(name: str, heads: int, size: int, longest: int) -> Any:
     fields = {"encoder_embed_dim": heads * size, "encoder_attention_heads": heads, "max_source_positions": longest}
     torch.manual_seed(0)
-    return build_attention(mixed_config(Namespace(encoder_self_attention=name, **fields)), "encoder").double().eval()
+    return (
+        build_chosen_attention(mixed_config(Namespace(encoder_self_attention=name, **fields)), "encoder")
+        .double()
+        .eval()
+    )
 
 
 def trained(args: Namespace) -> Iterator[tuple[int, int, str, dict[str, float]]]:
@@ -104,7 +93,7 @@ def trained(args: Namespace) -> Iterator[tuple[int, int, str, dict[str, float]]]
     encoder = translator.models[0].encoder.double()
     for sentence in args.source:
         for layer, (module, x) in enumerate(inputs_of_layers(encoder, translator.encode(sentence)[None])):
-            if isinstance(module, tuple(WITHOUT.values())):
+            if isinstance(module, CLASSES_WITHOUT):
                 raise CommandError(f"--checkpoint {args.checkpoint}: {type(module).__name__} has no attention matrix")
             size = x.shape[2] // module.num_heads
             yield len(x), size, f"layer {layer}", measures(attention_matrices(module, x))

@@ -22,8 +22,8 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
-from fairseq_luna.commands.command_line import Parser, command, positive
-from fairseq_luna.models.mixed.attentions import able, build_attention
+from fairseq_luna.command_line import Parser, command, positive
+from fairseq_luna.models.mixed.attentions import available_in, build_chosen_attention
 from fairseq_luna.models.mixed.config import mixed_config
 from fairseq_luna.ops.block_attention import block_attention
 from fairseq_luna.ops.block_partition import cut_by_number
@@ -80,7 +80,7 @@ def encoder_attention(name: str, longest: int) -> torch.nn.Module:
         "max_source_positions": longest,
     }
     fields["encoder_attention_heads"] = EMBED_DIM // SIZE
-    return build_attention(mixed_config(Namespace(**fields)), "encoder").eval().requires_grad_(False)
+    return build_chosen_attention(mixed_config(Namespace(**fields)), "encoder").eval().requires_grad_(False)
 
 
 @cache
@@ -132,7 +132,9 @@ def print_heads(lengths: Sequence[int]) -> dict[str, list[int]]:
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = Parser(__doc__)
     parser.add_argument("--layers", action="store_true", help="count self-attentions of encoders, by name")
-    parser.add_argument("--names", nargs="+", choices=able("encoder"), default=list(able("encoder")), metavar="NAME")
+    parser.add_argument(
+        "--names", nargs="+", choices=available_in("encoder"), default=list(available_in("encoder")), metavar="NAME"
+    )
     parser.add_argument("--lengths", type=positive, nargs="+", default=LENGTHS, metavar="N")
     parser.add_argument("--png", help="also draw the curves of the heads into this file; needs matplotlib")
     args = parser.parse_args(arguments)

@@ -1,12 +1,10 @@
 """Print docs/differences.md, of the data beside each attention: python scripts/differences_page.py > differences.md."""
 
-import importlib
-import pkgutil
 from collections.abc import Iterator
 
-from fairseq_luna import modules
 from fairseq_luna.models.mixed.attentions import ATTENTIONS
-from fairseq_luna.modules.attention import OF_ALL
+from fairseq_luna.modules.attention import DIFFERENCES_OF_ALL
+from fairseq_luna.modules.declaration import declared_attentions
 from fairseq_luna.optim import apollo
 from fairseq_luna.published import Difference, Published
 
@@ -47,13 +45,10 @@ optimizer = torch.optim.AdamW([{"params": others}, {"params": exempt, "weight_de
 
 
 def described() -> dict[str, Published]:
-    """What each attention follows: first by the names of ``--arch mixed_base``, in their order, then the others."""
-    found: dict[str, Published] = {}
-    for info in pkgutil.iter_modules(modules.__path__):
-        found |= getattr(importlib.import_module(f"{modules.__name__}.{info.name}"), "PUBLISHED", {})
-    found |= apollo.PUBLISHED
-    first = {name: found[name] for name in ATTENTIONS if name in found}
-    return first | found
+    """The published layer of each attention: first those with a name for ``--arch mixed_base``, then the others."""
+    by_name = {each.title: each.published for each in ATTENTIONS.values()}
+    others = {each.title: each.published for each in declared_attentions().values()}
+    return by_name | others | apollo.PUBLISHED
 
 
 def rows(name: str, differences: tuple[Difference, ...]) -> Iterator[str]:
@@ -70,7 +65,7 @@ def page() -> str:
         "| | here | published | why |",
         "| --- | --- | --- | --- |",
     ]
-    lines += [f"| {' | '.join(difference)} |" for difference in OF_ALL]
+    lines += [f"| {' | '.join(difference)} |" for difference in DIFFERENCES_OF_ALL]
     lines += ["\n## By name\n", "| name | what | here | published | why |", "| --- | --- | --- | --- | --- |"]
     for name, published in described().items():
         lines += rows(name, published.differences)

@@ -8,7 +8,7 @@ from enum import Enum
 from fairseq.models import MODEL_DATACLASS_REGISTRY
 from fairseq.models.roberta import RobertaModel
 
-from fairseq_luna.commands.command_line import Parser
+from fairseq_luna.command_line import Parser
 from fairseq_luna.commands.converting.settings import SHARED
 from fairseq_luna.models.mixed.attentions import ATTENTIONS, PLACES
 from fairseq_luna.optim.fairseq_apollo import FairseqApolloConfig
@@ -83,9 +83,8 @@ def names() -> Iterator[str]:
     yield "\n[Differences](differences.md) lists where an attention is not as published."
     yield "\n| name | encoder | decoder | attention to the source |\n| --- | --- | --- | --- |"
     for name, attention in ATTENTIONS.items():
-        places = attention.factories()
-        able = ("yes" if place in places else "" for place in PLACES)
-        yield f"| `{name}` | {' | '.join(able)} |"
+        cells = ("yes" if place in attention.places else "" for place in PLACES)
+        yield f"| `{name}` | {' | '.join(cells)} |"
 
 
 def page() -> str:

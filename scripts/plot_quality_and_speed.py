@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from fairseq_luna.commands.command_line import CommandError, Parser, command
+from fairseq_luna.command_line import CommandError, Parser, command
 from shared import picture
 
 RESULTS = Path(__file__).parents[1] / "docs" / "results.md"

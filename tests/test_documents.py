@@ -6,12 +6,13 @@ from pathlib import Path
 
 import pytest
 
+import attentions_page
 import differences_page
 import fairseq_luna.models  # noqa: F401 (registers the models)
 import flags_page
 from fairseq_luna.commands.info import registered
-from fairseq_luna.commands.steps import USER_DIR
-from fairseq_luna.commands.training import on_text
+from fairseq_luna.commands.shell_commands import USER_DIR
+from fairseq_luna.commands.training_commands import train_on_text
 from fairseq_luna.compat import PATCHES
 from fairseq_luna.models.mixed.attentions import ATTENTIONS
 
@@ -87,7 +88,7 @@ def test_every_attention_says_what_differs_from_the_published_one():
 def test_the_page_of_training_has_the_command_that_prepare_prints():
     page = (ROOT / "docs" / "train.md").read_text(encoding="utf-8")
     [pasted] = re.findall(r"```\n(fairseq-train .*?)```", page, flags=re.S)
-    printed = on_text(Path("data"), ("en", "de"), 4_500)
+    printed = train_on_text(Path("data"), ("en", "de"), 4_500)
     pasted = pasted.replace("\\\n", "").replace("$(fairseq-luna info --path)", str(USER_DIR))
     assert shlex.split(pasted) == [str(word) for word in printed]
 
@@ -97,6 +98,12 @@ def test_the_page_of_attentions_has_every_attention():
     table = page.partition("\n\n| name |")[2].partition("\n\n")[0]
     listed = {name for row in re.findall(r"^\| (.*?) \|", table, flags=re.M) for name in row.split(", ")}
     assert [name for name in ATTENTIONS if name not in listed] == []
+
+
+def test_the_facts_on_the_page_of_attentions_are_the_declared_ones():
+    page = (ROOT / "docs" / "attentions.md").read_text(encoding="utf-8")
+    assert page == attentions_page.page(page)
+    assert attentions_page.page(page.replace("| nD² |", "| n |")) == page
 
 
 def test_the_list_of_patches_has_every_patch():

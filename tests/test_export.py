@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch.export import Dim, export
 
-from fairseq_luna.commands.exporting.tensors import DecoderStepForExport, EncoderForExport
-from fairseq_luna.models.mixed.attentions import ATTENTIONS
+from fairseq_luna.exporting.decoder_step import DecoderStepForExport, EncoderForExport
+from fairseq_luna.models.mixed.attentions import ATTENTIONS, fields_for
 from support import as_prefix, build_model, sentences, step_by_step
 
 TORCH = tuple(map(int, torch.__version__.split(".")[:2]))
@@ -132,9 +132,9 @@ def test_two_graphs_generate_as_the_model_does(flags):
 @pytest.mark.parametrize("name", [name for name in ATTENTIONS if name != "block"])
 def test_attentions_by_name(name):
     """Past the end of a window and of several chunks, which a graph must not take for its own end."""
-    read = {field for factory in ATTENTIONS[name].factories().values() for field in factory.flags}
+    read = {field for place in ATTENTIONS[name].places for field in ATTENTIONS[name].arguments(place)}
     short = {field: size for field, size in {"attention_window": 3, "attention_chunk": 4}.items() if field in read}
-    model = small("mixed", **ATTENTIONS[name].fields(name), **short)
+    model = small("mixed", **fields_for(name), **short)
     encoder, step = EncoderForExport(model), DecoderStepForExport(model)
     tokens, words = sentences(9, 4, 5), as_prefix(sentences(12, 12, 12, seed=2))
     encode = export(encoder, (tokens,), dynamic_shapes=({0: Dim("batch")},), strict=False).module()

@@ -15,8 +15,8 @@ import fairseq_luna
 import fairseq_luna.models
 from fairseq_luna import compat
 from fairseq_luna.__main__ import main, parser_of
-from fairseq_luna.commands import COMMANDS, info, steps, translate
-from fairseq_luna.commands.steps import shortest
+from fairseq_luna.commands import COMMANDS, info, translate
+from fairseq_luna.commands.shell_commands import program, shortest
 from own_command import refused, shown
 
 PACKAGE = Path(fairseq_luna.__file__).parent
@@ -90,8 +90,8 @@ def test_the_flags_of_a_model_are_printed_with_its_defaults(capsys):
 def test_the_commands_of_the_report_have_no_path_that_a_move_makes_wrong(capsys, monkeypatch, tmp_path, inside):
     monkeypatch.chdir(PACKAGE.parent if inside else tmp_path)
     commands = shown(capsys, "info").partition("all flags of a model")[2]
-    assert f"{steps.program('fairseq-luna')} info --arch luna_tiny" in commands
-    user_dir = PACKAGE.name if inside else f'"$({steps.program("fairseq-luna")} info --path)"'
+    assert f"{program('fairseq-luna')} info --arch luna_tiny" in commands
+    user_dir = PACKAGE.name if inside else f'"$({program("fairseq-luna")} info --path)"'
     assert f"--user-dir {user_dir} --arch luna_tiny" in commands
 
 

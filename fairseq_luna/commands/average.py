@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import Any
 
 from .. import environment
+from ..command_line import positive
+from ..files import check_output, save_checkpoint
 from ..model_files import check_file, data_folder, dictionaries
 from ..trained_languages import plain
 from ..usage_error import UsageError
-from .command_line import positive
-from .output import check_output, save
-from .steps import shell, show_next
+from .shell_commands import shell, show_next
 
 _BY_EPOCH = re.compile(r"checkpoint(\d+)\.pt")
 _BY_UPDATE = re.compile(r"checkpoint_\d+_(\d+)\.pt")
@@ -41,17 +41,17 @@ def run(args: Namespace) -> None:
     paths = choose(args)
     check_output(args.output, paths, force=args.force)
     environment.require_fairseq()
+    from ..checkpoint_files import read_checkpoint
     from .averaging import average, updates
-    from .checkpoints import load
 
     mean = average(paths)
-    save(mean, args.output)
+    save_checkpoint(mean, args.output)
     print(f"{args.output}: the mean of {', '.join(path.name for path in paths)}")
     newest = args.paths[0] / "checkpoint_last.pt"
     ended = 0
     if args.last and newest.is_file():
         with suppress(UsageError):  # a damaged one does not concern the mean
-            ended = updates(load(newest))
+            ended = updates(read_checkpoint(newest, plain=True))
     if ended > updates(mean):
         print(
             f"Note: {newest} was trained further, to update {ended}, and is not in this mean, whose last"

@@ -8,10 +8,10 @@ import torch
 from fairseq.models import MODEL_DATACLASS_REGISTRY
 from torch import Tensor
 
+from ..checkpoint_files import architecture, check_finite, read_checkpoint
 from ..older_names import rename_parameters
+from ..progress import shown
 from ..usage_error import UsageError, flag
-from .checkpoints import architecture, check_finite, load
-from .progress import shown
 
 Weights = dict[str, Tensor]
 
@@ -48,7 +48,7 @@ def average(paths: Sequence[Path]) -> dict[str, Any]:
         UsageError: a file cannot be read or holds a number that is not finite, or its model differs from the first.
     """
     for number, path in enumerate(shown(paths, "averaging", unit=" checkpoints")):
-        state = load(path)
+        state = read_checkpoint(path, plain=True)
         model = _taken(state)
         check_finite(path, model)
         if number == 0:

@@ -15,9 +15,9 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from .. import __version__, environment
+from ..command_line import Parser
 from ..usage_error import UsageError
-from .command_line import Parser
-from .steps import USER_DIR, program, shell, shortest, show_next, shown_path
+from .shell_commands import USER_DIR, program, shell, shortest, show_next, shown_path
 
 
 def add_flags(parser: ArgumentParser) -> None:

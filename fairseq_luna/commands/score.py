@@ -32,21 +32,19 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..command_line import positive
+from ..files import check_output
+from ..progress import working
 from ..subwords import is_blank
+from ..text_files import read_lines
 from ..usage_error import UsageError, flag
-from .command_line import positive
-from .output import check_output
-from .progress import working
-from .scoring import SAMPLES, SEED, TOKENIZERS, pieces
-from .scoring.pieces import AUTO, CHOICES
-from .steps import shell, show_next
-from .text_files import read_lines
+from .scoring import SAMPLES, SEED, TOKENIZERS
+from .scoring.system_output import AUTO, CHOICES, SystemOutput, read_systems, subword_marker
+from .shell_commands import shell, show_next
 
 if TYPE_CHECKING:
-    from .scoring.documents import BySource
-    from .scoring.generated import Generated
-    from .scoring.measures import Options, Scores
-    from .scoring.paired import Compared
+    from .scoring.documents import SourceScores
+    from .scoring.metrics import Compared, Options, Scores
 
 References = dict[Path, list[str]]  # the lines of each file
 
@@ -70,7 +68,7 @@ def add_flags(parser: ArgumentParser) -> None:
     add("--json", type=Path, metavar="FILE", help="also write all scores to this file")
 
 
-def sorted_out(args: Namespace) -> tuple[list[Path], list[Path]]:
+def split_files(args: Namespace) -> tuple[list[Path], list[Path]]:
     """The files of translations and of references: of two after --reference, the second may be the translation.
 
     Raises:
@@ -91,7 +89,7 @@ def sorted_out(args: Namespace) -> tuple[list[Path], list[Path]]:
     return args.hypotheses, [*chain(*args.reference)]
 
 
-def check(args: Namespace) -> None:
+def check_arguments(args: Namespace) -> None:
     """Raises UsageError for flags that contradict each other, before anything is read."""
     if args.language is not None and args.tokenize:
         raise UsageError(f"--language {args.language} --tokenize {args.tokenize}: both name the tokenizer; give one")
@@ -109,12 +107,11 @@ def check(args: Namespace) -> None:
 
 
 def run(args: Namespace) -> None:
-    args.hypotheses, args.reference = sorted_out(args)
-    check(args)
+    args.hypotheses, args.reference = split_files(args)
+    check_arguments(args)
     try:
-        from .scoring.measures import Options
+        from .scoring.metrics import Options
         from .scoring.report import write_json
-        from .scoring.systems import read_systems
         from .scoring.tokenizer import check_language, choose
     except ModuleNotFoundError as error:  # this package was updated, what it needs was not
         raise UsageError(f"{error.name} is not installed: pip install {error.name}") from error
@@ -137,8 +134,8 @@ def run(args: Namespace) -> None:
     print(f"tokenizer {chosen.name}: {chosen.reason}")
     warn(chosen.doubt)
     warn(chosen.ter_doubt if args.ter else None)
-    scores = scores_of(args, texts, references, unit, by_source, options)
-    compared = comparisons(args, texts, [*paired], references, options)
+    scores = print_scores(args, texts, references, unit, by_source, options)
+    compared = print_comparisons(args, texts, [*paired], references, options)
     if args.json:
         write_json(args.json, args.reference, chosen.name, scores, by_source, compared)
     inputs = [*args.hypotheses, *args.reference, *([args.documents] if args.documents else [])]
@@ -146,11 +143,11 @@ def run(args: Namespace) -> None:
         show_next("how sure these scores are", shell("fairseq-luna", "score", *same_scores(args), "--confidence"))
 
 
-def draws(args: Namespace) -> dict[str, int]:
+def bootstrap_options(args: Namespace) -> dict[str, int]:
     return {"samples": args.samples or SAMPLES, "seed": args.seed or SEED}
 
 
-def comparisons(
+def print_comparisons(
     args: Namespace,
     texts: Mapping[str, Sequence[str]],
     baselines: Sequence[str],
@@ -158,15 +155,15 @@ def comparisons(
     options: "Options",
 ) -> list["Compared"]:
     """Compare the other ``texts`` with each of the ``baselines``, and print it."""
-    from .scoring.paired import paired_bootstrap
+    from .scoring.metrics import paired_bootstrap
     from .scoring.report import lines_of_comparison
 
     compared: list[Compared] = []
     others = {name: text for name, text in texts.items() if name not in baselines}
     for baseline in baselines:
         systems = {baseline: texts[baseline], **others}
-        with working(f"drawing {draws(args)['samples']:,} tests for the comparison with {baseline}"):
-            found = paired_bootstrap(systems, [*references.values()], options, **draws(args))
+        with working(f"drawing {bootstrap_options(args)['samples']:,} tests for the comparison with {baseline}"):
+            found = paired_bootstrap(systems, [*references.values()], options, **bootstrap_options(args))
         print("\n".join(lines_of_comparison(found)))
         compared += found
     return compared
@@ -183,46 +180,52 @@ def same_scores(args: Namespace) -> list[object]:
 
 
 def scored_texts(
-    args: Namespace, systems: Mapping[str, "Generated"], references: References, options: "Options"
-) -> tuple[dict[str, list[str]], References, dict[str, Sequence["BySource"]]]:
+    args: Namespace, systems: Mapping[str, SystemOutput], references: References, options: "Options"
+) -> tuple[dict[str, list[str]], References, dict[str, Sequence["SourceScores"]]]:
     """The texts to score, of each system and of the references, sentences or documents; and scores by source."""
     texts = {name: system.text for name, system in systems.items()}
     if not args.documents:
         return texts, references, {}
     from .scoring import documents
-    from .scoring.documents import at, whole
+    from .scoring.documents import join_documents, select
 
     labels = documents.read_labels(args.documents, len(references[args.reference[0]]))
-    places = documents.lines_of(args.sources, labels) if args.sources else range(len(labels))
-    labels, references = at(places, labels), {file: at(places, lines) for file, lines in references.items()}
-    texts = {name: at(places, text) for name, text in texts.items()}
-    rows: dict[str, Sequence[BySource]] = {
-        name: documents.by_source(text, [*references.values()], labels, options) for name, text in texts.items()
+    places = documents.lines_of_sources(args.sources, labels) if args.sources else range(len(labels))
+    labels, references = select(places, labels), {file: select(places, lines) for file, lines in references.items()}
+    texts = {name: select(places, text) for name, text in texts.items()}
+    rows: dict[str, Sequence[SourceScores]] = {
+        name: documents.scores_by_source(text, [*references.values()], labels, options) for name, text in texts.items()
     }
-    documents_of = {name: whole(text, labels) for name, text in texts.items()}
-    return documents_of, {file: whole(lines, labels) for file, lines in references.items()}, rows
+    documents_of = {name: join_documents(text, labels) for name, text in texts.items()}
+    return documents_of, {file: join_documents(lines, labels) for file, lines in references.items()}, rows
 
 
-def scores_of(
+def print_scores(
     args: Namespace,
     texts: Mapping[str, Sequence[str]],
     references: References,
     unit: str,
-    by_source: Mapping[str, Sequence["BySource"]],
+    by_source: Mapping[str, Sequence["SourceScores"]],
     options: "Options",
 ) -> dict[str, "Scores"]:
     """Score each of ``texts``, and print its scores."""
-    from .scoring import doubts
-    from .scoring.measures import score
+    from .scoring import sanity_checks
+    from .scoring.metrics import score
     from .scoring.report import lines_of_documents, lines_of_scores
 
     scores = {}
     for name, text in texts.items():
-        drawing = working(f"drawing {draws(args)['samples']:,} tests for {name}") if args.confidence else nullcontext()
+        drawing = (
+            working(f"drawing {bootstrap_options(args)['samples']:,} tests for {name}")
+            if args.confidence
+            else nullcontext()
+        )
         with drawing:
-            scores[name] = score(text, [*references.values()], options, **(draws(args) if args.confidence else {}))
-        warn(doubts.tokenised(name, text))
-        warn(doubts.another_reference(name, args.reference, scores[name].bleu.matched or 0))
+            scores[name] = score(
+                text, [*references.values()], options, **(bootstrap_options(args) if args.confidence else {})
+            )
+        warn(sanity_checks.tokenized_warning(name, text))
+        warn(sanity_checks.wrong_reference_warning(name, args.reference, scores[name].bleu.matched or 0))
         lines = lines_of_scores(name, scores[name], unit)
         print("\n".join(lines + (lines_of_documents(by_source[name]) if by_source else [])), flush=True)
     return scores
@@ -238,7 +241,7 @@ def check_references(references: References) -> None:
     for file, lines in references.items():
         if all(map(is_blank, lines)):
             raise UsageError(f"--reference {file}: has no text")
-        if marker := pieces.marker_in(lines):
+        if marker := subword_marker(lines):
             warn(
                 f"{file} looks like subword pieces ({marker}), which a reference should not be: give the untouched "
                 "text; BLEU of pieces is not comparable"
@@ -252,10 +255,10 @@ def check_references(references: References) -> None:
             )
 
 
-def check_against(name: str, system: "Generated", references: References) -> None:
+def check_against(name: str, system: SystemOutput, references: References) -> None:
     """Raises UsageError, naming both files, unless every reference has a translation and is of the same test."""
-    from .scoring.doubts import another_test
-    from .scoring.measures import check_counts
+    from .scoring.metrics import check_counts
+    from .scoring.sanity_checks import check_test
 
     file, lines = next(iter(references.items()))
     try:
@@ -263,5 +266,5 @@ def check_against(name: str, system: "Generated", references: References) -> Non
     except UsageError as problem:
         hint = "; it has no H- or D- lines of fairseq-generate, so each line is a translation" if system.plain else ""
         raise UsageError(f"{name} against {file}: {problem}{hint}") from problem
-    warn(another_test(name, system.targets, references))
+    warn(check_test(name, system.targets, references))
     warn(f"{name}: {system.doubt}" if system.doubt else None)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ..translation import Translation
 
 if TYPE_CHECKING:
-    from .translator import Translator
+    from .exported_translator import Translator
 
 __all__ = ["Translation", "Translator"]
 
@@ -20,6 +20,6 @@ def __getattr__(name: str) -> Any:
     """``Translator``, imported when it is used first: the command says in one line that onnxruntime is missing."""
     if name != "Translator":
         raise AttributeError(f"module {__name__} has no attribute {name}")
-    from .translator import Translator
+    from .exported_translator import Translator
 
     return Translator

@@ -1,15 +1,16 @@
 """Attention modules: projections and incremental state around the functions of ``fairseq_luna.ops``."""
 
-from .adaptive_span import AdaptiveSpanAttention, AdaptiveSpanCausalAttention
+from .adaptive_span import AdaptiveSpanAttention
 from .attention_pooling import AttentionPooling
+from .binary_partition_attention import BinaryPartitionAttention
 from .block_attention import BlockAttention, BlockCausalAttention
-from .external_attention import ExternalAttention, ExternalCausalAttention
-from .fastformer_attention import FastformerAttention, FastformerCausalAttention
-from .gated_attention import GatedAttention, GatedCausalAttention
-from .gated_delta import GatedDeltaAttention, GatedDeltaCausalAttention
-from .gated_rfa import GatedRfaAttention, GatedRfaCausalAttention
-from .kernel_attention import KernelAttention, KernelCausalAttention, KernelSourceAttention
-from .linformer_attention import LinformerAttention, LinformerSourceAttention
+from .external_attention import ExternalAttention
+from .fastformer_attention import FastformerAttention
+from .gated_attention import GatedAttention
+from .gated_delta import GatedDeltaAttention
+from .gated_rfa import GatedRfaAttention
+from .kernel_attention import KernelAttention, KernelCrossAttention
+from .linformer_attention import LinformerAttention, LinformerCrossAttention
 from .luna_attention import LunaAttention
 from .luna_causal_attention import LunaCausalAttention
 from .nystrom_attention import NystromAttention
@@ -17,54 +18,44 @@ from .pattern_attention import (
     BigBirdAttention,
     LongformerAttention,
     PatternAttention,
-    PatternCausalAttention,
-    TopKSourceAttention,
+    TopKCrossAttention,
 )
 from .reformer_attention import ReformerAttention
-from .retention import RetentionAttention, RetentionCausalAttention
-from .softmax_attention import SoftmaxAttention, SoftmaxCausalAttention, SoftmaxSourceAttention
+from .retention import RetentionAttention
+from .softmax_attention import SoftmaxAttention, SoftmaxCrossAttention
 from .ssru import SSRU
-from .state_space import StateSpaceAttention, StateSpaceCausalAttention
-from .synthesizer_attention import SynthesizerAttention, SynthesizerCausalAttention
+from .state_space import StateSpaceAttention
+from .synthesizer_attention import SynthesizerAttention
+from .transformer_xl_attention import TransformerXLAttention
 
 __all__ = [
     "SSRU",
     "AdaptiveSpanAttention",
-    "AdaptiveSpanCausalAttention",
     "AttentionPooling",
     "BigBirdAttention",
+    "BinaryPartitionAttention",
     "BlockAttention",
     "BlockCausalAttention",
     "ExternalAttention",
-    "ExternalCausalAttention",
     "FastformerAttention",
-    "FastformerCausalAttention",
     "GatedAttention",
-    "GatedCausalAttention",
     "GatedDeltaAttention",
-    "GatedDeltaCausalAttention",
     "GatedRfaAttention",
-    "GatedRfaCausalAttention",
     "KernelAttention",
-    "KernelCausalAttention",
-    "KernelSourceAttention",
+    "KernelCrossAttention",
     "LinformerAttention",
-    "LinformerSourceAttention",
+    "LinformerCrossAttention",
     "LongformerAttention",
     "LunaAttention",
     "LunaCausalAttention",
     "NystromAttention",
     "PatternAttention",
-    "PatternCausalAttention",
     "ReformerAttention",
     "RetentionAttention",
-    "RetentionCausalAttention",
     "SoftmaxAttention",
-    "SoftmaxCausalAttention",
-    "SoftmaxSourceAttention",
+    "SoftmaxCrossAttention",
     "StateSpaceAttention",
-    "StateSpaceCausalAttention",
     "SynthesizerAttention",
-    "SynthesizerCausalAttention",
-    "TopKSourceAttention",
+    "TopKCrossAttention",
+    "TransformerXLAttention",
 ]

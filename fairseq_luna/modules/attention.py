@@ -1,4 +1,4 @@
-"""The bases of attentions by their place in a model: encoder, decoder or cross-attention, and how each is called."""
+"""The two bases of attentions, self-attention and cross-attention, which define how every attention is called."""
 
 from typing import Any, ClassVar
 
@@ -8,14 +8,15 @@ from torch import Tensor
 from ..older_names import rename_parameters
 from ..ops.padding import Padding, PaddingLike
 from ..published import Difference
+from ..usage_error import ArgumentError
 from .checks import checked_padding
 from .decoding_state import AfterConvolution, StateType, batch_size_of
 from .multihead import Multihead, QueriesKeysValues, beams_apart, beams_of
 from .short_convolution import convolution_of
 
-# What differs from the published layer of nearly every attention: models with different names are to differ in nothing
-# else.
-OF_ALL = (
+# Differences from the published layer of nearly every attention: models with different names are to differ in nothing
+# but the attention.
+DIFFERENCES_OF_ALL = (
     Difference(
         "layers",
         "fairseq's: residual connections, layer norms and feed-forward networks of its transformer",
@@ -56,22 +57,37 @@ OF_ALL = (
 
 
 class SelfAttention(Multihead):
-    """Self-attention of an encoder or, if ``causal``, of a decoder; a convolution may precede it.
+    """Self-attention, which a convolution may precede: each step sees all steps or, if ``causal``, no later one.
 
-    A subclass has :meth:`attend`.
+    A subclass has :meth:`attend`. If it can be causal it also has :meth:`attend_step` for one step of generation, and
+    ``State``, the NamedTuple of tensors, with the batch first, that is the state between two steps. The fields of a
+    state may be None.
+
+    Args:
+        causal: for a decoder: no step sees a later one.
+        options: further arguments, of :class:`.Multihead`.
+
+    Raises:
+        UsageError: if the class has no causal form and ``causal`` is set, or :class:`.Multihead` refuses an option.
     """
 
-    causal: ClassVar[bool]
+    State: ClassVar[Any] = None
+
+    def __init__(self, *, causal: bool = False, **options: Any) -> None:
+        super().__init__(**options)
+        if causal and self.State is None:
+            raise ArgumentError("causal", causal, f"{type(self).__name__} has no causal form; leave it out")
+        self.causal = causal
 
     def convolve(self, kernel_size: int) -> None:
-        """Add a short convolution over the whole sequence, before the attention (``docs/mathematics.md``).
+        """Add a short convolution over the whole sequence, before the attention (``docs/mathematics.md``); 0 adds none.
 
-        Called after all other parameters have been made: optimizer states of checkpoints are in this order.
+        Called after all other parameters have been created: optimizer states of checkpoints are in this order.
 
         Raises:
             UsageError: if ``kernel_size`` is even or negative.
         """
-        self.convolution = convolution_of(kernel_size, embed_dim=self.new.size)
+        self.convolution = convolution_of(kernel_size, embed_dim=self.embed_dim)
 
     def forward(self, x: Tensor, *, padding_mask: PaddingLike = None) -> Tensor:
         """Attend from each step of ``x`` to the steps that it sees.
@@ -91,29 +107,8 @@ class SelfAttention(Multihead):
         return self.attend(x, padding)
 
     def attend(self, x: Tensor, padding: Padding) -> Tensor:
-        """The attention after the convolution, of all steps at once: ``(T, B, C)`` to the same."""
+        """The attention of all steps at once, after the convolution: ``(T, B, C)`` to the same."""
         raise NotImplementedError
-
-    def upgrade_state_dict_named(self, state_dict: dict[str, Tensor], name: str) -> None:
-        """Called when fairseq loads a checkpoint: see :func:`..older_names.rename_parameters`."""
-        rename_parameters(state_dict)
-
-
-class EncoderAttention(SelfAttention):
-    """Self-attention of an encoder: each step sees all."""
-
-    causal = False
-
-
-class CausalAttention(SelfAttention):
-    """Self-attention of a decoder: each step sees itself and the earlier ones.
-
-    A subclass also has :meth:`attend_step` for one step, and ``State``, the NamedTuple of tensors, with the batch
-    first, that is the state between two steps. Its fields may be None.
-    """
-
-    causal = True
-    State: ClassVar[Any]
 
     @property
     def state_type(self) -> StateType:
@@ -130,7 +125,12 @@ class CausalAttention(SelfAttention):
 
         Returns:
             ``(T, B, C)``, and the state after these steps: tensors ``(B, ...)`` in a NamedTuple.
+
+        Raises:
+            UsageError: if the attention is not causal.
         """
+        if not self.causal:
+            raise ArgumentError("causal", self.causal, "step() is for generation; build the attention with causal=True")
         padding = checked_padding(padding, x)
         inputs = None
         if self.convolution is not None:
@@ -147,9 +147,9 @@ class CausalAttention(SelfAttention):
         return y, state if inputs is None else AfterConvolution(inputs, state)
 
     def with_room(self, state: Any, tokens: int) -> Any:
-        """The same ``state`` with a fixed shape for at most so many ``tokens``, the past ones included.
+        """Allocate memory in ``state`` for at most so many ``tokens``, the past ones included.
 
-        A step of the result changes no shape, so that it can be recorded and replayed on the same memory. A state that
+        Steps on the result change no shape, so that they can be recorded and replayed on the same memory. A state that
         has room already gets more. A state whose size does not depend on the number of steps is returned as it is.
 
         Args:
@@ -168,19 +168,23 @@ class CausalAttention(SelfAttention):
         """:meth:`step` for one step, after the convolution: ``(1, B, C)`` and the state, to the same."""
         raise NotImplementedError
 
+    def upgrade_state_dict_named(self, state_dict: dict[str, Tensor], name: str) -> None:
+        """Rename parameters of older checkpoints; fairseq calls it. See :func:`..older_names.rename_parameters`."""
+        rename_parameters(state_dict)
 
-class SourceAttention(QueriesKeysValues):
-    """Cross-attention: a decoder's attention to the encoder's output, the source, which generation reads once.
+
+class CrossAttention(QueriesKeysValues):
+    """Attention of a decoder to the encoder's output, the source, which generation reads once.
 
     A subclass has :meth:`read_source`, which returns a ``Cached``, a NamedTuple of tensors with the batch first, and
-    :meth:`attend_queries`. All beams of a sentence share what is cached: they become steps of one sentence.
+    :meth:`attend_queries`. All beams of a sentence share its cache: they become steps of one sentence.
     """
 
     Cached: ClassVar[Any]
 
     @property
     def cached_type(self) -> StateType:
-        """The type of what is cached, for :func:`.decoding_state.unflatten_state`."""
+        """The type of the cache of a source, for :func:`.decoding_state.unflatten_state`."""
         return self.Cached
 
     def forward(
@@ -204,7 +208,7 @@ class SourceAttention(QueriesKeysValues):
     def attend_to_source(
         self, x: Tensor, cached: Any, padding: Padding, *, need_weights: bool = False
     ) -> tuple[Tensor, Tensor | None]:
-        """:meth:`forward` for a source that has been read.
+        """Attend to a source that has been read; see :meth:`forward`.
 
         Args:
             x: ``(T, B, C)``.
@@ -217,11 +221,11 @@ class SourceAttention(QueriesKeysValues):
             As :meth:`forward`.
         """
         beams = beams_of(x.shape[1], batch_size_of(cached))
-        q = self.heads_of(self.q_proj, x, beams=beams)
+        q = self.project_heads(self.q_proj, x, beams=beams)
         y, weights = self.attend_queries(q, cached, padding, need_weights=need_weights)
         if weights is not None:
             weights = beams_apart(weights, beams).transpose(0, 1)
-        return self.output(y, beams=beams), weights
+        return self.project_output(y, beams=beams), weights
 
     def read_source(self, source: Tensor, padding: Padding, *, need_weights: bool = False) -> Any:
         """Cache ``source (S, B, C_source)``; ``need_weights``: also the parts that only the weights need."""

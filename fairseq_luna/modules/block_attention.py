@@ -1,6 +1,19 @@
-"""Block attention, for encoders and decoders, and attention inside blocks alone, for the block pyramid."""
+"""Block attention in two levels, and attention inside blocks alone, for the block pyramid.
 
-from typing import Any, NamedTuple
+A sequence is cut into m consecutive blocks. For each head, with s_b the mean of the outputs Y of block b::
+
+    Y_t = sum_j softmax_j( q_t . k_j / sqrt(D) ) v_j            over the steps j of the own block
+    Z_b = sum_c softmax_c( q'_b . k'_c / sqrt(D) ) v'_c         over all blocks c, with q', k', v' projections of s
+    out_t = W_o [Y_t ; Z_(block of t)]
+
+A decoder's step sees its own block up to itself, and the summaries of the earlier blocks. docs/mathematics.md has the
+details. It follows no published layer.
+
+Parameters: ``q_proj``, ``k_proj``, ``v_proj`` of the first level, ``block_q_proj``, ``block_k_proj``, ``block_v_proj``
+    of the second unless they are shared, and ``out_proj`` (W_o).
+"""
+
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -11,57 +24,60 @@ from ..ops.block_partition import Blocks, cut_by_number, cut_by_size, from_block
 from ..ops.padding import Padding
 from ..published import Published
 from ..usage_error import ArgumentError
-from .attention import CausalAttention, EncoderAttention
+from .attention import SelfAttention
 from .checks import check_choice
-from .multihead import Multihead, QueriesKeysValues, merge_heads, padding_of, split_heads
+from .conversion import Rule, Rules, beside_zero, first_part
+from .declaration import Attention, Flag, Traits
+from .multihead import QueriesKeysValues, merge_heads, padding_of, split_heads
 from .projection import affine_of
-from .short_convolution import convolution_of
 
 UNORDERED = ("none", "mean", "sum")
 
-OF_NO_PAPER = "no published layer: its specification is in [mathematics](mathematics.md#block-attention)"
-PUBLISHED = {"block": Published(OF_NO_PAPER), "block_pyramid_classifier": Published(OF_NO_PAPER)}
+UNPUBLISHED = "no published layer: its specification is in [mathematics](mathematics.md#block-attention)"
 
 
 class Halves(NamedTuple):
     """The weights of ``out_proj`` for the two levels, and its bias."""
 
-    of_y: Tensor  # (C, C)
-    of_z: Tensor  # (C, C)
+    weight_for_y: Tensor  # (C, C)
+    weight_for_z: Tensor  # (C, C)
     bias: Tensor | None
 
 
-class TwoLevelAttention(Multihead):
+class TwoLevelAttention(SelfAttention):
     """Attention inside given blocks and between them (``docs/mathematics.md``), with the projections of both levels.
 
     Args:
         share_levels: the second level uses the projections of the first.
         unordered: "none"; or "mean" or "sum": the first level is the mean or sum of the values of a block.
-        kernel_size: kernel size of a convolution over the whole sequence before the projections, odd; 0 = none.
-        options: those of :class:`.Multihead`; the heads are the same in both levels.
+        options: arguments of :class:`.SelfAttention`; the heads are the same in both levels.
 
     Raises:
-        UsageError: if ``unordered`` is unknown, ``num_heads`` does not divide ``embed_dim``, or ``kernel_size`` is even
-            or negative.
+        UsageError: if ``unordered`` is unknown, or ``num_heads`` does not divide ``embed_dim``.
     """
 
-    def __init__(
-        self, *, share_levels: bool = False, unordered: str = "none", kernel_size: int = 0, **options: Any
-    ) -> None:
+    conversion_rules: ClassVar[Rules] = {
+        "block_q_proj": Rule(("q_proj",)),
+        "block_k_proj": Rule(("k_proj",)),
+        "block_v_proj": Rule(("v_proj",)),
+        "out_proj": Rule(fit=beside_zero),
+    }
+    successor_rules: ClassVar[Rules] = {"out_proj": Rule(fit=first_part)}  # the half that reads the first level
+
+    def __init__(self, *, share_levels: bool = False, unordered: str = "none", **options: Any) -> None:
         super().__init__(**options)
         check_choice("unordered", unordered, UNORDERED)
         self.share_levels, self.unordered = share_levels, unordered
-        new = self.new
+        linear = self.linear
         if self.is_ordered or share_levels:
-            self.q_proj = new.input()
-            self.k_proj = new.input()
-        self.v_proj = new.input()
+            self.q_proj = linear.input_projection()
+            self.k_proj = linear.input_projection()
+        self.v_proj = linear.input_projection()
         if not share_levels:
-            self.block_q_proj = new.input()
-            self.block_k_proj = new.input()
-            self.block_v_proj = new.input()
-        self.out_proj = new.output(inputs=2)
-        self.convolution = convolution_of(kernel_size, embed_dim=new.size)
+            self.block_q_proj = linear.input_projection()
+            self.block_k_proj = linear.input_projection()
+            self.block_v_proj = linear.input_projection()
+        self.out_proj = linear.output_projection(inputs=2)
 
     @property
     def is_ordered(self) -> bool:
@@ -74,13 +90,13 @@ class TwoLevelAttention(Multihead):
         if self.is_ordered:
             y, z = op.block_attention(*self.queries_keys_values(x), self.project_summaries, blocks, **options)
         else:
-            v = self.heads_of(self.v_proj, x)
+            v = self.project_heads(self.v_proj, x)
             y, z = op.unordered_block_attention(v, self.project_summaries, blocks, reduce=self.unordered, **options)
         return self.output_of_both(y, z, blocks)
 
     def queries_keys_values(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """The first level's projections of ``x (T, B, C)``, each ``(B, H, T, D)``."""
-        q, k, v = self.heads_of_each(x, self.q_proj, self.k_proj, self.v_proj)
+        q, k, v = self.project_heads_together(x, self.q_proj, self.k_proj, self.v_proj)
         return q, k, v
 
     def project_summaries(self, summaries: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -88,7 +104,7 @@ class TwoLevelAttention(Multihead):
         x = merge_heads(summaries)
         if self.share_levels:
             return self.queries_keys_values(x)
-        q, k, v = self.heads_of_each(x, self.block_q_proj, self.block_k_proj, self.block_v_proj)
+        q, k, v = self.project_heads_together(x, self.block_q_proj, self.block_k_proj, self.block_v_proj)
         return q, k, v
 
     def output_of_both(self, y: Tensor, z: Tensor, blocks: Blocks) -> Tensor:
@@ -97,18 +113,20 @@ class TwoLevelAttention(Multihead):
         halves = self.output_halves()
         if halves is None:
             return self.out_proj(torch.cat([y, op.read_blocks(z, blocks, causal=causal)], dim=-1))
-        return F.linear(y, halves.of_y, halves.bias) + op.read_blocks(F.linear(z, halves.of_z), blocks, causal=causal)
+        return F.linear(y, halves.weight_for_y, halves.bias) + op.read_blocks(
+            F.linear(z, halves.weight_for_z), blocks, causal=causal
+        )
 
     def output_halves(self) -> Halves | None:
         """``out_proj`` in two, so that Z's part is computed once for a block; None if it is not a plain linear map."""
         affine = affine_of(self.out_proj)
         if affine is None:
             return None
-        of_y, of_z = affine.weight.chunk(2, dim=1)
-        return Halves(of_y, of_z, affine.bias)
+        weight_for_y, weight_for_z = affine.weight.chunk(2, dim=1)
+        return Halves(weight_for_y, weight_for_z, affine.bias)
 
 
-class BlockAttention(TwoLevelAttention, EncoderAttention):
+class BlockAttention(TwoLevelAttention):
     """Bidirectional attention in two levels: about ``n^2 / m + m^2`` scores for n tokens in m blocks.
 
     Each sentence is cut by its own length: its output does not depend on the rest of the batch, except with random
@@ -117,7 +135,7 @@ class BlockAttention(TwoLevelAttention, EncoderAttention):
     Args:
         num_blocks: blocks per sentence; 0 = the optimum ``(n^2 / 2)^(1/3)``. A shorter sentence has a block per token.
         random_blocks: random block sizes in training, drawn in each forward pass.
-        options: those of :class:`.TwoLevelAttention`.
+        options: arguments of :class:`.TwoLevelAttention`.
 
     Raises:
         UsageError: if ``num_blocks`` is negative, or :class:`.TwoLevelAttention` refuses an option.
@@ -138,7 +156,7 @@ class BlockAttention(TwoLevelAttention, EncoderAttention):
         return self.attend_in(blocks, x)
 
 
-class BlockCausalAttention(TwoLevelAttention, CausalAttention):
+class BlockCausalAttention(TwoLevelAttention):
     """Causal attention in two levels (``docs/mathematics.md``).
 
     A token attends to its own block up to itself, and its block to the summaries of the earlier blocks. The block size
@@ -146,7 +164,8 @@ class BlockCausalAttention(TwoLevelAttention, CausalAttention):
 
     Args:
         block_size: tokens per block.
-        options: those of :class:`.TwoLevelAttention`; an unordered block's mean or sum is over the tokens up to each.
+        options: arguments of :class:`.TwoLevelAttention`; an unordered block's mean or sum is over the tokens up to
+            each.
 
     Raises:
         UsageError: if ``block_size`` is not positive, or :class:`.TwoLevelAttention` refuses an option.
@@ -155,7 +174,7 @@ class BlockCausalAttention(TwoLevelAttention, CausalAttention):
     State = op.BlockState
 
     def __init__(self, *, block_size: int = 8, **options: Any) -> None:
-        super().__init__(**options)
+        super().__init__(causal=True, **options)
         if block_size < 1:
             raise ArgumentError("block_size", block_size, "must be 1 or more, such as 8")
         self.block_size = block_size
@@ -169,19 +188,19 @@ class BlockCausalAttention(TwoLevelAttention, CausalAttention):
         def finish(z: Tensor) -> Tensor:
             if halves is None:
                 return z
-            return split_heads(F.linear(merge_heads(z), halves.of_z, halves.bias), self.num_heads)
+            return split_heads(F.linear(merge_heads(z), halves.weight_for_z, halves.bias), self.num_heads)
 
-        options = self.options(padding) | {"block_size": self.block_size, "finish": finish}
+        options = self.op_options(padding) | {"block_size": self.block_size, "finish": finish}
         given = self.project_summaries, state
         if self.is_ordered:
             y, z, state = op.block_attention_step(*self.queries_keys_values(x), *given, **options)
         else:
-            v = self.heads_of(self.v_proj, x)
+            v = self.project_heads(self.v_proj, x)
             y, z, state = op.unordered_block_attention_step(v, *given, reduce=self.unordered, **options)
         y, z = merge_heads(y), merge_heads(z)
         if halves is None:
             return self.out_proj(torch.cat([y, z], dim=-1)), state
-        return torch.addmm(z.flatten(0, 1), y.flatten(0, 1), halves.of_y.t()).view_as(x), state
+        return torch.addmm(z.flatten(0, 1), y.flatten(0, 1), halves.weight_for_y.t()).view_as(x), state
 
     def state_with_room(self, state: op.BlockState, tokens: int) -> op.BlockState:
         return op.with_room(state, self.block_size, tokens)
@@ -192,5 +211,75 @@ class WithinBlockAttention(QueriesKeysValues):
 
     def forward(self, x: Tensor, *, blocks: Blocks) -> Tensor:
         """Attend within the ``blocks`` of ``x (T, B, C)``: ``(T, B, C)``; undefined, but finite, at padding."""
-        q, k, v = self.heads_of_each(x, self.q_proj, self.k_proj, self.v_proj)
-        return self.output(from_blocks(op.attention_within(q, k, v, blocks, dropout_p=self.dropout_p()), blocks))
+        q, k, v = self.project_heads_together(x, self.q_proj, self.k_proj, self.v_proj)
+        return self.project_output(
+            from_blocks(op.attention_within(q, k, v, blocks, dropout_p=self.dropout_p()), blocks)
+        )
+
+
+PYRAMID = "its layers read blocks: choose --arch block_pyramid_classifier"
+
+ATTENTIONS = (
+    Attention(
+        name="block",
+        published=Published(UNPUBLISHED),
+        paper="mathematics.md#block-attention",
+        encoder=BlockAttention,
+        decoder=BlockCausalAttention,
+        source="its blocks are of one sequence",
+        traits=Traits(
+            training_time="n^(4/3)", decoder_state="one summary per block", state_grows=True, is_matrix=False
+        ),
+        flags=(
+            Flag(
+                name="num_blocks",
+                argument="num_blocks",
+                help="number of blocks of a source sentence; 0: the optimum, (n^2 / 2)^(1/3)",
+                default=0,
+                minimum=0,
+                places=("encoder",),
+            ),
+            Flag(
+                name="random_blocks",
+                argument="random_blocks",
+                help="in training, draw random block sizes in each layer at each step",
+                kind=bool,
+                default=False,
+                places=("encoder",),
+            ),
+            Flag(
+                name="share_block_levels",
+                argument="share_levels",
+                help="share projections between the attentions inside and between blocks",
+                kind=bool,
+                default=False,
+            ),
+            Flag(
+                name="unordered_blocks",
+                argument="unordered",
+                help="replace attention inside a block by the mean or sum of its values",
+                kind=str,
+                default="none",
+                choices=UNORDERED,
+            ),
+            Flag(
+                name="decoder_block_size",
+                argument="block_size",
+                help="number of tokens in a block of the decoder",
+                default=8,
+                minimum=1,
+                places=("decoder",),
+            ),
+        ),
+    ),
+    Attention(
+        name="block-pyramid",
+        published=Published(UNPUBLISHED),
+        paper="mathematics.md#block-attention",
+        encoder=PYRAMID,
+        decoder=PYRAMID,
+        source=PYRAMID,
+        architecture="block_pyramid_classifier",
+        traits=Traits(training_time="n · block", decoder_state="", sees_every_step=False),
+    ),
+)

@@ -31,7 +31,7 @@ def check_positive(**numbers: int) -> None:
 def checked_padding(padding: PaddingLike, x: Tensor | None, name: str = "padding_mask") -> Padding:
     """The :class:`.Padding` of ``x (T, B, C)``, from the argument ``name``: one, a mask or None, for no padding.
 
-    Without ``x`` the argument is not read. A :class:`.Padding` is what a model made: it is not checked again.
+    Without ``x`` the argument is not read. A :class:`.Padding` comes from a model and is not checked again.
 
     Raises:
         UsageError: if a mask is not ``(B, T)`` bool. Other dtypes would be read as something else, and other shapes

@@ -1,4 +1,4 @@
-"""Dropout that evaluation may keep, its probability for functions that take a number, and dropout of whole words."""
+"""Dropout that evaluation may keep, the probability for ops, which take a number, and dropout of whole words."""
 
 from collections.abc import Collection
 from typing import Any
@@ -12,7 +12,7 @@ class Dropout(nn.Module):
 
     Args:
         p: the probability.
-        module_name: what ``--retain-dropout-modules`` calls it.
+        module_name: its name for ``--retain-dropout-modules``.
     """
 
     def __init__(self, p: float, *, module_name: str) -> None:
@@ -29,7 +29,7 @@ class Dropout(nn.Module):
     def make_generation_fast_(
         self, *, retain_dropout: bool = False, retain_dropout_modules: Collection[str] | None = None, **_: Any
     ) -> None:
-        """Called by fairseq-generate with its flags: evaluation keeps the dropout of all modules, or of those named."""
+        """Called by fairseq-generate with its flags: evaluation keeps the dropout of all or of the named modules."""
         if retain_dropout and (retain_dropout_modules is None or self.module_name in retain_dropout_modules):
             self.apply_during_inference = True
 

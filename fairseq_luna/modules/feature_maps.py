@@ -1,4 +1,4 @@
-"""Feature maps of kernel attention as modules: what is learned, and what is drawn at random."""
+"""Feature maps of kernel attention as modules, with their learned and their random numbers."""
 
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -8,7 +8,6 @@ import torch
 from torch import Tensor, nn
 
 from ..ops import feature_maps as op
-from ..ops.random_directions import orthogonal_directions
 from ..usage_error import ArgumentError
 from .redrawn_directions import RedrawnDirections
 
@@ -18,14 +17,15 @@ MATRICES = 500  # of a layer of RFA, to pick from in training
 class FeatureMap(NamedTuple):
     """Features of queries and of keys for one call: each ``(B, H, T, D)`` to ``(B, H, T, R)``."""
 
-    of_queries: Callable[[Tensor], Tensor]
-    of_keys: Callable[[Tensor], Tensor]
+    map_queries: Callable[[Tensor], Tensor]
+    map_keys: Callable[[Tensor], Tensor]
 
 
 class FeatureMapModule(nn.Module):
     """Calling it returns a :class:`FeatureMap`.
 
-    ``normaliser`` is that of ``ops.kernel_attention``; ``key_bias`` says whether a bias of the keys has an effect.
+    ``normaliser`` is an argument of ``ops.kernel_attention``; ``key_bias`` says whether a bias of the keys has an
+    effect.
 
     Args:
         num_heads: H.
@@ -88,7 +88,7 @@ class PositiveFeatures(RedrawnDirections, FeatureMapModule):
 
     def draw(self, generator: torch.Generator) -> Tensor:
         """``(R, D)``."""
-        return orthogonal_directions(self.num_features, self.head_size, generator=generator)
+        return op.orthogonal_directions(self.num_features, self.head_size, generator=generator)
 
 
 class FourierFeatures(RedrawnDirections, FeatureMapModule):
@@ -113,7 +113,7 @@ class FourierFeatures(RedrawnDirections, FeatureMapModule):
         self.num_features = number_of_features(num_features, default=64)
         self.sigma = nn.Parameter(torch.ones(num_heads, 1, head_size))
         self.register_directions(1, persistent=False)
-        self.register_buffer("matrices", self.numbered(range(num_heads)).to(self.seed.device))
+        self.register_buffer("matrices", self.matrices_by_number(range(num_heads)).to(self.seed.device))
 
     def forward(self) -> FeatureMap:
         picked = self.directions if self.training else self.matrices
@@ -121,12 +121,13 @@ class FourierFeatures(RedrawnDirections, FeatureMapModule):
         return FeatureMap(features, features)
 
     def draw(self, generator: torch.Generator) -> Tensor:
-        """A matrix for each head: ``(H, R, D)``."""
+        """Draw a matrix for each head: ``(H, R, D)``."""
         order = torch.randperm(MATRICES, generator=generator, device=generator.device)
-        return self.numbered(order[: self.num_heads].tolist())
+        return self.matrices_by_number(order[: self.num_heads].tolist())
 
-    def numbered(self, numbers: Iterable[int]) -> Tensor:
-        """The matrices with these of the 500 ``numbers``, ``(any number, R, D)``: made when needed, to save memory."""
+    def matrices_by_number(self, numbers: Iterable[int]) -> Tensor:
+        """The matrices with these of the 500 ``numbers``, ``(any number, R, D)``, computed when needed, to save
+        memory."""
         size = self.num_features, self.head_size
         generators = (self.generator(f"matrix {number}") for number in numbers)
         return torch.stack([torch.randn(size, generator=one, device=one.device) for one in generators])

@@ -1,6 +1,17 @@
-"""Luna's bidirectional attention: pack the context into the slots, and unpack it for each query."""
+"""Luna's bidirectional attention (arXiv 2106.01540, section 3.2): a context is packed into slots, which queries read.
 
-from typing import Any, NamedTuple
+For queries X (T steps), packed slots P (L slots) and a context C (S steps; X itself in self-attention)::
+
+    Y_P = softmax over the context ( q_p(P) k_p(C)^T / sqrt(D) ) v_p(C)         pack, (L, D) for each packed head
+    Y_X = softmax over the slots ( q(X) k(Y_P)^T / sqrt(D) ) v(Y_P)             unpack, (T, D) for each head
+    out = W_o [Y_X of all heads],      Y_P goes to the next layer as it is
+
+Parameters: ``pq_proj`` (q_p), ``q_proj`` (q), ``out_proj`` (W_o); with tied keys and values, the paper's default,
+``pc_proj`` (k_p and v_p) and ``c_proj`` (k and v), else ``pk_proj``, ``pv_proj``, ``k_proj`` and ``v_proj``; not in the
+paper: ``segment_bias`` and ``convolution``. docs/mathematics.md has the details.
+"""
+
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -10,24 +21,12 @@ from ..ops.padding import Padding, PaddingLike, in_own_segment
 from ..ops.softmax_attention import softmax_attention
 from ..published import Difference, Published
 from .checks import check_heads, checked_padding
+from .conversion import Rule, Rules, identity
+from .declaration import Attention, Traits
 from .decoding_state import StateType
 from .multihead import Multihead, beams_apart, beams_of, merge_heads, split_heads
 from .projection import affine_of
 from .short_convolution import convolution_of
-
-PUBLISHED = {
-    "Luna (`--arch luna_base`)": Published(
-        "arXiv 2106.01540; the authors' fairseq-apollo",
-        (
-            Difference(
-                "beside the paper",
-                "`--luna-source-attention softmax`, `--luna-segment-bias` and `--attention-kernel-size`",
-                "not there",
-                "they learn more on small data, and are off by default: the defaults are the paper's",
-            ),
-        ),
-    )
-}
 
 
 class PackedSource(NamedTuple):
@@ -39,15 +38,10 @@ class PackedSource(NamedTuple):
 
 
 class LunaAttention(Multihead):
-    """Pack and unpack attention (arXiv 2106.01540, section 3.2; ``docs/mathematics.md``).
-
-        Y_P = softmax over the context of (q_p(P) k_p(C)^T / sqrt(D)) v_p(C)      pack
-        Y_X = softmax over the slots of (q(X) k(Y_P)^T / sqrt(D)) v(Y_P)          unpack
+    """Pack and unpack attention, for encoders and for cross-attention; time and memory are linear in the lengths.
 
     With ``segment_bias``, b is added to the pack scores of a slot and the steps of its own segment: slot l has the l-th
     of min(L, n) equal segments of the n real steps of C. It is not in the paper.
-
-    Time and memory are linear in the lengths of X and of C.
 
     Args:
         num_packed_heads: heads of the pack attention.
@@ -60,6 +54,19 @@ class LunaAttention(Multihead):
         UsageError: if a number of heads does not divide ``embed_dim``, or ``kernel_size`` is even or negative.
     """
 
+    # The slots start as means of steps, so that the unpack attention reads them as the transformer reads the steps.
+    # Where two projections are one, it is the projection of the values.
+    conversion_rules: ClassVar[Rules] = {
+        "pq_proj": Rule(("q_proj",)),
+        "pk_proj": Rule(("pc_proj", "k_proj")),
+        "pv_proj": Rule(("pc_proj",), start=identity),
+        "pc_proj": Rule(("pv_proj",), start=identity),
+        "c_proj": Rule(("v_proj",)),
+        "k_proj": Rule(("c_proj",)),
+        "v_proj": Rule(("c_proj",)),
+    }
+    successor_rules: ClassVar[Rules] = {"k_proj": Rule(("pc_proj",)), "v_proj": Rule(("c_proj",))}
+
     def __init__(
         self,
         *,
@@ -70,23 +77,23 @@ class LunaAttention(Multihead):
         **options: Any,
     ) -> None:
         super().__init__(**options)
-        new = self.new
-        check_heads(num_packed_heads, new.size, name="num_packed_heads")
+        linear = self.linear
+        check_heads(num_packed_heads, self.embed_dim, name="num_packed_heads")
         self.num_packed_heads = num_packed_heads
         self.tie_kv = tie_kv
-        self.pq_proj = new.input()
-        self.q_proj = new.input()
+        self.pq_proj = linear.input_projection()
+        self.q_proj = linear.input_projection()
         if tie_kv:
-            self.pc_proj = new.input()
-            self.c_proj = new.input()
+            self.pc_proj = linear.input_projection()
+            self.c_proj = linear.input_projection()
         else:
-            self.pk_proj = new.input()
-            self.pv_proj = new.input()
-            self.k_proj = new.input()
-            self.v_proj = new.input()
-        self.out_proj = new.output()
+            self.pk_proj = linear.input_projection()
+            self.pv_proj = linear.input_projection()
+            self.k_proj = linear.input_projection()
+            self.v_proj = linear.input_projection()
+        self.out_proj = linear.output_projection()
         self.segment_bias = nn.Parameter(torch.full((num_packed_heads,), segment_bias)) if segment_bias else None
-        self.convolution = convolution_of(kernel_size, embed_dim=new.size)
+        self.convolution = convolution_of(kernel_size, embed_dim=self.embed_dim)
 
     def forward(
         self,
@@ -123,7 +130,7 @@ class LunaAttention(Multihead):
 
     @property
     def cached_type(self) -> StateType:
-        """The type of what is cached of a context, for :func:`.decoding_state.unflatten_state`."""
+        """The type of the cache of a context, for :func:`.decoding_state.unflatten_state`."""
         return PackedSource
 
     def read_source(
@@ -152,12 +159,12 @@ class LunaAttention(Multihead):
             if folded is not None:
                 return folded, None
         beams = beams_of(query.shape[1], key.shape[0])
-        q = self.heads_of(self.q_proj, query, beams=beams)
-        out, weights = softmax_attention(q, key, value, need_weights=need_weights, **self.options(packed_padding))
+        q = self.project_heads(self.q_proj, query, beams=beams)
+        out, weights = softmax_attention(q, key, value, need_weights=need_weights, **self.op_options(packed_padding))
         if weights is not None:
             assert cached.pack_weights is not None, "the source was read without need_weights"
             weights = beams_apart(weights @ cached.pack_weights.unsqueeze(1), beams).transpose(0, 1)
-        return self.output(out, beams=beams), weights
+        return self.project_output(out, beams=beams), weights
 
     def pack(
         self, packed: Tensor, context: Tensor, padding: Padding, need_weights: bool
@@ -173,7 +180,7 @@ class LunaAttention(Multihead):
         else:
             k = split_heads(self.pk_proj(context), self.num_packed_heads)
             v = split_heads(self.pv_proj(context), self.num_packed_heads)
-        out, weights = softmax_attention(q, k, v, bias=bias, need_weights=need_weights, **self.options(padding))
+        out, weights = softmax_attention(q, k, v, bias=bias, need_weights=need_weights, **self.op_options(padding))
         return merge_heads(out), None if weights is None else weights.mean(1)
 
     def segment_scores(self, packed: Tensor, context: Tensor, padding: Padding) -> Tensor | None:
@@ -186,9 +193,9 @@ class LunaAttention(Multihead):
     def project_packed(self, packed_context: Tensor) -> tuple[Tensor, Tensor]:
         """Keys and values of Y_P, each ``(B, H, L, D)``; one tensor if they are tied."""
         if self.tie_kv:
-            key = value = self.heads_of(self.c_proj, packed_context)
+            key = value = self.project_heads(self.c_proj, packed_context)
             return key, value
-        return self.heads_of(self.k_proj, packed_context), self.heads_of(self.v_proj, packed_context)
+        return self.project_heads(self.k_proj, packed_context), self.project_heads(self.v_proj, packed_context)
 
     def pack_folded(self, q: Tensor, context: Tensor, padding: Padding, bias: Tensor | None) -> Tensor | None:
         """Y_P ``(B, H, L, D)`` without projecting a long context, or None if that would not be cheaper."""
@@ -200,7 +207,7 @@ class LunaAttention(Multihead):
         value = key if self.tie_kv else affine_of(self.pv_proj)
         if key is None or value is None:
             return None
-        return folded_attention.pack(q, context.transpose(0, 1), key, value, bias=bias, **self.options(padding))
+        return folded_attention.pack(q, context.transpose(0, 1), key, value, bias=bias, **self.op_options(padding))
 
     def unpack_folded(self, query: Tensor, key: Tensor, value: Tensor, padding: Padding) -> Tensor | None:
         """``out_proj(Y_X) (T, B, C)`` without projecting a long ``query``, or None if that would not be cheaper."""
@@ -212,5 +219,31 @@ class LunaAttention(Multihead):
         to_query, out = affine_of(self.q_proj), affine_of(self.out_proj)
         if to_query is None or out is None:
             return None
-        y = folded_attention.unpack(query.transpose(0, 1), key, value, to_query, out, **self.options(padding))
+        y = folded_attention.unpack(query.transpose(0, 1), key, value, to_query, out, **self.op_options(padding))
         return y.transpose(0, 1)
+
+
+PACKED = "its layers pass a packed sequence: choose --arch luna_base"
+
+ATTENTIONS = (
+    Attention(
+        name="luna",
+        published=Published(
+            "arXiv 2106.01540; the authors' fairseq-apollo",
+            (
+                Difference(
+                    "beside the paper",
+                    "`--luna-source-attention softmax`, `--luna-segment-bias` and `--attention-kernel-size`",
+                    "not there",
+                    "they learn more on small data, and are off by default: the defaults are the paper's",
+                ),
+            ),
+        ),
+        paper="https://arxiv.org/abs/2106.01540",
+        encoder=PACKED,
+        decoder=PACKED,
+        source=PACKED,
+        architecture="luna_base",
+        traits=Traits(training_time="nL", is_matrix=False),
+    ),
+)

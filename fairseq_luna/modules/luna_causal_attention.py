@@ -1,6 +1,17 @@
-"""Luna's causal attention for decoders."""
+"""Luna's causal attention for decoders (arXiv 2106.01540, section 3.4): running means over the steps so far.
 
-from typing import Any
+With w(s) = softplus(s; beta = ln 2), or elu(s) + 1, and slots P (L slots)::
+
+    A_t = w( q_p(P) k_p(x_t) / sqrt(D) )                    pack weights of step t, (L,)
+    S_t = mean_{j<=t} k(x_j) A_j^T                          state, (D, L)
+    M_t = mean_{j<=t} A_j v(x_j)^T                          state, (L, D)
+    y_t = softmax over the slots ( q(x_t)^T S_t / sqrt(D) ) M_t,      out = W_o [y of all heads]
+
+Parameters: ``pq_proj`` (q_p), ``pc_proj`` (k_p), ``q_proj`` (q), ``out_proj`` (W_o); ``c_proj`` (k and v) or, untied,
+``k_proj`` and ``v_proj``; ``convolution``, which is not in the paper.
+"""
+
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -10,6 +21,7 @@ from ..ops.folded_attention import folding_pays, scores_of
 from ..ops.padding import Padding, PaddingLike
 from ..ops.prefix_attention import PrefixMean
 from .checks import check_choice, checked_padding
+from .conversion import Rule, Rules
 from .decoding_state import AfterConvolution, StateType
 from .multihead import Multihead, beams_apart, beams_of
 from .projection import affine_of
@@ -17,7 +29,7 @@ from .short_convolution import convolution_of
 
 
 class LunaCausalAttention(Multihead):
-    """Causal pack and unpack attention (arXiv 2106.01540, section 3.4; ``docs/mathematics.md``).
+    """Causal pack and unpack attention.
 
     Steps do not see later ones. Padded steps are neither seen nor counted, at any position. The state of generation
     has constant size.
@@ -34,6 +46,15 @@ class LunaCausalAttention(Multihead):
             ``kernel_size`` is even or negative.
     """
 
+    conversion_rules: ClassVar[Rules] = {
+        "pq_proj": Rule(("q_proj",)),
+        "pc_proj": Rule(("k_proj",)),
+        "c_proj": Rule(("v_proj",)),
+        "k_proj": Rule(("c_proj",)),
+        "v_proj": Rule(("c_proj",)),
+    }
+    successor_rules: ClassVar[Rules] = {"k_proj": Rule(("pc_proj",)), "v_proj": Rule(("c_proj",))}
+
     def __init__(
         self,
         *,
@@ -49,17 +70,17 @@ class LunaCausalAttention(Multihead):
         self.activation = activation
         self.kernel = kernel
         self.tie_kv = tie_kv
-        new = self.new
-        self.pq_proj = new.input()
-        self.q_proj = new.input()
-        self.pc_proj = new.input()
+        linear = self.linear
+        self.pq_proj = linear.input_projection()
+        self.q_proj = linear.input_projection()
+        self.pc_proj = linear.input_projection()
         if tie_kv:
-            self.c_proj = new.input()
+            self.c_proj = linear.input_projection()
         else:
-            self.k_proj = new.input()
-            self.v_proj = new.input()
-        self.out_proj = new.output()
-        self.convolution = convolution_of(kernel_size, embed_dim=new.size)
+            self.k_proj = linear.input_projection()
+            self.v_proj = linear.input_projection()
+        self.out_proj = linear.output_projection()
+        self.convolution = convolution_of(kernel_size, embed_dim=self.embed_dim)
 
     def forward(
         self,
@@ -90,7 +111,7 @@ class LunaCausalAttention(Multihead):
         if self.convolution is not None:
             query, _ = self.convolution.causal(query, padding=padding)
         y, weights = self.whole_sequence(query, packed, padding, packed_padding, memory, memory_padding)
-        return self.output(y), None if weights is None else weights.transpose(0, 1)
+        return self.project_output(y), None if weights is None else weights.transpose(0, 1)
 
     @property
     def state_type(self) -> StateType:
@@ -98,8 +119,8 @@ class LunaCausalAttention(Multihead):
         return PrefixMean if self.convolution is None else (AfterConvolution, {"state": PrefixMean})
 
     def slot_queries(self, packed: Tensor) -> Tensor:
-        """The scaled queries ``(B, H, L, D)`` of the slots of P, all that the steps of generation read of it."""
-        return op.scaled(self.heads_of(self.pq_proj, packed))
+        """The scaled queries ``(B, H, L, D)`` of the slots of P, the only part of P that steps of generation read."""
+        return op.scaled(self.project_heads(self.pq_proj, packed))
 
     def initial_state(self, slots: Tensor, memory: Tensor | None = None, memory_padding: PaddingLike = None) -> Any:
         """The state before the first step of generation.
@@ -111,16 +132,16 @@ class LunaCausalAttention(Multihead):
         if memory is None:
             state = op.initial_state(slots, tied=self.tie_kv)
         else:
-            scores = self.heads_of(self.pc_proj, memory) @ slots.mT
+            scores = self.project_heads(self.pc_proj, memory) @ slots.mT
             k, v = self.keys_and_values(memory)
             state = op.state_after(k, v, scores, tied=self.tie_kv, activation=self.activation, padding=memory_padding)
         if self.convolution is None:
             return state
         before = self.convolution.kernel_size - 1
-        return AfterConvolution(slots.new_zeros(slots.shape[0], before, self.new.size), state)
+        return AfterConvolution(slots.new_zeros(slots.shape[0], before, self.embed_dim), state)
 
     def with_room(self, state: Any, tokens: int) -> Any:
-        """See :meth:`.Causal.with_room`; the size of this state does not depend on the number of tokens."""
+        """See :meth:`.SelfAttention.with_room`; the size of this state does not depend on the number of tokens."""
         return state
 
     def step(
@@ -151,22 +172,26 @@ class LunaCausalAttention(Multihead):
             weights.append(found[1])
             state = found[2]
         y, unpack = (parts[0] if len(parts) == 1 else torch.cat(parts, dim=2) for parts in (outputs, weights))
-        return self.output(y), unpack.transpose(0, 1), state if inputs is None else AfterConvolution(inputs, state)
+        return (
+            self.project_output(y),
+            unpack.transpose(0, 1),
+            state if inputs is None else AfterConvolution(inputs, state),
+        )
 
     def one_step(
         self, x: Tensor, padding: Padding, slots: Tensor, packed_padding: Padding, state: PrefixMean
     ) -> tuple[Tensor, Tensor, PrefixMean]:
         """After the convolution: ``(B, H, 1, D)``, the unpack weights ``(B, H, 1, L)``, and the state."""
         beams = beams_of(x.shape[1], slots.shape[0])
-        scores = self.heads_of(self.pc_proj, x, beams=beams) @ slots.mT
+        scores = self.project_heads(self.pc_proj, x, beams=beams) @ slots.mT
         return op.luna_causal_attention_step(
-            self.heads_of(self.q_proj, x),
+            self.project_heads(self.q_proj, x),
             *self.keys_and_values(x),
             beams_apart(scores, beams),
             state,
             activation=self.activation,
             packed_padding=packed_padding.repeat_rows(beams),
-            **self.options(padding),
+            **self.op_options(padding),
         )
 
     def whole_sequence(
@@ -183,10 +208,10 @@ class LunaCausalAttention(Multihead):
             sizes = {"steps": len(memory), "others": len(query)}
             padding = memory_padding.followed_by(padding, like=query, **sizes)
             query = torch.cat([memory, query])
-        pq = self.heads_of(self.pq_proj, packed)
+        pq = self.project_heads(self.pq_proj, packed)
         scores = self.folded_scores(pq, query)
         projections = [self.q_proj, *self.key_and_value_projections(), *([self.pc_proj] if scores is None else [])]
-        q, *others = self.heads_of_each(query, *projections)
+        q, *others = self.project_heads_together(query, *projections)
         if scores is None:
             scores = op.pack_scores(pq, others.pop())
         y, weights = op.KERNELS[self.kernel](
@@ -196,7 +221,7 @@ class LunaCausalAttention(Multihead):
             scores,
             activation=self.activation,
             packed_padding=packed_padding,
-            **self.options(padding),
+            **self.op_options(padding),
         )
         if memory is not None:
             y = y[:, :, len(memory) :]
@@ -218,5 +243,5 @@ class LunaCausalAttention(Multihead):
 
     def keys_and_values(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Keys and values of ``x (T, B, C)``: each ``(B, H, T, D)``."""
-        projected = [self.heads_of(projection, x) for projection in self.key_and_value_projections()]
+        projected = [self.project_heads(projection, x) for projection in self.key_and_value_projections()]
         return projected[0], projected[-1]

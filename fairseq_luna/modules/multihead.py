@@ -1,34 +1,33 @@
 """The base of every attention with heads, and the two layouts: time first, as in fairseq, and heads, as in the ops."""
 
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any
 
 from torch import Tensor, nn
 
 from ..ops.padding import Padding
 from .checks import check_heads
 from .dropout import Dropout, dropout_probability
-from .projection import Projections, project_together
+from .projection import LinearMaps, project_together
 from .short_convolution import ShortConvolution
 
 
 class Multihead(nn.Module):
-    """Heads, dropout and an output; a subclass creates its projections with ``new``, the output as ``out_proj``.
+    """Heads, dropout and an output; a subclass creates its projections with ``linear``, the output as ``out_proj``.
 
     A checkpoint's optimizer state has the parameters in the order in which they are created.
 
     Args:
         embed_dim: channels of the sequence, C.
         num_heads: attention heads.
-        dropout: dropout probability of the attention weights, unless the attention says of what.
+        dropout: dropout probability of the attention weights; an attention without weights says what it drops.
         bias: projections have a bias.
-        q_noise, qn_block_size: fairseq's quantisation noise on the projections.
+        q_noise, qn_block_size: fairseq's quantization noise on the projections.
 
     Raises:
         UsageError: if ``num_heads`` does not divide ``embed_dim``.
     """
 
-    causal: ClassVar[bool]  # of a self-attention: no step sees a later one
     out_proj: nn.Module
 
     def __init__(
@@ -43,16 +42,16 @@ class Multihead(nn.Module):
     ) -> None:
         super().__init__()
         check_heads(num_heads, embed_dim)
-        self.num_heads, self.head_size = num_heads, embed_dim // num_heads
+        self.embed_dim, self.num_heads, self.head_size = embed_dim, num_heads, embed_dim // num_heads
         self.dropout_module = Dropout(dropout, module_name=type(self).__name__)
-        self.new = Projections(size=embed_dim, bias=bias, q_noise=q_noise, qn_block_size=qn_block_size)
+        self.linear = LinearMaps(size=embed_dim, bias=bias, q_noise=q_noise, qn_block_size=qn_block_size)
         self.convolution: ShortConvolution | None = None
 
-    def heads_of(self, projection: nn.Module, x: Tensor, *, beams: int = 1) -> Tensor:
-        """A projection of ``x (T, B, C)``: ``(B / beams, H, T beams, D)``."""
+    def project_heads(self, projection: nn.Module, x: Tensor, *, beams: int = 1) -> Tensor:
+        """Project ``x (T, B, C)`` and split the heads: ``(B / beams, H, T beams, D)``."""
         return split_heads(projection(x), self.num_heads, beams=beams)
 
-    def heads_of_each(self, x: Tensor, *projections: nn.Module) -> tuple[Tensor, ...]:
+    def project_heads_together(self, x: Tensor, *projections: nn.Module) -> tuple[Tensor, ...]:
         """Several projections of ``x (T, B, C)`` to as many channels, each ``(B, H, T, D)``."""
         return tuple(split_heads(y, self.num_heads) for y in project_together(x, *projections))
 
@@ -60,12 +59,12 @@ class Multihead(nn.Module):
         """The dropout probability that applies now."""
         return dropout_probability(self.dropout_module)
 
-    def options(self, padding: Padding) -> dict[str, Any]:
-        """Keyword arguments of all ops except decays, which have no weights to drop: see ``drop_steps``."""
+    def op_options(self, padding: Padding) -> dict[str, Any]:
+        """Keyword arguments of every op with attention weights; a decay has no weights to drop: see ``drop_steps``."""
         return {"padding": padding, "dropout_p": self.dropout_p()}
 
-    def output(self, y: Tensor, *, beams: int = 1) -> Tensor:
-        """``(B / beams, H, T beams, D)`` to ``(T, B, C)``."""
+    def project_output(self, y: Tensor, *, beams: int = 1) -> Tensor:
+        """Merge the heads ``(B / beams, H, T beams, D)`` and project them: ``(T, B, C)``."""
         return self.out_proj(merge_heads(y, beams=beams))
 
 
@@ -78,7 +77,7 @@ class QueriesKeysValues(Multihead):
         options: further arguments, of :class:`Multihead`.
 
     Raises:
-        UsageError: as there.
+        UsageError: if ``num_heads`` does not divide ``embed_dim``.
     """
 
     q_proj: nn.Module
@@ -87,18 +86,20 @@ class QueriesKeysValues(Multihead):
 
     def __init__(self, *, source_dim: int | None = None, key_bias: bool = True, **options: Any) -> None:
         super().__init__(**options)
-        self.create_projections(source_dim=source_dim or self.new.size, key_bias=self.new.bias and key_bias)
+        self.create_projections(source_dim=source_dim or self.embed_dim, key_bias=self.linear.bias and key_bias)
 
     def create_projections(self, *, source_dim: int, key_bias: bool) -> None:
-        of_source = replace(self.new, size=source_dim)
-        self.q_proj = self.new.input()
-        self.k_proj = of_source.input(outputs=self.new.size, bias=key_bias)
-        self.v_proj = of_source.input(outputs=self.new.size)
-        self.out_proj = self.new.output()
+        """Create the four maps; a subclass may create them in another order."""
+        source_maps = replace(self.linear, size=source_dim)
+        self.q_proj = self.linear.input_projection()
+        self.k_proj = source_maps.input_projection(outputs=self.embed_dim, bias=key_bias)
+        self.v_proj = source_maps.input_projection(outputs=self.embed_dim)
+        self.out_proj = self.linear.output_projection()
 
     def queries_keys_values(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """The projections of ``x (T, B, C)``, each ``(B, H, T, D)``."""
-        return self.heads_of(self.q_proj, x), self.heads_of(self.k_proj, x), self.heads_of(self.v_proj, x)
+        q, k, v = (self.project_heads(projection, x) for projection in (self.q_proj, self.k_proj, self.v_proj))
+        return q, k, v
 
 
 def split_heads(x: Tensor, num_heads: int, *, beams: int = 1) -> Tensor:
@@ -107,7 +108,7 @@ def split_heads(x: Tensor, num_heads: int, *, beams: int = 1) -> Tensor:
     Consecutive rows of the batch that are ``beams`` of one sentence become steps of it, to read the same keys at once.
     """
     steps, batch, channels = x.shape
-    if steps == 1:  # in generation: fewer operations, of which an exported step has many
+    if steps == 1:  # in generation: fewer operators in an exported step
         return x.view(-1, beams, num_heads, channels // num_heads).transpose(1, 2)
     if beams > 1:
         return x.view(steps, -1, beams, num_heads, channels // num_heads).permute(1, 3, 0, 2, 4).flatten(2, 3)
@@ -129,7 +130,7 @@ def beams_apart(x: Tensor, beams: int) -> Tensor:
 
 
 def beams_of(batch: int, sentences: int) -> int:
-    """How many consecutive rows of a ``batch`` read each of its ``sentences``."""
+    """The number of beams: consecutive rows of a ``batch`` that read the same one of its ``sentences``."""
     return batch // sentences if batch and sentences else 1
 
 

@@ -15,13 +15,13 @@ INPUT_GAIN = 1 / math.sqrt(2)  # as in fairseq's MultiheadAttention
 
 
 @dataclass(frozen=True, kw_only=True)
-class Projections:
+class LinearMaps:
     """Creates the linear maps of one attention.
 
     Args:
         size: channels in and out.
         bias: maps have a bias.
-        q_noise, qn_block_size: fairseq's quantisation noise.
+        q_noise, qn_block_size: fairseq's quantization noise.
     """
 
     size: int
@@ -29,27 +29,30 @@ class Projections:
     q_noise: float
     qn_block_size: int
 
-    def input(self, *, inputs: int = 1, outputs: int | None = None, bias: bool | None = None) -> nn.Module:
-        """A map for queries, keys or values, of ``inputs`` concatenated vectors: Xavier uniform, gain 1/sqrt(2).
+    def input_projection(self, *, inputs: int = 1, outputs: int | None = None, bias: bool | None = None) -> nn.Module:
+        """Create a map for queries, keys, values or gates, as fairseq does: Xavier uniform with gain 1/sqrt(2).
 
-        ``outputs`` and ``bias`` replace ``size`` and ``bias`` of all maps.
+        Args:
+            inputs: number of concatenated vectors of ``size`` channels that it reads.
+            outputs: output channels; None = ``size``.
+            bias: it has a bias; None = as all maps.
         """
         bias = self.bias if bias is None else bias
         linear = nn.Linear(inputs * self.size, outputs or self.size, bias=bias)
         nn.init.xavier_uniform_(linear.weight, gain=INPUT_GAIN)
-        return self.noisy(linear)
+        return self.with_quant_noise(linear)
 
-    def output(self, *, inputs: int = 1, bias: bool | None = None) -> nn.Module:
-        """The map of the output, ``inputs`` concatenated vectors: Xavier uniform, bias 0; ``bias`` as above."""
+    def output_projection(self, *, inputs: int = 1, bias: bool | None = None) -> nn.Module:
+        """Create the map of the output: Xavier uniform, bias 0. Arguments: :meth:`input_projection`."""
         bias = self.bias if bias is None else bias
         linear = nn.Linear(inputs * self.size, self.size, bias=bias)
         nn.init.xavier_uniform_(linear.weight)
         if bias:
             nn.init.zeros_(linear.bias)
-        return self.noisy(linear)
+        return self.with_quant_noise(linear)
 
-    def noisy(self, linear: nn.Linear) -> nn.Module:
-        """``linear`` with the quantisation noise.
+    def with_quant_noise(self, linear: nn.Linear) -> nn.Module:
+        """Add fairseq's quantization noise to ``linear``, if there is any.
 
         Raises:
             UsageError: there is no fairseq to make it.
@@ -82,8 +85,8 @@ def project_together(x: Tensor, *modules: nn.Module) -> tuple[Tensor, ...]:
 def affine_of(module: nn.Module) -> Affine | None:
     """Weight and bias of ``module``, or None if calling it may do more than this linear map.
 
-    Adapters, pruning, quantisation, parametrisations and profilers show as a subclass, a hook, a ``forward`` of the
-    instance or a weight that is made of other tensors.
+    Adapters, pruning, quantization, parametrizations and profilers show as a subclass, a hook, a ``forward`` of the
+    instance or a weight that is computed from other tensors.
     """
     if type(module) is not nn.Linear or "forward" in module.__dict__ or has_hooks(module):
         return None
@@ -92,7 +95,7 @@ def affine_of(module: nn.Module) -> Affine | None:
 
 
 def has_hooks(module: nn.Module) -> bool:
-    """Whether calling ``module`` calls hooks, its own or those of all modules."""
+    """Whether calling ``module`` calls hooks: its own, or hooks that are registered for all modules."""
     own = module._forward_pre_hooks or module._forward_hooks or module._backward_pre_hooks or module._backward_hooks
     shared = hooks_of_all._global_forward_pre_hooks or hooks_of_all._global_forward_hooks
     shared = shared or hooks_of_all._global_backward_pre_hooks or hooks_of_all._global_backward_hooks

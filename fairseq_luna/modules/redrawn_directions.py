@@ -12,10 +12,10 @@ from ..usage_error import ArgumentError
 class RedrawnDirections(nn.Module):
     """Random directions as a buffer, drawn again after a number of updates, in training.
 
-    They are a function of a seed, which torch's generator gives when the module is made, and of the number of the
+    They are a function of a seed, which torch's generator gives when the module is created, and of the number of the
     redraw. So all processes have the same ones, and a resumed training too: the seed is in the checkpoint.
 
-    fairseq calls :meth:`set_num_updates`; a training loop of one's own may do it too, or keep the first ones.
+    fairseq calls :meth:`set_num_updates`; another training loop may do it too, or keep the first ones.
     """
 
     directions: Tensor
@@ -33,9 +33,9 @@ class RedrawnDirections(nn.Module):
         if redraw_features < 0:
             raise ArgumentError("redraw_features", redraw_features, "must be 1 or more updates; or 0: never")
         self.redraw_features = redraw_features
-        self.redraw: int | None = None  # that of the directions; not known of those in a checkpoint
+        self.redraw: int | None = None  # number of the redraw of ``directions``; unknown after loading a checkpoint
         self.register_buffer("seed", torch.randint(2**62, ()))
-        self.register_buffer("directions", self.drawn(0), persistent=persistent)
+        self.register_buffer("directions", self.directions_of_redraw(0), persistent=persistent)
         self.register_load_state_dict_post_hook(after_loading)
 
     def draw(self, generator: torch.Generator) -> Tensor:
@@ -46,10 +46,10 @@ class RedrawnDirections(nn.Module):
         """Called by fairseq before every update."""
         redraw = updates // self.redraw_features if self.redraw_features else 0
         if self.training and redraw != self.redraw:
-            self.directions.copy_(self.drawn(redraw))
+            self.directions.copy_(self.directions_of_redraw(redraw))
             self.redraw = redraw
 
-    def drawn(self, redraw: int) -> Tensor:
+    def directions_of_redraw(self, redraw: int) -> Tensor:
         """The directions of the ``redraw``-th drawing."""
         return self.draw(self.generator(redraw)).to(self.seed.device)
 
@@ -60,7 +60,7 @@ class RedrawnDirections(nn.Module):
 
 
 def after_loading(module: RedrawnDirections, _: Any) -> None:
-    """The number of the redraw is not in a checkpoint, and not all directions are: those are of its seed then."""
+    """Forget the number of the redraw, which checkpoints lack; draw directions that they lack again from the seed."""
     module.redraw = None
     if "directions" in module._non_persistent_buffers_set:
-        module.directions = module.drawn(0).to(module.directions.dtype)
+        module.directions = module.directions_of_redraw(0).to(module.directions.dtype)

@@ -1,4 +1,12 @@
-"""Short convolutions over time: before a self-attention that ignores order or pools many steps, and inside a mixer."""
+"""Short depthwise convolutions over time, for each channel c with a kernel w of K numbers::
+
+    before a self-attention:   x_t[c] + sum_i w[c, i] x_{t + i - middle}[c]          ShortConvolution
+    inside a mixer:            silu( b[c] + sum_i w[c, i] x_{t + i - middle}[c] )    SiluConvolution
+
+The middle is K // 2 in an encoder and K - 1, the newest step, in a decoder. Padded steps are left out, not counted as
+0.
+Parameters: ``weight`` (w) and, inside a mixer, ``bias`` (b).
+"""
 
 import torch
 import torch.nn.functional as F
@@ -12,7 +20,7 @@ ODD = "must be an odd number of words, such as 5; or 0: no convolution"
 
 
 class DepthwiseConvolution(nn.Module):
-    """Depthwise convolution over the real steps; a subclass says by :meth:`finished` what is made of it.
+    """Depthwise convolution over the real steps; a subclass computes the result from it in :meth:`finish`.
 
     Args:
         embed_dim: channels, C.
@@ -26,8 +34,8 @@ class DepthwiseConvolution(nn.Module):
         bound = kernel_size**-0.5  # as in torch.nn.Conv1d with one channel per group
         nn.init.uniform_(self.weight, -bound, bound)
 
-    def finished(self, x: Tensor, y: Tensor, rows: Tensor | None) -> Tensor:
-        """The result, of ``x (T, B, C)`` and its convolution ``y`` in the order of :func:`packed`."""
+    def finish(self, x: Tensor, y: Tensor, rows: Tensor | None) -> Tensor:
+        """The result, from ``x (T, B, C)`` and its convolution ``y`` in the order of :func:`real_steps_first`."""
         raise NotImplementedError
 
     def centred(self, x: Tensor, *, padding: PaddingLike = None) -> Tensor:
@@ -43,8 +51,8 @@ class DepthwiseConvolution(nn.Module):
         padding = Padding.of(padding)
         zeros = x.new_zeros(self.kernel_size // 2, *x.shape[1:])
         rows = None if padding.mask is None else padding.rows_real_first
-        y = short_convolution(torch.cat([zeros, packed(x, padding, rows), zeros]), self.weight)
-        return self.finished(x, y, rows)
+        y = short_convolution(torch.cat([zeros, real_steps_first(x, padding, rows), zeros]), self.weight)
+        return self.finish(x, y, rows)
 
     def causal(self, x: Tensor, *, padding: PaddingLike = None, past: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Convolve at each step it and the K - 1 steps before it.
@@ -60,8 +68,8 @@ class DepthwiseConvolution(nn.Module):
         padding, before = Padding.of(padding), self.kernel_size - 1
         past = x.new_zeros(before, *x.shape[1:]) if past is None else past.transpose(0, 1)
         rows = None if padding.mask is None else padding.rows_real_first
-        seen = torch.cat([past, packed(x, padding, rows)])
-        return self.finished(x, short_convolution(seen, self.weight), rows), latest(seen, before, padding)
+        seen = torch.cat([past, real_steps_first(x, padding, rows)])
+        return self.finish(x, short_convolution(seen, self.weight), rows), last_steps(seen, before, padding)
 
 
 class ShortConvolution(DepthwiseConvolution):
@@ -76,8 +84,8 @@ class ShortConvolution(DepthwiseConvolution):
             raise ArgumentError("kernel_size", kernel_size, ODD)
         super().__init__(embed_dim=embed_dim, kernel_size=kernel_size)
 
-    def finished(self, x: Tensor, y: Tensor, rows: Tensor | None) -> Tensor:
-        return added(x, y, rows)
+    def finish(self, x: Tensor, y: Tensor, rows: Tensor | None) -> Tensor:
+        return add_in_order(x, y, rows)
 
 
 class SiluConvolution(DepthwiseConvolution):
@@ -91,27 +99,28 @@ class SiluConvolution(DepthwiseConvolution):
         bound = kernel_size**-0.5
         self.bias = nn.Parameter(torch.empty(embed_dim).uniform_(-bound, bound)) if bias else None
 
-    def finished(self, x: Tensor, y: Tensor, rows: Tensor | None) -> Tensor:
+    def finish(self, x: Tensor, y: Tensor, rows: Tensor | None) -> Tensor:
         start = torch.zeros_like(x) if self.bias is None else self.bias.to(x.dtype).expand_as(x)
         # In one layout, whatever the form of the convolution: sums over it round alike, compiled or not.
-        return F.silu(added(start, y, rows)).contiguous()
+        return F.silu(add_in_order(start, y, rows)).contiguous()
 
 
-def packed(x: Tensor, padding: Padding, rows: Tensor | None) -> Tensor:
-    """``x (T, B, C)`` with the real steps first and zeros behind them; ``rows`` are :func:`Padding.rows_real_first`."""
+def real_steps_first(x: Tensor, padding: Padding, rows: Tensor | None) -> Tensor:
+    """``x (T, B, C)`` with the real steps first and zeros behind them; ``rows`` are
+    :attr:`.Padding.rows_real_first`."""
     if padding.mask is None or rows is None:
         return x
     return x.masked_fill(padding.mask.t()[..., None], 0).flatten(0, 1).index_select(0, rows).view(x.shape)
 
 
-def added(x: Tensor, y: Tensor, rows: Tensor | None) -> Tensor:
-    """``x`` plus ``y``, both ``(T, B, C)``, the second in the order of :func:`packed`."""
+def add_in_order(x: Tensor, y: Tensor, rows: Tensor | None) -> Tensor:
+    """``x`` plus ``y``, both ``(T, B, C)``, the second in the order of :func:`real_steps_first`."""
     if rows is None:
         return x + y
     return x.flatten(0, 1).index_add(0, rows, y.flatten(0, 1).to(x.dtype)).view(x.shape)
 
 
-def latest(seen: Tensor, count: int, padding: Padding) -> Tensor:
+def last_steps(seen: Tensor, count: int, padding: Padding) -> Tensor:
     """The last ``count`` steps before the padding of ``seen (count + T, B, C)``: ``(B, count, C)``."""
     if padding.mask is None:
         return seen[len(seen) - count :].transpose(0, 1)

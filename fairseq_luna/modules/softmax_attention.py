@@ -1,5 +1,14 @@
-"""Softmax attention, with the parameters of fairseq's and its numbers, for encoder, decoder and source."""
+"""Softmax attention (arXiv 1706.03762), with the parameters and the numbers of fairseq's MultiheadAttention.
 
+For each head, with the projections q, k and v of size D::
+
+    y_t = sum_j softmax_j( q_t . k_j / sqrt(D) ) v_j        over all steps j; over j <= t if causal
+    out = W_o [y of all heads]
+
+Parameters: ``k_proj``, ``v_proj``, ``q_proj``, ``out_proj``, in fairseq's order. No differences from the paper.
+"""
+
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -9,50 +18,41 @@ from torch import Tensor, nn
 from ..ops.padding import Padding
 from ..ops.softmax_attention import causal_softmax_attention, softmax_attention
 from ..published import Published
-from .attention import CausalAttention, EncoderAttention, SourceAttention
+from .attention import CrossAttention, SelfAttention
+from .declaration import Attention, Traits
 from .multihead import QueriesKeysValues
 from .projection import INPUT_GAIN
-
-PUBLISHED = {"softmax": Published("arXiv 1706.03762; fairseq's MultiheadAttention, whose numbers it has")}
 
 
 class SoftmaxProjections(QueriesKeysValues):
     """The parameters of softmax attention, named and ordered as in fairseq's MultiheadAttention.
 
     Args:
-        options: further arguments, of :class:`.QueriesKeysValues`.
+        options: arguments of :class:`.QueriesKeysValues`.
 
     Raises:
         UsageError: if ``num_heads`` does not divide ``embed_dim``.
     """
 
     def create_projections(self, *, source_dim: int, key_bias: bool) -> None:
-        """fairseq's numbers from the same random ones: all maps are made first, then each is filled."""
-        new = self.new
+        """Draw the same random numbers as fairseq: all maps are created first, then each is filled."""
+        linear, size = self.linear, self.embed_dim
         maps = {
-            "k_proj": nn.Linear(source_dim, new.size, bias=key_bias),
-            "v_proj": nn.Linear(source_dim, new.size, bias=new.bias),
-            "q_proj": nn.Linear(new.size, new.size, bias=new.bias),
-            "out_proj": nn.Linear(new.size, new.size, bias=new.bias),
+            "k_proj": nn.Linear(source_dim, size, bias=key_bias),
+            "v_proj": nn.Linear(source_dim, size, bias=linear.bias),
+            "q_proj": nn.Linear(size, size, bias=linear.bias),
+            "out_proj": nn.Linear(size, size, bias=linear.bias),
         }
-        gain = INPUT_GAIN if source_dim == new.size else 1.0
-        for name, linear in maps.items():
-            nn.init.xavier_uniform_(linear.weight, gain=1.0 if name == "out_proj" else gain)
-            setattr(self, name, new.noisy(linear))
-        if new.bias:
+        gain = INPUT_GAIN if source_dim == size else 1.0
+        for name, each in maps.items():
+            nn.init.xavier_uniform_(each.weight, gain=1.0 if name == "out_proj" else gain)
+            setattr(self, name, linear.with_quant_noise(each))
+        if linear.bias:
             nn.init.zeros_(maps["out_proj"].bias)
 
     def queries_keys_values(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        q, k, v = self.heads_of_each(x, self.q_proj, self.k_proj, self.v_proj)
+        q, k, v = self.project_heads_together(x, self.q_proj, self.k_proj, self.v_proj)
         return q, k, v
-
-
-class SoftmaxAttention(SoftmaxProjections, EncoderAttention):
-    """Attention of every step to every step (arXiv 1706.03762). Arguments: :class:`SoftmaxProjections`."""
-
-    def attend(self, x: Tensor, padding: Padding) -> Tensor:
-        q, k, v = self.queries_keys_values(x)
-        return self.output(softmax_attention(q, k, v, **self.options(padding))[0])
 
 
 class KeysAndValues(NamedTuple):
@@ -64,33 +64,36 @@ class KeysAndValues(NamedTuple):
     filled: Tensor | None = None  # (B,) int64, the number of places in use; None: all, each step adds a place
 
 
-class SoftmaxCausalAttention(SoftmaxProjections, CausalAttention):
-    """Attention of every step to itself and the earlier ones. Arguments: :class:`SoftmaxProjections`.
+class SoftmaxAttention(SoftmaxProjections, SelfAttention):
+    """Attention of every step to every step or, if ``causal``, to itself and the earlier ones.
 
-    Its state, the keys and values, grows with each step. Where no step is seen, the result is the bias of the output
-    projection.
+    The state, keys and values, grows with each step. Where no step is seen, the result is the bias of the output
+    projection. Arguments: :class:`SoftmaxProjections`, and ``causal``.
     """
 
     State = KeysAndValues
 
     def attend(self, x: Tensor, padding: Padding) -> Tensor:
-        return self.attend_step(x, padding, None)[0]
+        if self.causal:
+            return self.attend_step(x, padding, None)[0]
+        q, k, v = self.queries_keys_values(x)
+        return self.project_output(softmax_attention(q, k, v, **self.op_options(padding))[0])
 
     def attend_step(self, x: Tensor, padding: Padding, state: KeysAndValues | None) -> tuple[Tensor, KeysAndValues]:
         q, k, v = self.queries_keys_values(x)
         if state is not None and state.filled is not None:
             state = with_next_place(state, k, v, padding)
-            y = causal_softmax_attention(q, state.key, state.value, **self.options(Padding(state.padding_mask)))
-            return self.output(y), state
+            y = causal_softmax_attention(q, state.key, state.value, **self.op_options(Padding(state.padding_mask)))
+            return self.project_output(y), state
         if state is not None:
             steps = state.key.shape[2]
             padding = Padding(state.padding_mask).followed_by(padding, steps=steps, others=len(x), like=x)
             k, v = torch.cat([state.key, k], dim=2), torch.cat([state.value, v], dim=2)
-        y = causal_softmax_attention(q, k, v, **self.options(padding))
-        return self.output(y), KeysAndValues(k, v, padding.mask)
+        y = causal_softmax_attention(q, k, v, **self.op_options(padding))
+        return self.project_output(y), KeysAndValues(k, v, padding.mask)
 
     def state_with_room(self, state: KeysAndValues, tokens: int) -> KeysAndValues:
-        """Places are filled from the first one on; a mask hides the free ones."""
+        """Add free places, which a mask hides; places are filled from the first one on."""
         batch, _, places, _ = state.key.shape
         free = max(0, tokens - places)
         mask = state.padding_mask
@@ -102,7 +105,7 @@ class SoftmaxCausalAttention(SoftmaxProjections, CausalAttention):
 
 
 def with_next_place(state: KeysAndValues, k: Tensor, v: Tensor, padding: Padding) -> KeysAndValues:
-    """The state with ``k`` and ``v (B, H, 1, D)`` in the first free place; a padded step leaves the place free."""
+    """Write ``k`` and ``v (B, H, 1, D)`` into the first free place of the state; a padded step leaves it free."""
     assert state.padding_mask is not None and state.filled is not None
     place = torch.arange(state.key.shape[2], device=k.device) == state.filled[:, None]
     filled = state.filled + 1
@@ -124,19 +127,29 @@ class SourceKeysValues(NamedTuple):
     value: Tensor  # (B, H, S, D)
 
 
-class SoftmaxSourceAttention(SoftmaxProjections, SourceAttention):
-    """Cross-attention of each target step to all steps of the source, the encoder's output.
-
-    Arguments: :class:`SoftmaxProjections`.
-    """
+class SoftmaxCrossAttention(SoftmaxProjections, CrossAttention):
+    """Cross-attention of each target step to all steps of the source. Arguments: :class:`SoftmaxProjections`."""
 
     Cached = SourceKeysValues
 
     def read_source(self, source: Tensor, padding: Padding, *, need_weights: bool = False) -> SourceKeysValues:
-        k, v = self.heads_of_each(source, self.k_proj, self.v_proj)
+        k, v = self.project_heads_together(source, self.k_proj, self.v_proj)
         return SourceKeysValues(k, v)
 
     def attend_queries(
         self, q: Tensor, cached: SourceKeysValues, padding: Padding, *, need_weights: bool
     ) -> tuple[Tensor, Tensor | None]:
-        return softmax_attention(q, *cached, need_weights=need_weights, **self.options(padding))
+        return softmax_attention(q, *cached, need_weights=need_weights, **self.op_options(padding))
+
+
+ATTENTIONS = (
+    Attention(
+        name="softmax",
+        published=Published("arXiv 1706.03762; fairseq's MultiheadAttention, whose numbers it has"),
+        paper="https://arxiv.org/abs/1706.03762",
+        encoder=SoftmaxAttention,
+        decoder=partial(SoftmaxAttention, causal=True),
+        source=SoftmaxCrossAttention,
+        traits=Traits(training_time="n²", decoder_state="grows with every token", quadratic=True, state_grows=True),
+    ),
+)

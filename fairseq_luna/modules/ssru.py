@@ -1,4 +1,15 @@
-"""The simpler simple recurrent unit in place of a decoder's self-attention."""
+"""The simpler simple recurrent unit (SSRU) in place of a decoder's self-attention.
+
+Kim et al. 2019, "From Research to Production and Back: Ludicrously Fast Neural Machine Translation"::
+
+    f_t = sigmoid(W_f x_t + b)
+    c_t = f_t c_{t-1} + (1 - f_t) W x_t               state, C numbers for all heads together
+    y_t = relu(c_t)
+
+As Marian's transformer with a decoder of type "rnn" has it by default: W has no bias, and nothing projects the output.
+Parameters: ``input_proj`` (W) and ``forget_proj`` (W_f, b). Differences from the paper are in the declaration at the
+    end of the file.
+"""
 
 from typing import Any
 
@@ -9,50 +20,26 @@ from ..ops.dtypes import accumulation_dtype
 from ..ops.linear_recurrence import RecurrentState, linear_recurrence, linear_recurrence_step
 from ..ops.padding import Padding
 from ..published import Difference, Published
-from .attention import CausalAttention
+from .attention import SelfAttention
+from .declaration import Attention, Traits
 from .projection import project_together
 
-PUBLISHED = {
-    "ssru": Published(
-        'Kim et al. 2019, "From Research to Production and Back"; the formula of the cell in Marian',
-        (
-            Difference(
-                "dropout",
-                "a channel leaves out a step, for all later ones",
-                "a channel of the input is left out at all steps",
-                "`--attention-dropout` leaves out steps in all attentions whose sums run over time",
-            ),
-        ),
-    )
-}
 
-
-class SSRU(CausalAttention):
-    """SSRU (Kim et al. 2019, "From Research to Production and Back: Ludicrously Fast Neural Machine Translation").
-
-        c_t = f_t c_{t-1} + (1 - f_t) W x_t,     f_t = sigmoid(W_f x_t + b),     y_t = relu(c_t)
-
-    As Marian's transformer with a decoder of type "rnn" has it by default: W has no bias, and nothing projects the
-    output. The state has C numbers, for all heads together.
+class SSRU(SelfAttention):
+    """The simpler simple recurrent unit, for decoders alone.
 
     Args:
-        options: those of :class:`.Multihead`, without ``num_heads``; ``bias`` is b. Dropout is the probability that a
-            channel leaves out a step, for all later ones. Marian's leaves out channels of x, the same at all steps.
+        options: arguments of :class:`.SelfAttention`, without ``num_heads`` and ``causal``; ``bias`` is b. Dropout is
+            the probability that a channel leaves out a step, for all later ones. Marian's leaves out channels of x, the
+            same at all steps.
     """
 
     State = RecurrentState
 
     def __init__(self, **options: Any) -> None:
-        super().__init__(num_heads=1, **options)
-        self.input_proj = self.new.output(bias=False)
-        self.forget_proj = self.new.output()
-
-    def factors_and_inputs(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """f, in fp32 for half precision, and ``(1 - f) W x`` of ``x (T, B, C)``."""
-        inputs, gate = project_together(x, self.input_proj, self.forget_proj)
-        gate = gate.to(accumulation_dtype(gate))
-        # Not 1 - f, which has no digits left where f is nearly 1.
-        return gate.sigmoid(), ((-gate).sigmoid() * drop(inputs, self.dropout_p())).to(inputs.dtype)
+        super().__init__(num_heads=1, causal=True, **options)
+        self.input_proj = self.linear.output_projection(bias=False)
+        self.forget_proj = self.linear.output_projection()
 
     def attend(self, x: Tensor, padding: Padding) -> Tensor:
         return linear_recurrence(*self.factors_and_inputs(x), padding=padding).relu()
@@ -60,3 +47,34 @@ class SSRU(CausalAttention):
     def attend_step(self, x: Tensor, padding: Padding, state: RecurrentState | None) -> tuple[Tensor, RecurrentState]:
         c, state = linear_recurrence_step(*self.factors_and_inputs(x), state, padding=padding)
         return c.relu(), state
+
+    def factors_and_inputs(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """The arguments of the op: f, in fp32 for half precision, and ``(1 - f) W x`` for ``x (T, B, C)``."""
+        inputs, gate = project_together(x, self.input_proj, self.forget_proj)
+        gate = gate.to(accumulation_dtype(gate))
+        # Not 1 - f, which has no digits left where f is nearly 1.
+        return gate.sigmoid(), ((-gate).sigmoid() * drop(inputs, self.dropout_p())).to(inputs.dtype)
+
+
+ATTENTIONS = (
+    Attention(
+        name="ssru",
+        published=Published(
+            'Kim et al. 2019, "From Research to Production and Back"; the formula of the cell in Marian',
+            (
+                Difference(
+                    "dropout",
+                    "a channel leaves out a step, for all later ones",
+                    "a channel of the input is left out at all steps",
+                    "`--attention-dropout` leaves out steps in all attentions whose sums run over time",
+                ),
+            ),
+        ),
+        paper="https://aclanthology.org/D19-5632",
+        encoder="its steps see only earlier ones",
+        decoder=SSRU,
+        source="it is a recurrence over one sequence",
+        has_heads=False,
+        traits=Traits(training_time="n", decoder_state="C numbers in total", is_matrix=False),
+    ),
+)

@@ -1,6 +1,24 @@
-"""Synthesizer, chosen by its scores: dense, random and their factorized forms."""
+"""Synthesizer (arXiv 2005.00743): softmax attention whose scores compare no word with another one.
+
+For each head, with scores A of positions, which decide the attention::
+
+    y_t = sum_j softmax_j( A_tj ) v_j,      out = W_o [y of all heads]
+
+=============================  ====================================================================
+name                           A_t for N positions
+=============================  ====================================================================
+synthesizer-dense              W_2 relu(W_1 x_t + b)
+synthesizer-random             row t of a learned (N, N) matrix
+synthesizer-factorized-dense   products of about 2 sqrt(N) numbers, two linear maps of x_t
+synthesizer-factorized-random  row t of a learned matrix of rank 8
+=============================  ====================================================================
+
+Parameters: ``v_proj``, ``out_proj`` (W_o), and the parameters of ``scores``. Differences from the paper, with whose
+    text alone this was compared, are in the declarations at the end of the file.
+"""
 
 import math
+from functools import partial
 from typing import Any
 
 import torch
@@ -12,12 +30,12 @@ from ..ops.dtypes import accumulation_dtype, full_precision
 from ..ops.padding import Padding, PaddingLike
 from ..published import Difference, Published
 from ..usage_error import ArgumentError
-from .attention import CausalAttention, EncoderAttention
+from .attention import SelfAttention
 from .checks import NamedArguments
-from .multihead import Multihead, split_heads
-from .projection import Projections
+from .declaration import Attention, Traits
+from .multihead import split_heads
+from .projection import LinearMaps
 
-# No code of the authors was compared: the paper alone.
 PAPER = "arXiv 2005.00743"
 IN_BATCHES = Difference(
     "positions",
@@ -25,79 +43,44 @@ IN_BATCHES = Difference(
     "not said for padding",
     "a sentence has the same result in every batch",
 )
-PUBLISHED = {
-    "synthesizer-dense": Published(
-        PAPER,
-        (
-            Difference("biases", "of the first map", "of both maps", "the second one is the keys of positions"),
-            IN_BATCHES,
-        ),
-    ),
-    "synthesizer-random": Published(
-        PAPER, (Difference("scores", "learned", "learned or fixed", "fixed ones were worse in the paper"), IN_BATCHES)
-    ),
-    "synthesizer-factorized-dense": Published(
-        PAPER,
-        (
-            Difference(
-                "tiling",
-                "one vector repeats each of its numbers, the other repeats as a whole",
-                "both are tiled, how is not said",
-                "if both repeated as a whole, positions would have the same scores after some steps",
-            ),
-            IN_BATCHES,
-        ),
-    ),
-    "synthesizer-factorized-random": Published(PAPER, (IN_BATCHES,)),
-}
 
 
-class Synthesizer(NamedArguments, Multihead):
-    """Synthesizer (arXiv 2005.00743): no word is compared with another one.
+class SynthesizerAttention(NamedArguments, SelfAttention):
+    """Self-attention with scores that compare no word with another one.
 
-    At padding the result is the bias of the output projection.
+    The state of a decoder is the values of the earlier steps, half of what softmax attention caches. At padding the
+    result is the bias of the output projection.
 
     Args:
         scores: a subclass of :class:`ScoreMap`; it decides which attention this is.
-        max_positions: the longest sequence, which the scores limit.
-        options: those of :class:`.Multihead`.
+        max_positions: N, the longest sequence, which the scores limit.
+        options: arguments of :class:`.SelfAttention`.
 
     Raises:
         UsageError: if ``num_heads`` does not divide ``embed_dim``; in a call, if a sequence is longer.
     """
 
+    State = op.Values
+
     def __init__(self, *, scores: "type[ScoreMap]", max_positions: int = 1024, **options: Any) -> None:
         super().__init__(**options)
         self.max_positions = max_positions
-        self.scores = scores(new=self.new, num_heads=self.num_heads, max_positions=max_positions)
-        self.v_proj = self.new.input()
-        self.out_proj = self.new.output()
+        self.scores = scores(linear=self.linear, num_heads=self.num_heads, max_positions=max_positions)
+        self.v_proj = self.linear.input_projection()
+        self.out_proj = self.linear.output_projection()
 
     def attend(self, x: Tensor, padding: Padding) -> Tensor:
         self.check_length(len(x), self.max_positions, attention="a synthesizer")
-        v = self.heads_of(self.v_proj, x)
-        return self.output(self.scores.attention(x, v, causal=self.causal, **self.options(padding)))
-
-
-class SynthesizerAttention(Synthesizer, EncoderAttention):
-    """Bidirectional self-attention for encoders. Arguments: :class:`Synthesizer`."""
-
-
-class SynthesizerCausalAttention(Synthesizer, CausalAttention):
-    """Causal self-attention for decoders. Arguments: :class:`Synthesizer`.
-
-    The state is the values of the steps before, half of what softmax attention keeps.
-    """
-
-    State = op.Values
+        v = self.project_heads(self.v_proj, x)
+        return self.project_output(self.scores.attention(x, v, causal=self.causal, **self.op_options(padding)))
 
     def attend_step(self, x: Tensor, padding: Padding, state: op.Values | None) -> tuple[Tensor, op.Values]:
-        v = self.heads_of(self.v_proj, x)
+        v = self.project_heads(self.v_proj, x)
         steps = op.columns_of_next(state)
         self.check_length(steps, self.max_positions, attention="a synthesizer")
         scores = self.scores.rows(x, op.next_positions(state, v), steps)
-        y, state = op.synthesizer_attention_step(scores, v, state, **self.options(padding))
-        return self.output(y), state
+        y, state = op.synthesizer_attention_step(scores, v, state, **self.op_options(padding))
+        return self.project_output(y), state
 
     def state_with_room(self, state: op.Values, tokens: int) -> op.Values:
         return op.with_room(state, min(tokens, self.max_positions))
@@ -107,26 +90,26 @@ class ScoreMap(nn.Module):
     """Gives the scores of positions, for each head.
 
     Args:
-        new: creates linear maps.
+        linear: creates linear maps.
         num_heads: H.
         max_positions: N, the number of positions.
     """
 
-    def __init__(self, *, new: Projections, num_heads: int, max_positions: int) -> None:
+    def __init__(self, *, linear: LinearMaps, num_heads: int, max_positions: int) -> None:
         super().__init__()
         self.num_heads, self.max_positions = num_heads, max_positions
 
     def forward(self, x: Tensor, *, padding: PaddingLike = None) -> Tensor:
         """All scores of ``x (T, B, C)``, by position among its real steps: ``(B or 1, H, T, T)``.
 
-        ``padding`` is that of the steps, anywhere.
+        ``padding`` of the steps may be anywhere.
         """
         raise NotImplementedError
 
     def attention(self, x: Tensor, v: Tensor, *, padding: Padding, **options: Any) -> Tensor:
         """Softmax attention with the scores of ``x (T, B, C)`` to ``v (B, H, T, D)``, in the shape of ``v``.
 
-        ``options`` are those of :func:`.synthesizer_attention`.
+        ``options`` are arguments of :func:`.synthesizer_attention`.
         """
         scores = self(x, padding=padding)
         return op.synthesizer_attention(scores, v, padding=padding, **options)
@@ -134,16 +117,16 @@ class ScoreMap(nn.Module):
     def rows(self, x: Tensor, positions: Tensor, columns: int) -> Tensor:
         """The scores of the first ``columns`` positions for a step ``x (1, B, C)``: ``(B or 1, H, 1, columns)``.
 
-        ``positions (B or 1, 1)`` int64 is that of the step.
+        ``positions (B or 1, 1)`` int64 is the position of the step.
         """
         raise NotImplementedError
 
 
 class ContentScores(ScoreMap):
-    """Scores that are made of the word that reads, without the word that it reads."""
+    """Scores from the reading word alone, without the word that it reads."""
 
     def features(self, x: Tensor) -> Tensor:
-        """What they are made of, for ``x (T, B, C)``: ``(B, H, T, any number)``."""
+        """The numbers from which the scores of ``x (T, B, C)`` are computed: ``(B, H, T, any number)``."""
         raise NotImplementedError
 
     def scores(self, features: Tensor, columns: int) -> Tensor:
@@ -158,12 +141,12 @@ class ContentScores(ScoreMap):
 
 
 class DenseScores(ContentScores):
-    """``W_2 relu(W_1 x)``; ``W_1`` has a bias, ``W_2`` is of one head and has N rows, the keys of positions."""
+    """``W_2 relu(W_1 x)``; ``W_1`` has a bias, each head has its own ``W_2`` of N rows, the keys of positions."""
 
-    def __init__(self, *, new: Projections, num_heads: int, max_positions: int) -> None:
-        super().__init__(new=new, num_heads=num_heads, max_positions=max_positions)
-        self.hidden = new.input()
-        size = new.size // num_heads
+    def __init__(self, *, linear: LinearMaps, num_heads: int, max_positions: int) -> None:
+        super().__init__(linear=linear, num_heads=num_heads, max_positions=max_positions)
+        self.hidden = linear.input_projection()
+        size = linear.size // num_heads
         self.positions = nn.Parameter(torch.randn(num_heads, max_positions, size) * size**-0.5)
 
     def features(self, x: Tensor) -> Tensor:
@@ -188,12 +171,12 @@ class FactorizedDenseScores(ContentScores):
     position has a pair of its own for every a and b.
     """
 
-    def __init__(self, *, new: Projections, num_heads: int, max_positions: int) -> None:
-        super().__init__(new=new, num_heads=num_heads, max_positions=max_positions)
+    def __init__(self, *, linear: LinearMaps, num_heads: int, max_positions: int) -> None:
+        super().__init__(linear=linear, num_heads=num_heads, max_positions=max_positions)
         self.block_size = round(max_positions**0.5)
         self.blocks = -(-max_positions // self.block_size)
-        self.of_block = new.input(outputs=num_heads * self.blocks)
-        self.of_place = new.input(outputs=num_heads * self.block_size)
+        self.of_block = linear.input_projection(outputs=num_heads * self.blocks)
+        self.of_place = linear.input_projection(outputs=num_heads * self.block_size)
 
     def features(self, x: Tensor) -> Tensor:
         parts = (split_heads(projection(x), self.num_heads) for projection in (self.of_block, self.of_place))
@@ -250,3 +233,67 @@ class FactorizedRandomScores(ScoreMap):
 
     def rows(self, x: Tensor, positions: Tensor, columns: int) -> Tensor:
         return (self.left[:, positions] @ self.right[:, None, :, :columns]).transpose(0, 1)
+
+
+ATTENTIONS = (
+    Attention(
+        name="synthesizer-dense",
+        published=Published(
+            PAPER,
+            (
+                Difference("biases", "of the first map", "of both maps", "the second one is the keys of positions"),
+                IN_BATCHES,
+            ),
+        ),
+        encoder=partial(SynthesizerAttention, scores=DenseScores),
+        decoder=partial(SynthesizerAttention, scores=DenseScores, causal=True),
+        source="its scores do not depend on the words that are read",
+        paper="https://arxiv.org/abs/2005.00743",
+        traits=Traits(training_time="n²", decoder_state="grows, values only", quadratic=True, state_grows=True),
+        has_max_positions=True,
+    ),
+    Attention(
+        name="synthesizer-random",
+        published=Published(
+            PAPER,
+            (Difference("scores", "learned", "learned or fixed", "fixed ones were worse in the paper"), IN_BATCHES),
+        ),
+        encoder=partial(SynthesizerAttention, scores=RandomScores),
+        decoder=partial(SynthesizerAttention, scores=RandomScores, causal=True),
+        source="its scores do not depend on the words that are read",
+        paper="https://arxiv.org/abs/2005.00743",
+        traits=Traits(training_time="n²", decoder_state="grows, values only", quadratic=True, state_grows=True),
+        has_max_positions=True,
+    ),
+    Attention(
+        name="synthesizer-factorized-dense",
+        published=Published(
+            PAPER,
+            (
+                Difference(
+                    "tiling",
+                    "one vector repeats each of its numbers, the other repeats as a whole",
+                    "both are tiled, how is not said",
+                    "if both repeated as a whole, positions would have the same scores after some steps",
+                ),
+                IN_BATCHES,
+            ),
+        ),
+        encoder=partial(SynthesizerAttention, scores=FactorizedDenseScores),
+        decoder=partial(SynthesizerAttention, scores=FactorizedDenseScores, causal=True),
+        source="its scores do not depend on the words that are read",
+        paper="https://arxiv.org/abs/2005.00743",
+        traits=Traits(training_time="n²", decoder_state="grows, values only", quadratic=True, state_grows=True),
+        has_max_positions=True,
+    ),
+    Attention(
+        name="synthesizer-factorized-random",
+        published=Published(PAPER, (IN_BATCHES,)),
+        encoder=partial(SynthesizerAttention, scores=FactorizedRandomScores),
+        decoder=partial(SynthesizerAttention, scores=FactorizedRandomScores, causal=True),
+        source="its scores do not depend on the words that are read",
+        paper="https://arxiv.org/abs/2005.00743",
+        traits=Traits(training_time="n²", decoder_state="grows, values only", quadratic=True, state_grows=True),
+        has_max_positions=True,
+    ),
+)

@@ -56,7 +56,7 @@ def prefix_attention(
     would take O(T D E).
 
     Args:
-        q, k, v, padding: as of :func:`prefix_attention_reference`.
+        q, k, v, padding: as in :func:`prefix_attention_reference`.
         block_length: C, the largest number of steps in a block; None chooses it by shape. It affects the cost, not the
             result.
 
@@ -81,7 +81,7 @@ def sums_and_states(
         v: ``(B, H, T, E)`` of the same dtype.
         states: the second result of the call with ``v`` in place of ``k`` and ``k`` in place of ``v``, transposed:
             these are the states of this call. None computes them.
-        block_length: as of :func:`prefix_attention`.
+        block_length: as in :func:`prefix_attention`.
 
     Returns:
         ``(B, H, T, E)``, and the states before each block, or None if there is one block.
@@ -113,7 +113,7 @@ MOST_BLOCKS_SUMMED_AT_ONCE = 128
 class PrefixSums(torch.autograd.Function):
     """``q_t`` times the sum over ``j <= t`` of ``k_j v_j^T``, and the tensors that the gradients use again.
 
-    All tensors are cut into blocks: ``(B H blocks, C, any size)``, zero behind the last step. The gradient is written
+    All tensors are cut into blocks: ``(B H blocks, C, any size)``, zero after the last step. The gradient is written
     by hand because autograd would keep the C x C products and copy every gradient once more. It consists of such sums
     too, so that every derivative exists.
     """

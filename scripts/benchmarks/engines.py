@@ -62,9 +62,9 @@ class Deployed:
     """A model exported for ``fairseq_luna.deployed``, and its beam search."""
 
     def __init__(self, system: str, args: Namespace) -> None:
-        from fairseq_luna.commands.exporting.folder import write_folder
         from fairseq_luna.deployed.folder import settings_of
         from fairseq_luna.deployed.graphs import Graphs
+        from fairseq_luna.exporting.exported_folder import write_folder
 
         self.args = args
         name, _, kind = system.rpartition("-deployed")

@@ -12,8 +12,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from fairseq_luna.commands.command_line import positive
-from fairseq_luna.models.mixed.attentions import able
+from fairseq_luna.command_line import positive
+from fairseq_luna.models.mixed.attentions import available_in
 from fairseq_luna.ops.luna_causal_attention import (
     luna_causal_attention,
     luna_causal_attention_reference,
@@ -56,7 +56,7 @@ FORMS = {
     "luna-tied": (luna(luna_causal_attention), "q k pq pk"),
     "softmax": (softmax, "q k v"),
 }
-MODULES = {f"{place}-{name}": (name, place) for place in ("encoder", "decoder") for name in able(place)}
+MODULES = {f"{place}-{name}": (name, place) for place in ("encoder", "decoder") for name in available_in(place)}
 
 SYSTEMS, VARIANTS, REFERENCE, ROUNDS = tuple(FORMS), tuple(MODULES), "luna-naive", 3
 COLUMNS = {"T": "{length}", "attention": "{system}", **TIMES, **MEMORY}

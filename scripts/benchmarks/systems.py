@@ -11,7 +11,7 @@ from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.tasks.translation import TranslationTask
 from torch import Tensor
 
-from fairseq_luna.commands.command_line import positive
+from fairseq_luna.command_line import positive
 from fairseq_luna.commands.dictionaries import joint_dictionary
 from fairseq_luna.models.mixed.attentions import ATTENTIONS
 from shared.by_name import flags_for
@@ -35,6 +35,8 @@ VARIANTS = {
     "luna-triton-chunked-loss": (
         *("--arch=luna_base", "--luna-kernel=triton", "--criterion=label_smoothed_cross_entropy_chunked"),
     ),
+    "luna-compiled": ("--arch=luna_base", "--compile-layers"),
+    "softmax-compiled": ("--arch=mixed_base", "--compile-layers"),
     "softmax-chunked-loss": ("--arch=mixed_base", "--criterion=label_smoothed_cross_entropy_chunked"),
     "luna-segment-bias": ("--arch=luna_base_untied", "--attention-kernel-size=5", "--luna-segment-bias=4"),
     # The variants of README's tables.
@@ -42,8 +44,24 @@ VARIANTS = {
     "luna-convolution": ("--arch=luna_base_untied", "--luna-source-attention=softmax", "--attention-kernel-size=5"),
     "fastformer-convolution": ("--arch=fastformer_base", "--attention-kernel-size=5"),
     "block-convolution": ("--arch=block_base", "--attention-kernel-size=5"),
+    "softmax-convolution": ("--arch=mixed_base", "--attention-kernel-size=5"),
     **{name: ("--arch=mixed_base", *flags_for(name)) for name in ATTENTIONS if name not in SYSTEMS},
 }
+# Ways to run a system, by the end of its name: recorded training steps and generation, compiled layers, and both.
+RECORDED = "-recorded"
+WAYS = {
+    RECORDED: ("--record-training", "--search=recorded"),
+    "-compiled": ("--compile-layers",),
+    f"-compiled{RECORDED}": ("--compile-layers", "--record-training", "--search=recorded"),
+}
+VARIANTS |= {
+    f"{name}{way}": (*(SYSTEMS | VARIANTS)[name], *flags)
+    for name in ("softmax", "luna", "fastformer", "block", "linear", "ssru", "retention")
+    for way, flags in WAYS.items()
+}
+# fairseq's transformer has no other search, and torch's compiler cannot read Triton kernels.
+VARIANTS[f"transformer{RECORDED}"] = (*SYSTEMS["transformer"], "--record-training")
+VARIANTS[f"luna-triton{RECORDED}"] = (*VARIANTS["luna-triton"], *WAYS[RECORDED])
 # Indices in every dictionary of fairseq's.
 PAD, EOS, FIRST_WORD = 1, 2, 4
 

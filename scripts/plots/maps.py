@@ -8,13 +8,12 @@ import torch
 from fairseq.modules import MultiheadAttention
 from torch import Tensor, nn
 
-from fairseq_luna.commands.command_line import CommandError
+from fairseq_luna.command_line import CommandError
 from fairseq_luna.modules import (
     FastformerAttention,
-    FastformerCausalAttention,
     LunaAttention,
     LunaCausalAttention,
-    SoftmaxSourceAttention,
+    SoftmaxCrossAttention,
 )
 from plots import recorders
 
@@ -81,9 +80,9 @@ def _recorder(side: str, module: nn.Module | None) -> Any:
         return recorders.luna
     if isinstance(module, LunaCausalAttention):
         return recorders.luna_causal
-    if isinstance(module, FastformerAttention | FastformerCausalAttention):
+    if isinstance(module, FastformerAttention):
         return recorders.fastformer
-    if isinstance(module, MultiheadAttention | SoftmaxSourceAttention) and side == "cross":
+    if isinstance(module, MultiheadAttention | SoftmaxCrossAttention) and side == "cross":
         return recorders.softmax
     return None
 

@@ -13,7 +13,7 @@ from unittest.mock import patch
 import torch
 from torch import Tensor, nn
 
-from fairseq_luna.modules import FastformerCausalAttention, LunaAttention, LunaCausalAttention, luna_attention
+from fairseq_luna.modules import LunaAttention, LunaCausalAttention, luna_attention
 from fairseq_luna.ops.fastformer_attention import scaled_score
 from fairseq_luna.ops.luna_causal_attention import pack_weights
 from fairseq_luna.ops.padding import Padding
@@ -108,8 +108,8 @@ def luna_causal(module: LunaCausalAttention) -> Any:
             parts.insert(0, (given["memory"], mask_in(given, "memory_padding_mask")))
         words = torch.cat([x[:, :1] for x, _ in parts])
         real = torch.cat([x.new_ones(len(x)) if mask is None else (~mask[0]).to(x) for x, mask in parts])
-        packed = module.heads_of(module.pq_proj, given["packed"][:, :1])
-        pack = pack_weights(packed, module.heads_of(module.pc_proj, words), module.activation)[0] * real[:, None]
+        packed = module.project_heads(module.pq_proj, given["packed"][:, :1])
+        pack = pack_weights(packed, module.project_heads(module.pc_proj, words), module.activation)[0] * real[:, None]
         count = real.cumsum(0).clamp(min=1)[-unpack.shape[1] :, None]
         through = (unpack @ pack.mT).tril(len(words) - unpack.shape[1]) / count
         return {"pack": pack.mT, "unpack": unpack, "through": through}
@@ -122,7 +122,7 @@ def fastformer(module: Any) -> Any:
 
     The modules compute only weighted means; the weights are computed here from their scores (docs/mathematics.md).
     """
-    causal = isinstance(module, FastformerCausalAttention)
+    causal = module.causal
 
     def weights_of(output: Any, given: dict[str, Any]) -> Weights:
         mask = mask_in(given, "padding_mask")
@@ -134,7 +134,7 @@ def fastformer(module: Any) -> Any:
         def shares(score: Tensor) -> Tensor:
             return score[:, :, None].masked_fill(~real, -torch.inf).softmax(-1).nan_to_num(0.0)
 
-        maps = module.maps()
+        maps = module.learned_maps()
         q, k, _ = module.queries_keys_values(x)
         query = shares(scaled_score(maps.query_score(q), q))
         p = maps.combine_key(query @ q, k)

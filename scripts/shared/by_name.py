@@ -5,7 +5,7 @@ from argparse import Namespace
 import torch
 from torch import nn
 
-from fairseq_luna.models.mixed.attentions import ATTENTIONS, PLACES, build_attention
+from fairseq_luna.models.mixed.attentions import ATTENTIONS, PLACES, build_chosen_attention
 from fairseq_luna.models.mixed.config import mixed_config
 from fairseq_luna.models.shared.checks import flag
 
@@ -15,7 +15,7 @@ def flags_for(name: str) -> list[str]:
 
     Elsewhere, and from target to source, it is softmax attention.
     """
-    places = [place for place in ATTENTIONS[name].factories() if place != "source"]
+    places = [place for place in ATTENTIONS[name].places if place != "source"]
     return [f"{flag(PLACES[place])}={name}" for place in places]
 
 
@@ -34,4 +34,4 @@ def attention(name: str, place: str = "encoder", *, embed_dim: int, heads: int, 
     for side in ("encoder", "decoder"):
         fields |= {f"{side}_embed_dim": embed_dim, f"{side}_attention_heads": heads}
     torch.manual_seed(0)
-    return build_attention(mixed_config(Namespace(**fields)), place)
+    return build_chosen_attention(mixed_config(Namespace(**fields)), place)

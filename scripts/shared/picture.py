@@ -6,8 +6,8 @@ from argparse import ArgumentParser
 from pathlib import Path
 from typing import Any
 
-from fairseq_luna.commands.command_line import CommandError
-from fairseq_luna.commands.steps import complete
+from fairseq_luna.command_line import CommandError
+from fairseq_luna.files import complete
 
 
 def add_arguments(parser: ArgumentParser) -> None:

@@ -9,24 +9,26 @@ import torch
 from fairseq import checkpoint_utils
 
 from commands import APOLLO, TRANSFORMER, run, train
-from fairseq_luna.commands import training_flags
 from fairseq_luna.commands.converting.parameters import NO_PARAMETER, convert
-from fairseq_luna.commands.converting.settings import deciding
-from fairseq_luna.models.mixed.attentions import ATTENTIONS
+from fairseq_luna.commands.converting.settings import settings_to_verify
+from fairseq_luna.commands.training_commands import plain
+from fairseq_luna.models.mixed.attentions import ATTENTIONS, fields_for
 from fairseq_luna.usage_error import CheckpointMismatch
 from own_command import refused, shown
 from support import PAD, as_prefix, build_model, sentences
 
 WIDE = {"encoder_self_attention": "local", "decoder_self_attention": "local", "attention_window": 20}
 LEARNED = {"encoder_learned_pos": True, "decoder_learned_pos": True}
-ADAPTIVE = ATTENTIONS["adaptive-span"].fields("adaptive-span")
-LINFORMER = ATTENTIONS["linformer"].fields("linformer")
+ADAPTIVE = fields_for("adaptive-span")
+LINFORMER = fields_for("linformer")
 # The old and the new model, which compute the same.
 EQUAL = {
     "transformer-mixed": (("transformer", {}), ("mixed", {})),
     "transformer-convolved": (("transformer", {}), ("mixed", {"attention_kernel_size": 5})),
     "transformer-wide-window": (("transformer", {}), ("mixed", WIDE)),
     "transformer-adaptive-span": (("transformer", {}), ("mixed", ADAPTIVE)),
+    "transformer-bp": (("transformer", {}), ("mixed", {**fields_for("bp"), "attention_nodes": 20})),
+    "transformer-xl": (("transformer", {}), ("mixed", fields_for("transformer-xl"))),
     "transformer-one-block": (("transformer", {}), ("block", {"num_blocks": 1, "decoder_block_size": 20})),
     "more-positions": (
         ("transformer", {**LEARNED, "max_source_positions": 20}),
@@ -51,7 +53,7 @@ EQUAL = {
 }
 # What a transformer becomes.
 FAMILIES = {
-    **{name: ("mixed", attention.fields(name)) for name, attention in ATTENTIONS.items()},
+    **{name: ("mixed", fields_for(name)) for name in ATTENTIONS},
     "luna": ("luna", {"luna_source_attention": "softmax"}),
     "luna-packed": ("luna", {"untie_luna_kv": True}),
     "luna-prenorm": ("luna", {"encoder_normalize_before": True, "decoder_normalize_before": True}),
@@ -122,7 +124,7 @@ def test_random_features_of_another_number_keep_their_own_seed():
     old, new = (build_model("mixed", seed=n, decoder_self_attention="rfa", num_features=n) for n in (8, 12))
     convert(old, new)
     features = new.decoder.layers[0].self_attn.feature_map
-    assert features.matrices.equal(features.numbered(range(features.num_heads)))
+    assert features.matrices.equal(features.matrices_by_number(range(features.num_heads)))
 
 
 def test_retention_starts_with_an_open_gate():
@@ -132,7 +134,7 @@ def test_retention_starts_with_an_open_gate():
     theirs, ours = (model.decoder.layers[0].self_attn for model in (old, new))
     for name in ("q_proj", "k_proj", "v_proj", "out_proj"):
         assert getattr(ours, name).weight.equal(getattr(theirs, name).weight)
-    gate = torch.nn.functional.silu(ours.gate_proj(torch.randn(3, ours.new.size)))
+    gate = torch.nn.functional.silu(ours.gate_proj(torch.randn(3, ours.embed_dim)))
     torch.testing.assert_close(gate, torch.ones_like(gate))
 
 
@@ -167,7 +169,7 @@ def test_the_result_is_trained_with_the_flags_that_the_command_prints(tiny_data,
     trained, made = read(tmp_path / "start" / "checkpoint_last.pt"), read(start)
     assert trained["cfg"]["optimizer"]["_name"] == "adam"
     assert trained["optimizer_history"][-1]["num_updates"] == 1
-    assert deciding(trained["cfg"]["model"]) == deciding(made["cfg"]["model"])
+    assert settings_to_verify(trained["cfg"]["model"]) == settings_to_verify(made["cfg"]["model"])
     assert (made["cfg"]["model"]["encoder_embed_dim"], made["cfg"]["model"]["dropout"]) == (16, 0.2)
     others = [*of_the_model(words, start), "--decoder-self-attention=softmax"]  # with the same tensors
     with pytest.raises(CheckpointMismatch, match=r"was made for --decoder-self-attention=linear: give the flags that"):
@@ -221,7 +223,7 @@ def test_the_printed_command_has_what_the_data_needs(kind, flags, tiny_data, tmp
     before, after = (read(path)["cfg"] for path in (old, tmp_path / "start" / "checkpoint_last.pt"))
     for group, names in SAME.items():
         for name in names:
-            found = [training_flags.plain(cfg[group]).get(name) for cfg in (before, after)]
+            found = [plain(cfg[group]).get(name) for cfg in (before, after)]
             assert found[0] == found[1], (group, name)
 
 
@@ -254,7 +256,7 @@ def test_odd_settings_come_back_from_the_printed_command(tiny_data, tmp_path, ca
     assert printed.stdout.splitlines() == shlex.split(line)
     trained = one_update(tiny_data, tmp_path, *of_the_model(shlex.split(line), start), *criterion)
     trained, made = (read(path)["cfg"]["model"] for path in (trained, start))
-    assert deciding(trained) == deciding(made)
+    assert settings_to_verify(trained) == settings_to_verify(made)
     found = [trained[f"decoder_{name}_dim"] for name in ("output", "ffn_embed")]
     assert (*found, trained["adaptive_softmax_cutoff"]) == (24, 20, [10, 20])
 

@@ -1,7 +1,7 @@
 """Values for every flag of this package, and for flags of fairseq's that affect its code.
 
-Switches and choices are read from the parser; VALUES has the others, and switches that must be refused. The value of a
-switch is the empty string.
+Switches and choices are read from the parser, numbers of attentions from their declarations; VALUES has the others, and
+switches that must be refused. The value of a switch is the empty string.
 """
 
 from argparse import SUPPRESS, ArgumentParser
@@ -12,8 +12,9 @@ from fairseq.optim import OPTIMIZER_REGISTRY
 from fairseq.optim.lr_scheduler import LR_SCHEDULER_REGISTRY
 
 import fairseq_luna.models  # noqa: F401 (registers the models)
-from fairseq_luna.models.mixed.attentions import ATTENTIONS, PLACES, able
+from fairseq_luna.models.mixed.attentions import ATTENTIONS, PLACES, available_in
 from fairseq_luna.models.shared.checks import flag
+from fairseq_luna.modules.declaration import merged_flags
 
 
 class Values(NamedTuple):
@@ -29,6 +30,23 @@ SWITCH = Values(("",))
 _RATE = Values(("0", "0.1", "0.5", "0.9"), ("-0.1", "1", "1.5", "nan"))
 _KERNEL = Values(("0", "1", "3", "5", "101"), ("2", "-1", "x"))
 _COUNT = Values(("1", "2", "3", "8", "1000"), ("0", "-1", "x"))
+
+
+def _declared_numbers() -> Table:
+    """Values of the numbers that attentions declare: from the least to large ones, and below the least."""
+    found = {}
+    for name, declared in merged_flags(ATTENTIONS.values()).items():
+        if declared.kind not in (int, float):
+            continue
+        assert declared.minimum is not None, f"{name} needs a minimum"
+        least, below = (f"{number:g}" for number in (declared.minimum, declared.minimum - 1))
+        if declared.kind is int:
+            found[flag(name)] = Values((least, "1", "2", "3", "8", "1000"), (below, "-1", "x"))
+        else:
+            found[flag(name)] = Values((least, f"{declared.default:g}", "1"), (below, "nan", "inf", "x"))
+    return found
+
+
 _OF_SIDES: Table = {
     "embed-dim": Values(("1", "2", "4", "6", "8", "12", "16"), ("0", "-8")),
     "ffn-embed-dim": Values(("1", "2", "8", "16"), ("0", "-8")),
@@ -42,7 +60,9 @@ _OF_SIDES: Table = {
 _POSITIONS = Values(("1", "2", "5", "64", "100000"), ("0", "-4"))
 # Names that stand in a place; the model refuses the others.
 NAMES: Table = {
-    flag(field): Values((*able(place),), (*(name for name in ATTENTIONS if name not in able(place)), "none"))
+    flag(field): Values(
+        (*available_in(place),), (*(name for name in ATTENTIONS if name not in available_in(place)), "none")
+    )
     for place, field in PLACES.items()
 }
 VALUES: Table = {
@@ -51,10 +71,8 @@ VALUES: Table = {
     **{f"--{part}dropout": _RATE for part in ("", "attention-", "activation-", "relu-", "pooler-", "word-")},
     **{f"--max-{side}-positions": _POSITIONS for side in ("source", "target")},
     "--attention-kernel-size": _KERNEL,
-    **dict.fromkeys(("--projection-length", "--decoder-block-size", "--attention-window", "--attention-chunk"), _COUNT),
-    "--span-ramp": _COUNT,
-    "--span-penalty": Values(("0", "2e-6", "1"), ("-1", "nan", "inf", "x")),
-    **dict.fromkeys(("--attention-topk", "--num-slots", "--num-features", "--state-size"), _COUNT),
+    "--projection-length": _COUNT,
+    **_declared_numbers(),
     "--max-positions": Values(("8", "64", "100000")),
     "--encoder-embed-path": Values(("{embeddings}", "{missing}")),
     "--decoder-embed-path": Values(("{embeddings}",)),
@@ -74,10 +92,6 @@ VALUES: Table = {
     "--base-layers": Values(("0",), ("1",)),
     **dict.fromkeys(("--base-sublayers", "--base-shuffle"), Values(("1",))),
     "--luna-segment-bias": Values(("0", "4", "-1.5"), ("nan", "inf", "x")),
-    "--num-blocks": Values(("0", "1", "2", "5", "1000"), ("-1",)),
-    "--redraw-features": Values(("0", "1", "3", "1000"), ("-1",)),
-    "--attention-dilation": Values(("1", "2", "5"), ("0", "-1")),
-    "--num-hashes": Values(("1", "2", "8"), ("0", "-1")),
     "--pyramid-block-sizes": Values(("2", "4,8", "2, 3,2", "1000"), ("", "1", "0", "-4", "x", "4,,8")),
     "--apollo-beta": Values(("0", "0.5", "0.9"), ("1", "-0.1", "nan")),
     "--apollo-eps": Values(("1e-8", "1e-4", "1"), ("0", "-1", "nan", "inf")),

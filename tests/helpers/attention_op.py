@@ -249,6 +249,19 @@ class Synthesizer(Op):
         return (y,), state
 
 
+class TransformerXl(Op):
+    """Keys and values of the memory are those of the steps, without their gradient; generation has one cache."""
+
+    def arguments(self, inputs):
+        q, k, v, *positions = inputs
+        return q, k, v, k.detach(), v.detach(), *positions
+
+    def step(self, inputs, state, padding_mask=None, **options):
+        options |= {name: value for name, value in self.options.items() if name != "causal"}
+        y, state = self.function(f"{self.name}_step")(*inputs, state, padding=padding_mask, **options)
+        return (y,), state
+
+
 class Folded(Op):
     """Linear maps: each is a weight CC and, if there is one, a bias C."""
 

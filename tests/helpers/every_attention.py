@@ -7,18 +7,18 @@ import pytest
 import torch
 from torch import nn
 
-from fairseq_luna.models.mixed.attentions import ATTENTIONS, PLACES, build_attention
+from fairseq_luna.models.mixed.attentions import ATTENTIONS, PLACES, build_chosen_attention
 from fairseq_luna.models.mixed.config import mixed_config
 from fairseq_luna.modules import (
     BlockAttention,
     BlockCausalAttention,
     FastformerAttention,
-    FastformerCausalAttention,
     LunaAttention,
     LunaCausalAttention,
 )
 from fairseq_luna.modules.block_attention import WithinBlockAttention
 from fairseq_luna.modules.checks import checked_padding
+from fairseq_luna.modules.declaration import declared_attentions
 from fairseq_luna.modules.decoding_state import repeat_rows, select_rows
 from fairseq_luna.ops.block_partition import cut_by_number
 from fairseq_luna.ops.padding import Padding
@@ -87,15 +87,17 @@ def of_table(name, place, **options):
     sizes = {"encoder_embed_dim": SIZE, "decoder_embed_dim": SIZE}
     flags = {FLAGS.get(option, option): value for option, value in options.items()}
     cfg = {**TINY, **sizes, "share_all_embeddings": False, PLACES[place]: name, **flags}
-    return build_attention(mixed_config(Namespace(**cfg)), place)
+    return build_chosen_attention(mixed_config(Namespace(**cfg)), place)
 
 
-def of_kinds(encoder, decoder, place, **options):
+def of_kinds(encoder, decoder, place, *, kernel_size=0, **options):
     """An attention with options that the table does not have."""
-    return (encoder if place == "encoder" else decoder)(embed_dim=SIZE, num_heads=2, **options)
+    module = (encoder if place == "encoder" else decoder)(embed_dim=SIZE, num_heads=2, **options)
+    module.convolve(kernel_size)
+    return module
 
 
-fastformer = partial(of_kinds, FastformerAttention, FastformerCausalAttention)
+fastformer = partial(of_kinds, FastformerAttention, partial(FastformerAttention, causal=True))
 block = partial(of_kinds, BlockAttention, BlockCausalAttention)
 VARIANTS = {
     "luna": luna,
@@ -104,6 +106,7 @@ VARIANTS = {
     "luna-segments": partial(luna, segment_bias=2.0),
     "block-unordered": partial(of_table, "block", unordered_blocks="mean"),
     "convolution": partial(of_table, "linear", attention_kernel_size=3),
+    "transformer-xl-segments": partial(of_table, "transformer-xl", attention_chunk=8, attention_memory=12),
     "pyramid": lambda place, **options: Pyramid(embed_dim=SIZE, num_heads=2, **options),
 }
 # For the contract alone: what else their flags choose.
@@ -115,12 +118,22 @@ OPTIONS = {
     "block-sum": partial(block, unordered="sum", share_levels=True, kernel_size=3),
 }
 PLACES_OF = {
-    **{name: tuple(attention.factories()) for name, attention in ATTENTIONS.items()},
+    **{name: attention.places for name, attention in ATTENTIONS.items()},
     **dict.fromkeys(("luna", "luna-untied"), tuple(PLACES)),
     **dict.fromkeys(("luna-convolution", "convolution", "block-unordered"), ("encoder", "decoder")),
+    "transformer-xl-segments": ("encoder", "decoder"),
     "luna-segments": ("encoder", "source"),
     "pyramid": ("encoder",),
 }
+DECLARED_AS = {"pyramid": "block-pyramid", "convolution": "linear", "transformer-xl-segments": "transformer-xl"}
+
+
+def declaration_of(name):
+    """The declaration of an attention, for its traits; options of an attention do not change them."""
+    declared = declared_attentions()
+    return declared[DECLARED_AS.get(name, name if name in declared else name.split("-")[0])]
+
+
 EVERY = [(name, place) for name, places in PLACES_OF.items() for place in places]
 WITH_OPTIONS = [
     (name, place) for name in OPTIONS for place in ("encoder", "decoder") if name != "luna-elu" or place == "decoder"

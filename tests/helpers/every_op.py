@@ -19,6 +19,7 @@ from attention_op import (
     Recurrence,
     SoftWindow,
     Synthesizer,
+    TransformerXl,
     tensors,
 )
 from fairseq_luna.ops import feature_maps, kernel_attention, luna_causal_attention, prefix_attention
@@ -142,6 +143,19 @@ def reformer(chunk: int) -> Op:
     return Op("reformer_attention", "BHTD BHTD NDM", {"chunk_size": chunk}, **given)
 
 
+def transformer_xl(segment: int, memory: int) -> dict[str, Op]:
+    options = {"segment": segment, "memory": memory}
+    whole = TransformerXl("transformer_xl_attention", f"{QKV} HD HD HDC", options, per_step=160)
+    return both(f"transformer-xl-{segment}-{memory}", whole, options={**options, "causal": True}, steps=True)
+
+
+def binary_partition(nodes: int, levels: int) -> dict[str, Op]:
+    sizes = {"K": nodes, "N": levels}
+    whole = Op("binary_partition_attention", f"{QKV} HD D NVKD", sizes={**sizes, "V": 2}, per_step=600)
+    options = {"causal": True}
+    return both(f"bp-{nodes}", whole, options=options, sizes={**sizes, "V": 1}, steps=True)
+
+
 DECAYS = {"BHT": lambda x: -0.3 * x.abs()}
 DECAY = Op("decay_attention", "BHTD BHTD BHTE BHT", {"causal": False}, maps=DECAYS, per_step=64, **LONG_SUMS)
 SPANS = {"H": lambda x: 4 * x.abs()}
@@ -196,6 +210,10 @@ OPS: dict[str, Op] = {
     "reformer-1": reformer(1),
     "reformer-4": reformer(4),
     "reformer-1000": reformer(1000),
+    **transformer_xl(7, 9),
+    **transformer_xl(16, 4),
+    **binary_partition(1, 4),
+    **binary_partition(3, 2),
 }
 
 

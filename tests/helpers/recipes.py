@@ -22,7 +22,7 @@ from torch import nn
 
 import fairseq_luna.models  # noqa: F401 (its patches wrap call_main, which is replaced below)
 from fairseq_luna.commands.dictionaries import joint_dictionary
-from fairseq_luna.commands.steps import USER_DIR
+from fairseq_luna.commands.shell_commands import USER_DIR
 from harness.parsing import parse
 from shared.recipes import quoted
 

@@ -1,6 +1,6 @@
 """Every family of encoder-decoders and of readers with each of its flags, and every mode of Apollo, for checks."""
 
-from fairseq_luna.models.mixed.attentions import ATTENTIONS, able
+from fairseq_luna.models.mixed.attentions import ATTENTIONS, available_in, fields_for
 
 PRENORM = {"encoder_normalize_before": True, "decoder_normalize_before": True}
 
@@ -50,8 +50,8 @@ FAMILIES = {
         "checkpointed": {"checkpoint_activations": True},
     },
     "mixed": {
-        **{name: attention.fields(name) for name, attention in ATTENTIONS.items()},
-        "convolution-prenorm": {**ATTENTIONS["fastformer"].fields("fastformer"), "attention_kernel_size": 3, **PRENORM},
+        **{name: fields_for(name) for name in ATTENTIONS},
+        "convolution-prenorm": {**fields_for("fastformer"), "attention_kernel_size": 3, **PRENORM},
     },
 }
 VARIANTS = {
@@ -70,7 +70,7 @@ READER_FAMILIES = {
         "luna-untied-embeddings": {"untie_weights_roberta": True, "no_token_positional_embeddings": True},
     },
     "mixed_roberta": {
-        **{f"mixed-{name}": {"encoder_self_attention": name} for name in able("encoder")},
+        **{f"mixed-{name}": {"encoder_self_attention": name} for name in available_in("encoder")},
         "mixed-prenorm": {
             "encoder_self_attention": "fastformer",
             "attention_kernel_size": 3,

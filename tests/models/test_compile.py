@@ -94,7 +94,13 @@ LIKE = {
     **dict.fromkeys(("performer", "rfa", "efficient", "hedgehog"), "linear"),
     **dict.fromkeys(("ssd", "gated-rfa"), "retention"),
     **dict.fromkeys(("synthesizer-factorized-dense", "synthesizer-factorized-random"), "synthesizer-dense"),
-    **{"longformer": "local", "luna-segments": "luna", "convolution": "linear", "gated-delta-encoder": "gated-delta"},
+    **{
+        "transformer-xl": "transformer-xl-segments",
+        "longformer": "local",
+        "luna-segments": "luna",
+        "convolution": "linear",
+        "gated-delta-encoder": "gated-delta",
+    },
 }
 
 

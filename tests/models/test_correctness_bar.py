@@ -7,7 +7,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from fairseq_luna.models.mixed.attentions import ATTENTIONS
+from fairseq_luna.models.mixed.attentions import ATTENTIONS, fields_for
 from support import CLOSE, PAD, as_prefix, build_model, sentences, step_by_step
 from variants import FAMILIES, VARIANTS
 
@@ -202,7 +202,7 @@ def test_checkpointed_activations_change_no_gradient(name):
     found = []
     for checkpointed in (False, True):
         flags = {"dropout": 0.1, "attention_dropout": 0.1, "checkpoint_activations": checkpointed}
-        model = build_model("mixed", **ATTENTIONS[name].fields(name), **flags)
+        model = build_model("mixed", **fields_for(name), **flags)
         torch.manual_seed(1)
         model(sentences(7, 4), None, as_prefix(sentences(6, 3, seed=2)))[0].logsumexp(-1).sum().backward()
         found.append({parameter: tensor.grad for parameter, tensor in model.named_parameters()})

@@ -1,19 +1,22 @@
 """What adaptive span has beside the contract of every attention."""
 
+from functools import partial
+
 import pytest
 import torch
 
 from every_attention import in_steps
-from fairseq_luna.modules import AdaptiveSpanAttention, AdaptiveSpanCausalAttention
+from fairseq_luna.modules import AdaptiveSpanAttention
 from fairseq_luna.usage_error import UsageError
 from numeric import mixed_padding, scattered_padding, sequences
 from support import CLOSE, assert_published, golden
 
 NAMES = {"proj_query": "q_proj", "proj_key": "k_proj", "proj_val": "v_proj", "proj_out": "out_proj"}
 SPAN = "attn.adaptive_span._mask.current_val"
+CAUSAL = partial(AdaptiveSpanAttention, causal=True)
 
 
-def build(kind=AdaptiveSpanCausalAttention, **options):
+def build(kind=CAUSAL, **options):
     torch.manual_seed(0)
     return kind(embed_dim=16, num_heads=4, window=20, ramp=5, **options).double()
 
@@ -25,7 +28,9 @@ def published():
     window = recorded["max_span"] - 1  # the largest distance, where they count the steps with the own one
     share = recorded["max_span"] / window
     options = {"window": window, "ramp": recorded["ramp"], "penalty": recorded["loss_coefficient"], "bias": False}
-    module = AdaptiveSpanCausalAttention(embed_dim=recorded["embed_dim"], num_heads=recorded["num_heads"], **options)
+    module = AdaptiveSpanAttention(
+        causal=True, embed_dim=recorded["embed_dim"], num_heads=recorded["num_heads"], **options
+    )
     theirs = recorded["state_dict"]
     ours = {NAMES[name.split(".")[0]] + ".weight": x for name, x in theirs.items() if name != SPAN}
     module.load_state_dict({**ours, "span": share * theirs[SPAN].flatten()})
@@ -79,7 +84,7 @@ def test_a_span_outside_of_the_window_acts_as_the_nearest_and_can_only_come_back
     assert not penalty or back.tolist() == ([False, False, True, True] if penalty > 0 else [True, True, False, False])
 
 
-@pytest.mark.parametrize("kind", [AdaptiveSpanAttention, AdaptiveSpanCausalAttention])
+@pytest.mark.parametrize("kind", [AdaptiveSpanAttention, CAUSAL], ids=["encoder", "decoder"])
 @torch.no_grad()
 def test_no_head_sees_beyond_its_span_and_ramp(kind):
     """Counted among the real steps; at the start a head sees its ramp."""

@@ -23,11 +23,13 @@ EVERY_CUT = pytest.mark.parametrize(
 SIZE = 16
 
 
-def build(kind=BlockAttention, **options):
+def build(kind=BlockAttention, kernel_size=0, **options):
     torch.manual_seed(0)
     if kind is BlockCausalAttention:
         options = {"block_size": 5, **options}
-    return kind(embed_dim=SIZE, num_heads=4, **options).double()
+    module = kind(embed_dim=SIZE, num_heads=4, **options)
+    module.convolve(kernel_size)
+    return module.double()
 
 
 def inputs(steps=30, batch=3):
@@ -47,7 +49,7 @@ def by_the_equations(module, x, mask):
     else:
         options = {"reduce": module.unordered, "causal": causal}
         y, z = unordered_block_attention_reference(
-            module.heads_of(module.v_proj, x), module.project_summaries, blocks, **options
+            module.project_heads(module.v_proj, x), module.project_summaries, blocks, **options
         )
     return module.out_proj(torch.cat([merge_heads(y), merge_heads(z)], dim=-1))
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import every_attention
-from every_attention import EVERY, WITH_OPTIONS, Kept, call, inputs
+from every_attention import EVERY, WITH_OPTIONS, Kept, call, declaration_of, inputs
 from fairseq_luna.models.mixed.attentions import ATTENTIONS
 from fairseq_luna.modules.decoding_state import flatten_state, select_rows
 from fairseq_luna.ops.padding import Padding
@@ -14,19 +14,21 @@ from largest_tensor import LargestTensor
 from numeric import gradients, mixed_padding, scattered_padding
 
 every = partial(every_attention.every, also=WITH_OPTIONS)
-# A step sees some of the others only.
-LIMITED = {"local", "adaptive-span", "topk", "sparse", "longformer", "bigbird", "reformer", "flash", "pyramid"}
-SYNTHESIZERS = {name for name in ATTENTIONS if name.startswith("synthesizer")}
-# The stride of sparse is fixed; linformer has a maximum.
-WIDE = {"longformer", "adaptive-span"}  # their windows are of 512 steps
-NOT_LINEAR = {"softmax", "topk", "sparse", "linformer", *SYNTHESIZERS}
-# A rounding error may change which steps they see, or turn what a head has read, where that is near 0 before its norm.
-DISCONTINUOUS = {"topk", "reformer", "gated-delta"}
-# tests/reliability/test_numbers.py has those of the papers; the blocks of the pyramid are a third of the sentence.
-NOT_LONG = {name for name, _ in EVERY if name.startswith(("luna", "fastformer", "block"))}
-NOT_LONG |= {"softmax", "topk", "sparse", "pyramid"}
-GROWING = {"softmax", "topk", "sparse", "block", "block-unordered", "block-shared", "block-sum", *SYNTHESIZERS}
-MAXIMUM = dict.fromkeys(SYNTHESIZERS, 512) | {"linformer": 100_000}
+DECLARED = {name: declaration_of(name) for name, _ in (*EVERY, *WITH_OPTIONS)}
+TRAITS = {name: declaration.traits for name, declaration in DECLARED.items()}
+LIMITED = {name for name, traits in TRAITS.items() if not traits.sees_every_step}
+NOT_CONTINUOUS = {name for name, traits in TRAITS.items() if not traits.continuous}
+GROWING = {name for name, traits in TRAITS.items() if traits.state_grows}
+QUADRATIC = {name for name, traits in TRAITS.items() if traits.quadratic}
+# The longest sequence that they are made for, where their parameters decide it.
+MAXIMUM = {
+    name: 512 if name in QUADRATIC else 100_000
+    for name, declaration in DECLARED.items()
+    if declaration.has_max_positions
+}
+# tests/reliability/test_numbers.py has the attentions of the papers; the pyramid's blocks are a third of the sentence.
+NOT_LONG = {name for name, _ in EVERY if name.startswith(("luna", "fastformer", "block", "pyramid"))}
+NOT_LONG |= QUADRATIC - MAXIMUM.keys()
 SMALL = {"num_slots": 8, "num_features": 8, "state_size": 8, "attention_window": 16, "num_hashes": 1}
 CLOSE = {"rtol": 1e-9, "atol": 1e-9}
 
@@ -40,8 +42,8 @@ def build(name, place, **options):
 
 def small_of(name):
     """Small sizes of the table's attention, where it has flags for them."""
-    factories = ATTENTIONS[name].factories().values() if name in ATTENTIONS else ()
-    return {flag: size for flag, size in SMALL.items() if any(flag in factory.flags for factory in factories)}
+    flags = {flag.name for flag in ATTENTIONS[name].flags} if name in ATTENTIONS else ()
+    return {flag: size for flag, size in SMALL.items() if flag in flags}
 
 
 def in_fp64(name, place, steps, batch=3, source_steps=None, **options):
@@ -131,11 +133,11 @@ def test_the_source_is_read_once_and_shared_by_beams(name, place, need_weights):
     mask, of_sentences = scattered_padding(3, 40), torch.arange(3).repeat_interleave(2)
     expected, weights = module(x, source[:, of_sentences], source_padding_mask=mask[of_sentences], need_weights=True)
     assert weights.shape[1:] == (6, 5, 40) and not weights.masked_select(mask[of_sentences][:, None]).any()
-    aligned = name.startswith("luna") or ATTENTIONS[name].source.unaligned is None
+    aligned = name.startswith("luna") or not ATTENTIONS[name].unaligned
     assert not aligned or weights.sum(-1).allclose(torch.ones(()).double())
     if not name.startswith("luna"):  # which reads slots
-        values = module.heads_of(module.v_proj, source[:, of_sentences])
-        torch.testing.assert_close(module.output(weights.transpose(0, 1) @ values), expected, **CLOSE)
+        values = module.project_heads(module.v_proj, source[:, of_sentences])
+        torch.testing.assert_close(module.project_output(weights.transpose(0, 1) @ values), expected, **CLOSE)
     rows, padding = torch.arange(6), Padding(mask)
     kept = module.read_source(source, padding, need_weights=need_weights)
     for t in range(5):
@@ -168,7 +170,7 @@ def test_half_precision_stays_near_fp32(name, place, dtype, bound):
         found.append([out.float() for out in outs])
     for expected, out in zip(*found, strict=True):
         error = (out - expected).abs()
-        assert error.quantile(0.95 if name in DISCONTINUOUS else 1.0) < bound * expected.abs().max()
+        assert error.quantile(0.95 if name in NOT_CONTINUOUS else 1.0) < bound * expected.abs().max()
 
 
 @every()
@@ -181,7 +183,7 @@ def test_autocast_stays_near_fp32(name, place):
         found = call(module, place, x, source=source)
     error = (found.float() - expected).abs()
     assert found.dtype == torch.bfloat16
-    assert error.quantile(0.95 if name in DISCONTINUOUS else 1.0) < 6e-2 * expected.abs().max()
+    assert error.quantile(0.95 if name in NOT_CONTINUOUS else 1.0) < 6e-2 * expected.abs().max()
 
 
 @every()
@@ -214,16 +216,18 @@ def test_data_decides_no_branch(name, place):
 
 
 @pytest.mark.slow
-@every(without=NOT_LINEAR)
+@every(without=QUADRATIC | MAXIMUM.keys())
 def test_memory_is_linear_in_the_length(name, place):
     largest = []
     for steps in (1024, 4096):
-        module = build(name, place, **({"attention_window": 16} if name in WIDE else {}))
+        window = {flag: size for flag, size in small_of(name).items() if flag == "attention_window"}
+        module = build(name, place, **window)
         x, source = (each.requires_grad_() for each in inputs(module, steps, 1))
         with LargestTensor() as seen:
             call(module, place, x, source=source).sum().backward()
         largest.append(seen.elements)
-    assert largest[1] <= (6.5 if name.startswith("block") else 4.1) * largest[0]  # of power 4/3, or linear
+    growth = 6.5 if name.startswith("block") else 5.1 if name == "bp" else 4.1  # of power 4/3, n log n, or linear
+    assert largest[1] <= growth * largest[0]
 
 
 @pytest.mark.slow

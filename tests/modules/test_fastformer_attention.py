@@ -1,11 +1,12 @@
 """What Fastformer's attention has beside the contract of every attention."""
 
 import itertools
+from functools import partial
 
 import pytest
 import torch
 
-from fairseq_luna.modules import FastformerAttention, FastformerCausalAttention
+from fairseq_luna.modules import FastformerAttention
 from fairseq_luna.modules.fastformer_attention import COMBINE_CHOICES, RESIDUAL_CHOICES, SHARE_CHOICES
 from fairseq_luna.modules.multihead import merge_heads
 from fairseq_luna.ops.fastformer_attention import (
@@ -15,7 +16,7 @@ from fairseq_luna.ops.fastformer_attention import (
 from numeric import PADDED, assert_same_function, scattered_padding, sequences
 from support import CLOSE, golden
 
-KINDS = {"bidirectional": FastformerAttention, "causal": FastformerCausalAttention}
+KINDS = {"bidirectional": FastformerAttention, "causal": partial(FastformerAttention, causal=True)}
 EVERY_KIND = pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
 CHOICES = [*itertools.product(COMBINE_CHOICES, RESIDUAL_CHOICES, SHARE_CHOICES, [0])]
 CHOICES.append(("product", "query", "query-value", 5))
@@ -30,9 +31,11 @@ AUTHORS_NAMES = {
 }
 
 
-def build(kind=FastformerAttention, size=16, heads=4, **options):
+def build(kind=FastformerAttention, size=16, heads=4, kernel_size=0, **options):
     torch.manual_seed(0)
-    return kind(embed_dim=size, num_heads=heads, **options).double()
+    module = kind(embed_dim=size, num_heads=heads, **options)
+    module.convolve(kernel_size)
+    return module.double()
 
 
 def inputs(steps=40, batch=2):
@@ -58,7 +61,7 @@ def test_equals_the_authors_numbers():
 def test_equals_the_naive_form(kind, chosen, padded):
     combine, residual, share, kernel_size = chosen
     module = build(kind, combine=combine, residual=residual, share=share, kernel_size=kernel_size)
-    causal = kind is FastformerCausalAttention
+    causal = module.causal
     x, mask = inputs(), scattered_padding(2, 40) if padded else None
     out, convolved = module(x, padding_mask=mask), x
     if module.convolution:
@@ -66,14 +69,14 @@ def test_equals_the_naive_form(kind, chosen, padded):
         convolved = module.convolution.causal(x, **given)[0] if causal else module.convolution.centred(x, **given)
     q, k, v = module.queries_keys_values(convolved)
     attention = fastformer_causal_attention_reference if causal else fastformer_attention_reference
-    u, global_query = attention(q, k, v, module.maps(), padding=mask)
+    u, global_query = attention(q, k, v, module.learned_maps(), padding=mask)
     expected = module.out_proj(merge_heads(u)) + merge_heads(q if residual == "query" else global_query)
     assert_same_function(out, expected, [x, *module.parameters()])
 
 
 @pytest.mark.parametrize("kernel_size", [0, 1], ids=["plain", "convolution"])
 def test_the_causal_one_loads_a_bidirectional_state_dict_and_equals_it_for_one_step(kernel_size):
-    module, other = build(FastformerCausalAttention, kernel_size=kernel_size), build(kernel_size=kernel_size)
+    module, other = build(KINDS["causal"], kernel_size=kernel_size), build(kernel_size=kernel_size)
     with torch.no_grad():
         for parameter in other.parameters():
             parameter.mul_(1.1)

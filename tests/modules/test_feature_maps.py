@@ -96,7 +96,7 @@ def test_a_new_training_from_a_checkpoint_counts_its_own_updates():
 
 def test_rfa_picks_one_of_its_matrices_for_each_head_in_every_update():
     module = rfa()
-    pool, choices = module.numbered(range(MATRICES)), set()
+    pool, choices = module.matrices_by_number(range(MATRICES)), set()
     for directions in trained(module, 20):
         index = [int((pool == matrix).all((1, 2)).nonzero()) for matrix in directions]
         assert len(set(index)) == 3
@@ -106,12 +106,12 @@ def test_rfa_picks_one_of_its_matrices_for_each_head_in_every_update():
 
 def test_rfa_evaluates_with_the_first_matrices_or_those_of_its_checkpoint():
     module, other = rfa(), rfa(seed=1)
-    assert module.matrices.equal(module.numbered(range(3))) and not module.matrices.equal(other.matrices)
-    before = module.eval()().of_keys(X)
+    assert module.matrices.equal(module.matrices_by_number(range(3))) and not module.matrices.equal(other.matrices)
+    before = module.eval()().map_keys(X)
     module.train().set_num_updates(7)
-    assert not module().of_keys(X).equal(before) and module.eval()().of_keys(X).equal(before)
+    assert not module().map_keys(X).equal(before) and module.eval()().map_keys(X).equal(before)
     other.load_state_dict(module.state_dict())
-    assert other.eval()().of_keys(X).equal(before)
+    assert other.eval()().map_keys(X).equal(before)
 
 
 def test_rfas_checkpoints_without_a_seed_can_be_loaded():
@@ -129,5 +129,5 @@ def test_rfas_checkpoints_without_a_seed_can_be_loaded():
 
 def test_hedgehogs_maps_start_as_the_identity():
     features = HedgehogFeatures(num_heads=3, head_size=4)()
-    for found in (features.of_queries(X), features.of_keys(X)):
+    for found in (features.map_queries(X), features.map_keys(X)):
         torch.testing.assert_close(found, torch.cat([2 * X, -2 * X], -1).softmax(-1))

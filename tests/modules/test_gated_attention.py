@@ -5,21 +5,21 @@ from functools import partial
 import pytest
 import torch
 
-from fairseq_luna.modules import GatedAttention, GatedCausalAttention
+from fairseq_luna.modules import GatedAttention
 from fairseq_luna.ops.mixed_chunk_attention import mixed_chunk_attention
 from support import CLOSE, assert_published, golden
 
-KINDS = {"self": GatedAttention, "causal": GatedCausalAttention}
+KINDS = {"self": GatedAttention, "causal": partial(GatedAttention, causal=True)}
 
 
 def published(module, x, padding_mask):
     """The published causal form: of the earlier chunks it reads the sum of their means, where ours reads the mean."""
-    (q, k, far_q, far_k, v), gate = module.parts(x)
+    (q, k, far_q, far_k, v), gate = module.project_copies_and_gate(x)
     earlier = torch.arange(len(x)) // module.chunk_size
     y = mixed_chunk_attention(
         *(q, k, far_q * earlier[:, None], far_k, v, module.distance_bias), chunk_size=module.chunk_size, causal=True
     )
-    return module.gated(y, gate)
+    return module.gate_and_project(y, gate)
 
 
 @pytest.mark.parametrize("name", KINDS)

@@ -2,7 +2,7 @@
 
 import torch
 
-from fairseq_luna.modules import GatedDeltaAttention, GatedDeltaCausalAttention
+from fairseq_luna.modules import GatedDeltaAttention
 from fairseq_luna.modules.state_space import decay_parameters
 from numeric import sequences
 from support import assert_published, golden
@@ -10,7 +10,7 @@ from support import assert_published, golden
 
 def test_equals_the_published_layer():
     recorded = golden("gated_delta.pt")
-    module = GatedDeltaCausalAttention(**recorded["settings"], bias=False)
+    module = GatedDeltaAttention(causal=True, **recorded["settings"], bias=False)
     module.load_state_dict(recorded["parameters"])
     assert_published(module, recorded, recorded["grads"])
 
@@ -31,7 +31,7 @@ def test_in_an_encoder_the_second_half_of_the_heads_reads_from_the_end():
 def test_rates_of_forgetting_start_between_0_and_16_as_published():
     """Those of Mamba-2 are above 1."""
     torch.manual_seed(0)
-    drawn = torch.cat([GatedDeltaCausalAttention(embed_dim=64, num_heads=64).A_log.detach() for _ in range(40)])
+    drawn = torch.cat([GatedDeltaAttention(causal=True, embed_dim=64, num_heads=64).A_log.detach() for _ in range(40)])
     rates = drawn.exp()
     assert drawn.isfinite().all() and rates.max() <= 16 and (rates < 1).sum() > 100
     torch.testing.assert_close(rates.mean(), torch.tensor(8.0), rtol=0.05, atol=0)

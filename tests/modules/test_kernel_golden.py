@@ -1,10 +1,12 @@
 """The kernel attentions against numbers of the published implementations."""
 
+from functools import partial
+
 import pytest
 import torch
 
 from every_attention import in_steps
-from fairseq_luna.modules import KernelAttention, KernelCausalAttention, KernelSourceAttention
+from fairseq_luna.modules import KernelAttention, KernelCrossAttention
 from fairseq_luna.modules.feature_maps import (
     EluFeatures,
     FourierFeatures,
@@ -23,7 +25,11 @@ PUBLISHED = {
     "efficient": (SoftmaxFeatures, ("queries", "keys", "values", "reprojection")),
     "hedgehog": (HedgehogFeatures, ("q_proj", "k_proj", "v_proj", "o_proj")),
 }
-KINDS = {"self": KernelAttention, "causal": KernelCausalAttention, "source_attention": KernelSourceAttention}
+KINDS = {
+    "self": KernelAttention,
+    "causal": partial(KernelAttention, causal=True),
+    "source_attention": KernelCrossAttention,
+}
 # The authors of efficient attention have no causal form, flash-linear-attention has no other.
 ONE_KIND = {"efficient": "self", "hedgehog": "causal"}
 RECORDED = [(name, kind) for name in PUBLISHED for kind in KINDS if ONE_KIND.get(name, kind) == kind]
@@ -60,7 +66,7 @@ def build(name, kind, recorded):
 
 def call(module, x, source, lengths):
     """Batch first, as recorded; the source is padded on the right."""
-    if not isinstance(module, KernelSourceAttention):
+    if not isinstance(module, KernelCrossAttention):
         return module(x.transpose(0, 1)).transpose(0, 1)
     mask = None if lengths is None else torch.arange(source.shape[1]) >= lengths[:, None]
     return module(x.transpose(0, 1), source.transpose(0, 1), source_padding_mask=mask)[0].transpose(0, 1)

@@ -1,8 +1,8 @@
 import pytest
 import torch
 
-from fairseq_luna.models.mixed.attentions import ATTENTIONS
-from fairseq_luna.modules import LinformerAttention, LinformerSourceAttention
+from fairseq_luna.models.mixed.attentions import fields_for
+from fairseq_luna.modules import LinformerAttention, LinformerCrossAttention
 from fairseq_luna.usage_error import CheckpointMismatch, UsageError
 from numeric import gradients, sequences
 from support import as_prefix, build_model, sentences
@@ -25,7 +25,7 @@ def test_sums_of_keys_and_values_that_share_their_weights():
 
 
 def test_sums_that_all_layers_of_a_side_share():
-    fields = {**ATTENTIONS["linformer"].fields("linformer"), "num_slots": 7, "encoder_layers": 3, "decoder_layers": 2}
+    fields = {**fields_for("linformer"), "num_slots": 7, "encoder_layers": 3, "decoder_layers": 2}
     counts = {}
     for share in ("kv", "layers"):
         model = build_model("mixed", **fields, linformer_share=share)
@@ -42,14 +42,14 @@ def test_sums_that_all_layers_of_a_side_share():
 
 
 def test_sums_of_their_own_are_not_loaded_into_layers_that_share():
-    fields = {**ATTENTIONS["linformer"].fields("linformer"), "encoder_layers": 2}
+    fields = {**fields_for("linformer"), "encoder_layers": 2}
     apart, shared = (build_model("mixed", **fields, linformer_share=share) for share in ("kv", "layers"))
     with pytest.raises(CheckpointMismatch, match="key_sums are one tensor in the model and differ there"):
         shared.load_state_dict(apart.state_dict())
     shared.load_state_dict(shared.state_dict())
 
 
-@pytest.mark.parametrize("kind", [LinformerAttention, LinformerSourceAttention])
+@pytest.mark.parametrize("kind", [LinformerAttention, LinformerCrossAttention])
 def test_a_longer_sequence_is_refused(kind):
     module, [x] = build(kind), sequences((51, 1, 8))
     with pytest.raises(UsageError, match=r"^max_positions 50: .* a sentence has 51; [^\n]*$"):

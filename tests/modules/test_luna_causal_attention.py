@@ -41,8 +41,8 @@ def by_the_equations(module, query, packed, padding_mask=None, packed_padding_ma
     x = query if module.convolution is None else module.convolution.causal(query, padding=padding_mask)[0]
     k, v = module.keys_and_values(x)
     y, weights = luna_causal_attention_reference(
-        *(module.heads_of(module.q_proj, x), k, v),
-        *(module.heads_of(module.pq_proj, packed), module.heads_of(module.pc_proj, x)),
+        *(module.project_heads(module.q_proj, x), k, v),
+        *(module.project_heads(module.pq_proj, packed), module.project_heads(module.pc_proj, x)),
         activation=module.activation,
         padding=padding_mask,
         packed_padding=packed_padding_mask,

@@ -23,14 +23,16 @@ def test_the_first_word_of_longformer_sees_all_with_projections_of_its_own():
     for row in range(3):
         real = x[~mask[row], row : row + 1]
         q, k, v, *others = (
-            module.heads_of(getattr(module, f"{kind}{which}_proj"), real) for kind in ("", "first_") for which in "qkv"
+            module.project_heads(getattr(module, f"{kind}{which}_proj"), real)
+            for kind in ("", "first_")
+            for which in "qkv"
         )
         distance = (torch.arange(len(real))[:, None] - torch.arange(len(real))).abs()
         seen = (distance <= 10) & (distance % 2 == 0)
         seen[:, 0] = True
         expected = F.scaled_dot_product_attention(q, k, v, attn_mask=seen)
         expected[:, :, :1] = F.scaled_dot_product_attention(others[0][:, :, :1], *others[1:])
-        torch.testing.assert_close(out[~mask[row], row], module.output(expected)[:, 0])
+        torch.testing.assert_close(out[~mask[row], row], module.project_output(expected)[:, 0])
         torch.testing.assert_close(module(real)[:, 0], out[~mask[row], row])
 
 
@@ -49,4 +51,4 @@ def test_the_random_blocks_of_bigbird_are_those_of_its_checkpoint():
     assert other(x).equal(one(x)) and one(x).equal(one(x))
     pattern = RandomBlocks(4, 3, seeds=one.seeds)
     expected = pattern_attention_reference(*one.queries_keys_values(x), pattern)
-    torch.testing.assert_close(one(x), one.output(expected))
+    torch.testing.assert_close(one(x), one.project_output(expected))

@@ -26,8 +26,6 @@ REFUSED = [
     (modules.FastformerAttention, {"share": "all"}, "share all: choose none, query-value or query-key-value"),
     (modules.FastformerAttention, {"num_heads": 3}, HEADS),
     (modules.FastformerAttention, {"num_heads": 0}, "num_heads 0: must be 1 or more and divide embed_dim 16"),
-    (modules.FastformerAttention, {"kernel_size": 4}, f"kernel_size 4: {ODD}; or 0: no convolution"),
-    (modules.FastformerCausalAttention, {"kernel_size": -3}, f"kernel_size -3: {ODD}; or 0: no convolution"),
     (modules.GatedDeltaAttention, {"num_heads": 1}, ONE_DIRECTION),
     (modules.KernelAttention, {"feature_map": feature_maps.EluFeatures, "num_heads": 3}, HEADS),
     (modules.LinformerAttention, {"num_heads": 3}, HEADS),

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from every_attention import in_steps
-from fairseq_luna.modules import RetentionCausalAttention, retention
+from fairseq_luna.modules import RetentionAttention, retention
 from fairseq_luna.modules.retention import rotations
 from support import CLOSE, assert_published, golden
 
@@ -18,7 +18,9 @@ def published(monkeypatch):
     """torchscale's numbers, and our module with its parameters; theirs have this in the norm."""
     monkeypatch.setattr(retention, "EPSILON", 1e-12)
     recorded = golden("retention.pt")["module"]
-    module = RetentionCausalAttention(embed_dim=recorded["embed_dim"], num_heads=recorded["num_heads"], bias=False)
+    module = RetentionAttention(
+        causal=True, embed_dim=recorded["embed_dim"], num_heads=recorded["num_heads"], bias=False
+    )
     module.load_state_dict(renamed(recorded["state_dict"]))
     return recorded, module
 

@@ -19,7 +19,7 @@ CLOSE = {"rtol": 1e-9, "atol": 1e-9}
 
 
 def in_fp64(name):
-    flags = ATTENTIONS[name].factories()["decoder"].flags if name in ATTENTIONS else {}
+    flags = ATTENTIONS[name].arguments("decoder") if name in ATTENTIONS else {}
     module = build(name, "decoder", **{flag: size for flag, size in BOUNDARIES.items() if flag in flags}).double()
     return module, inputs(module, TOKENS, 3)[0].double()
 

@@ -1,12 +1,13 @@
 """What Mamba-2's mixer has beside the contract of every attention."""
 
 import math
+from functools import partial
 
 import pytest
 import torch
 import torch.nn.functional as F
 
-from fairseq_luna.modules import StateSpaceAttention, StateSpaceCausalAttention
+from fairseq_luna.modules import StateSpaceAttention
 from fairseq_luna.ops.decay_attention import decay_attention, decay_attention_reference, decay_attention_step
 from numeric import sequences
 from support import CLOSE, assert_published, golden
@@ -20,7 +21,7 @@ def named(theirs):
 def test_equals_the_published_mixer():
     """With words before which there is padding: there the published one is right too."""
     recorded = golden("ssd.pt")
-    module = StateSpaceCausalAttention(**recorded["settings"], bias=False)
+    module = StateSpaceAttention(causal=True, **recorded["settings"], bias=False)
     module.load_state_dict(named(recorded["parameters"]))
     assert_published(module, recorded, named(recorded["grads"]), recorded["padding_mask"])
 
@@ -48,7 +49,7 @@ def test_in_an_encoder_a_step_reads_the_others_by_the_decay_between_them():
     torch.manual_seed(0)
     module = StateSpaceAttention(embed_dim=4, num_heads=1, state_size=3).double()
     (x,) = sequences((9, 1, 4))
-    gate, inputs, dt = (y[:, 0] for y in module.projected(x))
+    gate, inputs, dt = (y[:, 0] for y in module.project_inputs(x))
     kernel = module.conv1d.weight[:, None]
     convolved = F.silu(F.conv1d(inputs.t(), kernel, module.conv1d.bias, padding=3, groups=len(kernel)))
     dt = F.softplus(dt + module.dt_bias)[:, 0]
@@ -66,7 +67,9 @@ def test_in_an_encoder_a_step_reads_the_others_by_the_decay_between_them():
     torch.testing.assert_close(module(x)[:, 0], module.out_proj(y))
 
 
-@pytest.mark.parametrize("kind", [StateSpaceAttention, StateSpaceCausalAttention])
+@pytest.mark.parametrize(
+    "kind", [StateSpaceAttention, partial(StateSpaceAttention, causal=True)], ids=["encoder", "decoder"]
+)
 def test_starts_as_published(kind):
     module = kind(embed_dim=512, num_heads=512)
     dt, rates = F.softplus(module.dt_bias), module.A_log.exp()

@@ -1,10 +1,12 @@
 """What synthesizers have beside the contract of every attention."""
 
+from functools import partial
+
 import pytest
 import torch
 
 from every_attention import Kept, call
-from fairseq_luna.modules import SynthesizerAttention, SynthesizerCausalAttention
+from fairseq_luna.modules import SynthesizerAttention
 from fairseq_luna.modules.decoding_state import flatten_state
 from fairseq_luna.modules.synthesizer_attention import (
     DenseScores,
@@ -16,6 +18,7 @@ from fairseq_luna.usage_error import UsageError
 from numeric import mixed_padding, sequences
 
 SIZE, HEADS, LONGEST = 8, 2, 42
+CAUSAL = partial(SynthesizerAttention, causal=True)
 SCORES = [DenseScores, RandomScores, FactorizedDenseScores, FactorizedRandomScores]
 EVERY_KIND = pytest.mark.parametrize("scores", SCORES, ids=lambda kind: kind.__name__)
 
@@ -48,7 +51,7 @@ def score(module, head, x, i, p):
 
 @EVERY_KIND
 @torch.no_grad()
-@pytest.mark.parametrize("kind", [SynthesizerAttention, SynthesizerCausalAttention])
+@pytest.mark.parametrize("kind", [SynthesizerAttention, CAUSAL], ids=["encoder", "decoder"])
 def test_equals_the_published_formulas_word_by_word(scores, kind):
     module, mask, [x] = build(scores, kind), mixed_padding(20), sequences((20, 3, SIZE))
     out = module(x, padding_mask=mask)
@@ -59,7 +62,7 @@ def test_equals_the_published_formulas_word_by_word(scores, kind):
             weight, bias = of_head(module.v_proj, head)
             values = words @ weight.t() + bias
             for i, word in enumerate(words):
-                seen = i + 1 if kind is SynthesizerCausalAttention else len(words)
+                seen = i + 1 if kind is CAUSAL else len(words)
                 weights = torch.stack([score(module, head, word, i, p) for p in range(seen)]).softmax(0)
                 y[i, head] = weights @ values[:seen]
         torch.testing.assert_close(out[~mask[row], row], module.out_proj(y.flatten(1)))
@@ -79,7 +82,7 @@ def test_a_longer_sequence_is_refused(scores):
     [x] = sequences((LONGEST + 1, 1, SIZE))
     with pytest.raises(UsageError, match=said):
         build(scores)(x)
-    module, kept = build(scores, SynthesizerCausalAttention), Kept()
+    module, kept = build(scores, CAUSAL), Kept()
     with pytest.raises(UsageError, match=said):
         module(x)
     call(module, "decoder", x[:LONGEST], kept=kept)
@@ -89,7 +92,7 @@ def test_a_longer_sequence_is_refused(scores):
 
 @EVERY_KIND
 def test_the_state_is_the_values(scores):
-    module, kept, [x] = build(scores, SynthesizerCausalAttention), Kept(), sequences((5, 3, SIZE))
+    module, kept, [x] = build(scores, CAUSAL), Kept(), sequences((5, 3, SIZE))
     call(module, "decoder", x, kept=kept)
     assert {name: tensor.shape for name, tensor in flatten_state(kept.value).items()} == {
         "v": (3, HEADS, 5, SIZE // HEADS)

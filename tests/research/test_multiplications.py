@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from fairseq_luna.models.mixed.attentions import able
+from fairseq_luna.models.mixed.attentions import available_in
 from research import multiplications as script
 from research.multiplications import EMBED_DIM, SIZE, counted, counted_layer
 
@@ -28,7 +28,7 @@ def test_layers_cost_what_the_formulas_say(n):
 
 
 # The convolution of ssd and gated-delta is counted there; on a CPU it is a sum of products, which are not.
-@pytest.mark.parametrize("name", sorted(able("encoder").keys() - {"ssd", "gated-delta"}))
+@pytest.mark.parametrize("name", sorted(available_in("encoder").keys() - {"ssd", "gated-delta"}))
 def test_without_data_the_count_is_the_same(name):
     assert counted(script.encoder_attention(name, 150), torch.randn(150, 1, EMBED_DIM)) == counted_layer(name, 150)
 

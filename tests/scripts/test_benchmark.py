@@ -11,7 +11,7 @@ import torch
 
 import benchmark
 from benchmarks import engines, generate, launches, memory, op, optimizer, systems, timing, train, update
-from fairseq_luna.modules import SoftmaxSourceAttention
+from fairseq_luna.modules import SoftmaxCrossAttention
 
 TINY = ("--layers=1", "--embed-dim=16", "--ffn-dim=16", "--heads=2", "--slots=4", "--vocabulary=30")
 COMMANDS = {
@@ -70,7 +70,7 @@ def test_a_variant_is_measured_in_half_precision_if_it_is_named(command, tmp_pat
     rows = measured(tmp_path, command, *COMMANDS[command], *named, "--no-peak", "--dtype=bfloat16")["rows"]
     assert {row["system"] for row in rows} == {*named[1:]}
     model, _, _ = systems.build(parsed(command), named[-1], longest=8)
-    assert isinstance(model.decoder.layers[0].encoder_attn, SoftmaxSourceAttention)
+    assert isinstance(model.decoder.layers[0].encoder_attn, SoftmaxCrossAttention)
 
 
 def test_generation_of_engines_is_measured(tmp_path):

@@ -120,10 +120,10 @@ def test_fastformer_maps_reproduce_the_output(side, family, variant, pair):
     assert query.shape == key.shape == ((4, 1, 9) if side == "encoder" else (4, 7, 7))
     assert_shares(query, key)
     assert side == "encoder" or not (query.triu(1).any() or key.triu(1).any())
-    learned = attention.maps()
+    learned = attention.learned_maps()
     q, k, v = attention.queries_keys_values(convolved(attention, x, None, causal=side == "decoder"))
     u = learned.combine_value(key @ learned.combine_key(query @ q, k), v)
-    assert_close(attention.with_residual(u, q, query @ q), output, **CLOSE)
+    assert_close(attention.project_with_residual(u, q, query @ q), output, **CLOSE)
 
 
 @pytest.mark.parametrize("family", ["block", "transformer"])

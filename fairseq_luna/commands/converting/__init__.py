@@ -1,1 +1,1 @@
-"""The settings of the new model, its parameters from those of the old one, and the table of both."""
+"""Conversion of a checkpoint: the settings of the new model, its parameters, and the new checkpoint."""

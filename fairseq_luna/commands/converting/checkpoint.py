@@ -1,20 +1,21 @@
-"""A checkpoint of the new model from one of the old."""
+"""A checkpoint of the new model from a checkpoint of the old one, and the table of where its parameters come from."""
 
-from collections.abc import Mapping
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 
+from ...checkpoint_files import read_checkpoint
 from ...compat.checkpoint_mismatch import MADE_FOR
-from .. import checkpoints
-from .parameters import build, convert, load_old
-from .report import lines_of_table
-from .settings import deciding, flags_of, new_settings, old_settings
+from .parameters import Part, build, convert, load_old
+from .settings import flags_of, new_settings, old_settings, settings_to_verify
 
 
 class Converted(NamedTuple):
-    """The new checkpoint, where its parameters come from, and the flags of fairseq-train for its model."""
+    """The new checkpoint, the lines of the table of its parameters, and the flags of fairseq-train for its model."""
 
     state: dict[str, Any]
     table: list[str]
@@ -22,18 +23,18 @@ class Converted(NamedTuple):
 
 
 def converted(path: Path, arch: str, given: Mapping[str, Any], *, seed: int) -> Converted:
-    """The model ``arch`` with the parameters of the checkpoint ``path``, without an optimizer state.
+    """Convert the checkpoint ``path`` to the model ``arch``, without an optimizer state.
 
     Args:
-        path: of fairseq's transformer, or of an encoder-decoder of this package.
-        arch: of the new model.
-        given: its settings that ``path`` does not determine.
-        seed: of the parameters that start at random.
+        path: a checkpoint of fairseq's transformer, or of an encoder-decoder of this package.
+        arch: the architecture of the new model.
+        given: settings of the new model that ``path`` does not determine.
+        seed: random seed of new parameters.
 
     Raises:
         UsageError: ``path`` cannot be read or is of another model, or a setting cannot be used.
     """
-    state = checkpoints.load(path)
+    state = read_checkpoint(path, plain=True)
     before = old_settings(path, state)
     settings = new_settings(arch, given, before, path)
     old = load_old(before, state["model"], path)
@@ -46,6 +47,31 @@ def converted(path: Path, arch: str, given: Mapping[str, Any], *, seed: int) -> 
         "model": new.state_dict(),
         "criterion": state.get("criterion"),
         "optimizer_history": [{**last, "num_updates": 0} for last in state["optimizer_history"][-1:]],
-        "extra_state": {"train_iterator": {"epoch": 1, "iterations_in_epoch": 0}, MADE_FOR: deciding(settings)},
+        "extra_state": {
+            "train_iterator": {"epoch": 1, "iterations_in_epoch": 0},
+            MADE_FOR: settings_to_verify(settings),
+        },
     }
     return Converted(made, table, [f"--arch={arch}", *flags_of(arch, settings)])
+
+
+def lines_of_table(parts: Sequence[Part], left: Iterable[Part]) -> Iterator[str]:
+    """A line for each kind of parameter and origin, the layers of a side together; the sum; and what is left out."""
+    kinds: Counter[tuple[str, str]] = Counter()
+    for part in parts:
+        kinds[_kind(part.name), part.origin] += part.numbers
+    width = max(len(kind) for kind, _ in kinds)
+    for (kind, origin), numbers in kinds.items():
+        yield f"{kind:{width}}  {numbers:12,}  {origin}"
+    taken, all_numbers = sum(part.numbers for part in parts if part.taken), sum(part.numbers for part in parts)
+    yield f"{taken:,} of {all_numbers:,} numbers are taken over ({taken / all_numbers:.1%})"
+    left_out: Counter[str] = Counter()
+    for part in left:
+        left_out[_kind(part.name)] += part.numbers
+    for kind, numbers in left_out.items():
+        yield f"left out: {kind}  {numbers:,}"
+
+
+def _kind(name: str) -> str:
+    """``name`` without the number of its layer and without ``weight`` or ``bias``."""
+    return re.sub(r"\.\d+\.", ".*.", re.sub(r"\.(weight|bias)$", "", name))

@@ -1,22 +1,39 @@
-"""The parameters of the new model from those of the old one."""
+"""Parameters of the new model, filled from the parameters of the old one."""
 
 from argparse import Namespace
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 from fairseq.models import build_model
+from fairseq.modules import LearnedPositionalEmbedding
 from torch import Tensor, nn
 
+from ...checkpoint_files import NO_PARAMETER, check_finite
+from ...models.luna.encoder import LunaEncoder
+from ...models.luna.layers import LunaDecoderLayer, LunaEncoderLayer
+from ...modules.conversion import Rule, Rules, first_part, same_end, same_middle, zero
+from ...modules.short_convolution import ShortConvolution
 from ...usage_error import UsageError
-from ..checkpoints import NO_PARAMETER, check_finite
 from ..dictionaries import joint_dictionary
-from .rules import Rule, rules_of, zero
+
+# Rules of modules that are no attentions; an attention has its own in ``conversion_rules``.
+RULES: dict[type[nn.Module], Rules] = {
+    LunaEncoder: {
+        "packed_embeddings": Rule(fit=first_part),
+        "layernorm_packed_embedding": Rule(("layernorm_embedding",)),
+        "packed_layer_norm": Rule(("layer_norm",)),
+    },
+    LunaEncoderLayer: {"self_attn_packed_layer_norm": Rule(("self_attn_layer_norm",))},
+    LunaDecoderLayer: {"encoder_attn_packed_layer_norm": Rule(("encoder_attn_layer_norm",))},
+    LearnedPositionalEmbedding: {"weight": Rule(fit=first_part)},
+}
 
 
 class Part(NamedTuple):
-    """A parameter or buffer: whether it is taken from the old model, and how it is filled, in words."""
+    """A parameter or buffer: whether it comes from the old model, and how it is filled, in words."""
 
     name: str
     numbers: int
@@ -25,7 +42,11 @@ class Part(NamedTuple):
 
 
 def build(settings: Mapping[str, Any], state: Mapping[str, Tensor]) -> nn.Module:
-    """A model of ``settings`` with as many words as ``state`` has embeddings. Raises UsageError if it cannot be."""
+    """Build a model of ``settings`` with as many words as ``state`` has embeddings.
+
+    Raises:
+        UsageError: the settings describe no model.
+    """
     source, target = (len(state[f"{side}.embed_tokens.weight"]) for side in ("encoder", "decoder"))
     words = {size: joint_dictionary(size) for size in (source, target)}
     task = Namespace(source_dictionary=words[source], target_dictionary=words[target])
@@ -34,7 +55,7 @@ def build(settings: Mapping[str, Any], state: Mapping[str, Tensor]) -> nn.Module
 
 
 def load_old(settings: Mapping[str, Any], state: dict[str, Tensor], path: Path) -> nn.Module:
-    """The old model; older names of its parameters are translated.
+    """Load the old model; older names of its parameters are renamed.
 
     Raises:
         UsageError: its settings do not describe it, or it holds a number that is not finite.
@@ -56,7 +77,7 @@ def convert(old: nn.Module, new: nn.Module) -> tuple[list[Part], list[Part]]:
     """Fill ``new``, in place.
 
     Returns:
-        The parts of ``new``, and those of ``old`` that it does not take. Shared tensors count once, the first.
+        The parts of ``new``, and the parts of ``old`` that it does not take. Shared tensors count once, the first.
     """
     theirs = {name: value for name, value in old.state_dict().items() if not NO_PARAMETER.search(name)}
     rules = rules_of(new, old)
@@ -91,7 +112,7 @@ def convert(old: nn.Module, new: nn.Module) -> tuple[list[Part], list[Part]]:
 
 
 def _seeds_other_shapes(name: str, new: Mapping[str, Tensor], old: Mapping[str, Tensor]) -> bool:
-    """Whether ``name`` is the seed of random numbers of which ``old`` has another shape."""
+    """Whether ``name`` is the seed of random numbers that have another shape in ``old``."""
     drawn = [name.removesuffix("seed") + part for part in ("directions", "matrices")] if name.endswith(".seed") else []
     return any(part in old and part in new and old[part].shape != new[part].shape for part in drawn)
 
@@ -109,3 +130,30 @@ def _started(new: Tensor, rule: Rule) -> str:
         return "new"
     rule.start(new)
     return rule.start.__name__
+
+
+def rules_of(model: nn.Module, old: nn.Module) -> dict[str, Rule]:
+    """The rule of each child module or parameter of ``model`` that has one, by its whole name.
+
+    Rules of the new module go before ``successor_rules`` of the old one in its place.
+    """
+    found = {}
+    before = dict(old.named_modules())
+    for prefix, module in model.named_modules():
+        replaced: Rules = getattr(before.get(prefix), "successor_rules", {})
+        for name, rule in {**replaced, **rules_of_class(module)}.items():
+            names = tuple(f"{prefix}.{other}" for other in rule.names)
+            found[f"{prefix}.{name}"] = replace(rule, names=names)
+        if isinstance(module, ShortConvolution):
+            fit = same_end if prefix.startswith("decoder.") else same_middle
+            found[f"{prefix}.weight"] = Rule(start=zero, fit=fit)
+    return found
+
+
+def rules_of_class(module: nn.Module) -> Rules:
+    """The rules for the children and parameters of ``module``."""
+    for kind, rules in RULES.items():
+        if isinstance(module, kind):
+            return rules
+    rules = getattr(module, "conversion_rules", {})
+    return rules

@@ -1,4 +1,4 @@
-"""The settings of both models: those of the old one, and of the new one with the old one's sizes."""
+"""Settings of the old model, and of the new model, which has the old one's sizes."""
 
 import dataclasses
 from argparse import SUPPRESS, ArgumentParser, Namespace
@@ -26,14 +26,14 @@ DONE = ("encoder_layers_to_keep", "decoder_layers_to_keep", "encoder_embed_path"
 
 
 def add_model_flags(parser: ArgumentParser, arch: str) -> None:
-    """Add the flags of the model ``arch``; those that are not given are not in the result of the parser.
+    """Add the flags of the model ``arch``; a flag that is not given is not in the result of the parser.
 
     Raises:
         UsageError: this package has no such encoder-decoder.
     """
-    able = [name for name, model in ARCH_MODEL_REGISTRY.items() if issubclass(model, FlatConfigModel)]
-    if arch not in able:
-        raise UsageError(f"--arch {arch}: choose one of {', '.join(able)}")
+    available = [name for name, model in ARCH_MODEL_REGISTRY.items() if issubclass(model, FlatConfigModel)]
+    if arch not in available:
+        raise UsageError(f"--arch {arch}: choose one of {', '.join(available)}")
     group = parser.add_argument_group("flags of the model, only those that the checkpoint does not determine")
     group.argument_default = SUPPRESS
     ARCH_MODEL_REGISTRY[arch].add_args(group)
@@ -55,12 +55,14 @@ def old_settings(path: Path, state: Mapping[str, Any]) -> Settings:
     ARCH_CONFIG_REGISTRY.get(name, lambda _: None)(preset)  # what was no setting yet when the checkpoint was saved
     kept = {side: getattr(preset, f"{side}_layers_to_keep", None) for side in ("encoder", "decoder")}
     layers = {f"{side}_layers": len(numbers.split(",")) for side, numbers in kept.items() if numbers}
-    return resolved(numbered({**renamed(vars(preset)), **layers, **dict.fromkeys(DONE), "_name": name}))
+    return with_defaults(with_ints({**renamed(vars(preset)), **layers, **dict.fromkeys(DONE), "_name": name}))
 
 
 def new_settings(arch: str, given: Mapping[str, Any], old: Settings, path: Path) -> Settings:
-    """All settings of the new model: those given, then those of ``arch`` that the transformer does not have, then the
-    old model's, then the defaults.
+    """All settings of the new model.
+
+    The first of these that has a setting decides: ``given``; ``arch``, for settings that the transformer does not have;
+    the old model; the defaults.
 
     Raises:
         UsageError: a given one contradicts the checkpoint ``path``.
@@ -77,24 +79,24 @@ def new_settings(arch: str, given: Mapping[str, Any], old: Settings, path: Path)
 
 def flags_of(arch: str, settings: Settings) -> Iterator[str]:
     """The flags that set ``settings`` in fairseq-train, beside ``--arch``."""
-    unset = resolved({**defaults_of(arch), **preset_of(arch)})
-    for name, value in resolved(settings).items():
+    unset = with_defaults({**defaults_of(arch), **preset_of(arch)})
+    for name, value in with_defaults(settings).items():
         follows = name in FOLLOWS and value == settings.get(FOLLOWS[name])
         if name != "_name" and value != unset.get(name) and value is not None and not follows:
             shown = ",".join(map(str, value)) if isinstance(value, Sequence) and not isinstance(value, str) else value
             yield flag(name) if value is True else f"{flag(name)}={shown}"
 
 
-def deciding(settings: Settings) -> Settings:
-    """Those that another model with the same tensors may have otherwise."""
+def settings_to_verify(settings: Settings) -> Settings:
+    """Settings that do not show in the tensors, so that loading has to compare them."""
     left_out = ["_name", *FOLLOWS]
     if settings["share_all_embeddings"]:
         left_out.append("share_decoder_input_output_embed")  # fairseq shares them then
     return {name: value for name, value in settings.items() if name not in left_out and not TRAINING_ONLY.search(name)}
 
 
-def numbered(settings: Settings) -> Settings:
-    """With numbers in place of their digits: fairseq's parser leaves those as text that follow another flag."""
+def with_ints(settings: Settings) -> Settings:
+    """``settings`` with int for text: fairseq's parser leaves a number that defaults to another flag as text."""
     texts = {name for name in WHOLE_NUMBERS if isinstance(settings.get(name), str)}
     return {name: int(value) if name in texts else value for name, value in settings.items()}
 
@@ -104,14 +106,14 @@ def defaults_of(arch: str) -> Settings:
 
 
 def preset_of(arch: str) -> Settings:
-    """What ``arch`` sets."""
+    """The settings that ``arch`` sets."""
     preset = Namespace()
     ARCH_CONFIG_REGISTRY[arch](preset)
     return vars(preset)
 
 
-def resolved(settings: Settings) -> Settings:
-    """With the value of another size where that is the default."""
+def with_defaults(settings: Settings) -> Settings:
+    """``settings`` with every size that defaults to another one filled in."""
     settings = dict(settings)
     for name, source in FOLLOWS.items():
         if settings.get(name) is None:

@@ -9,7 +9,7 @@ from torch import Tensor
 from ...modules import LunaAttention, LunaCausalAttention
 from ...modules.decoding_state import StateType
 from ...ops.padding import Padding
-from ..shared.attentions import KERNEL, attention_options, source_attention, with_flags
+from ..shared.attentions import KERNEL, attention_options, softmax_cross_attention, with_flags
 from ..shared.generation import DecoderSource
 from ..shared.layers import DecoderLayer, ResidualLayer
 
@@ -84,7 +84,7 @@ class LunaDecoderLayer(DecoderLayer):
         self.encoder_attn_packed_layer_norm = None
         if not no_encoder_attn:
             packs = cfg.luna_source_attention == "packed"
-            self.encoder_attn = luna_attention(cfg, cfg.decoder, SEGMENTS) if packs else source_attention(cfg)
+            self.encoder_attn = luna_attention(cfg, cfg.decoder, SEGMENTS) if packs else softmax_cross_attention(cfg)
             self.encoder_attn_layer_norm = LayerNorm(self.embed_dim, export=cfg.export)
             if packs and (self.normalize_before or packed_is_read):
                 self.encoder_attn_packed_layer_norm = LayerNorm(self.embed_dim, export=cfg.export)

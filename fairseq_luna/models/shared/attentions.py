@@ -1,52 +1,64 @@
-"""How the attentions of layers are built from the config, and what those of several layers share."""
+"""How the attentions of layers are built from the config, and what the layers of a stack share."""
 
 from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
+from fairseq.dataclass import ChoiceEnum
 from torch import nn
 
-from ...modules import SoftmaxSourceAttention
 from ...modules.checks import NamedArguments
+from ...modules.declaration import Attention, Flag, declared_attentions
 from ...usage_error import ArgumentError, flag
+from .config import OptionalInt, option
 
 BuildAttention = Callable[[Any], nn.Module]
 Made = TypeVar("Made", bound=nn.Module)
 Names = Callable[[nn.Module], Iterable[str]]
 
 
-# Of the self-attentions of families, as the flags of a factory.
+# The flag of every family with a convolution, and the constructor argument that it sets.
 KERNEL = {"attention_kernel_size": "kernel_size"}
 
 
-class Factory(NamedTuple):
-    """Builds an attention for one place: "encoder", "decoder", or "source" for that of the decoder to the source.
+def options_of(flags: Iterable[Flag]) -> dict[str, tuple[Any, Any]]:
+    """The options of a flat config for declared flags: by name, the type and the dataclass field."""
+    options = {}
+    for each in flags:
+        kind: Any = ChoiceEnum(list(each.choices)) if each.choices else each.kind
+        options[each.name] = option(OptionalInt if each.default is None else kind, each.default, each.help)
+    return options
+
+
+def build_attention(attention: Attention, cfg: Any, place: str) -> nn.Module:
+    """The ``attention`` of one layer, from the nested ``cfg``.
 
     Args:
-        module: called with the options of all attentions, in the place "source" with ``source_dim`` too, and with
-            those of ``flags``. docs/design.md says how its result is called.
-        flags: fields of the config that it reads, and the constructor arguments that they become; a field that is None
-            leaves the module's own default.
-        unaligned: for the place "source", why its weights are no probabilities that --load-alignments can train.
+        attention: a declaration that allows ``place``.
+        cfg: the nested config, with a field for each flag that ``attention`` declares.
+        place: "encoder" or "decoder" for a self-attention; a convolution precedes it if ``cfg`` asks for one. "source"
+            for a cross-attention.
+
+    Raises:
+        UsageError: the attention refuses an option; the message names the flag.
     """
+    side = "encoder" if place == "encoder" else "decoder"
+    options = attention_options(cfg, getattr(cfg, side))
+    names = {"embed_dim": flag(f"{side}_embed_dim"), "num_heads": flag(f"{side}_attention_heads")}
+    if not attention.has_heads:
+        del options["num_heads"]
+    if place == "source":
+        options["source_dim"] = cfg.encoder.embed_dim
+    built = with_flags(attention.constructor(place), cfg, attention.arguments(place), names=names, **options)
+    if place != "source":
+        convolve: Any = built.convolve
+        with_flags(convolve, cfg, KERNEL)
+    return built
 
-    module: Callable[..., nn.Module]
-    flags: Mapping[str, str] = {}
-    unaligned: str | None = None
 
-    def build(self, cfg: Any, place: str) -> nn.Module:
-        """The attention of one layer, from the nested ``cfg``."""
-        side = "encoder" if place == "encoder" else "decoder"
-        options = attention_options(cfg, getattr(cfg, side))
-        if place == "source":
-            options["source_dim"] = cfg.encoder.embed_dim
-        names = {"embed_dim": flag(f"{side}_embed_dim"), "num_heads": flag(f"{side}_attention_heads")}
-        return with_flags(self.module, cfg, self.flags, names=names, **options)
-
-
-def source_attention(cfg: Any) -> nn.Module:
+def softmax_cross_attention(cfg: Any) -> nn.Module:
     """fairseq's softmax attention to the encoder's output, with the flags of the nested ``cfg``."""
-    return Factory(SoftmaxSourceAttention).build(cfg, "source")
+    return build_attention(declared_attentions()["softmax"], cfg, "source")
 
 
 def attention_options(cfg: Any, side: Any) -> dict[str, Any]:
@@ -68,9 +80,14 @@ def with_flags(
     names: Mapping[str, str] = MappingProxyType({}),
     **options: Any,
 ) -> Made:
-    """``module`` made with ``options`` and the ``flags`` of :func:`flag_options`.
+    """Call ``module`` with ``options`` and with the arguments that ``flags`` sets; see :func:`flag_options`.
 
-    Its errors name the flags, also those in ``names``, by argument.
+    Args:
+        module: a constructor, or another function of keyword arguments.
+        cfg: the nested config.
+        flags: config fields, and the arguments that they become.
+        names: flags of further arguments, by argument: errors name the flag, not the argument.
+        options: further arguments.
     """
     names = {**names, **{argument: flag(field) for field, argument in flags.items()}}
     try:
@@ -111,5 +128,5 @@ class Sharing:
 
 
 def all_children(module: nn.Module) -> list[str]:
-    """What a module consists of, for one without parameters of its own."""
+    """Names of the direct children: all that a module without parameters of its own consists of."""
     return [name for name, _ in module.named_children()]

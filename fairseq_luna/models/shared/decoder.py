@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from ...ops.padding import Padding, PaddingLike
 from ...usage_error import UsageError
-from .attentions import BuildAttention, source_attention
+from .attentions import BuildAttention, softmax_cross_attention
 from .generation import KEY, NO_LAYER, DecoderSource, DecoderStep, Generation, IncrementalState
 from .layers import SelfAttentionDecoderLayer, wrap_layer
 from .positions import position_of_step, positions_of_sequence
@@ -36,6 +36,8 @@ class CausalDecoder(TransformerDecoderBase):
     need_attn = False
     # Set for generation, in which no token is padding: a step need not wait for the device to look for some.
     generates = False
+    # See PaddedEncoder.
+    always_has_masks = False
 
     def make_generation_fast_(self, *, need_attn: Any = False, **kwargs: Any) -> None:
         """Called by fairseq-generate; ``need_attn`` is the value of --print-alignment, False if it is not given."""
@@ -188,13 +190,14 @@ class CausalDecoder(TransformerDecoderBase):
     def padding_of_tokens(self, tokens: Tensor) -> Padding:
         """The padding of ``tokens (B, T)``; whether there is any is the one number read from the device."""
         mask = tokens.eq(self.padding_idx)
-        return Padding(mask if mask.any() else None)
+        return Padding(mask if self.always_has_masks or mask.any() else None)
 
     def embed_sequence(self, prev_output_tokens: Tensor) -> tuple[Tensor, Padding]:
         """The first layer's input ``(T, B, C)`` for whole sequences, and their padding."""
         padding = self.padding_of_tokens(prev_output_tokens)
         positions = positions_of_sequence(self.embed_positions, prev_output_tokens.shape[1], padding)
-        return self.embed(prev_output_tokens, positions), padding
+        # All layers get the same strides, for which a compiled layer is one graph.
+        return self.embed(prev_output_tokens, positions).contiguous(), padding
 
     def embed(self, tokens: Tensor, positions: Tensor | None) -> Tensor:
         """The first layer's input ``(T, B, C)`` for ``tokens (B, T)`` and ``positions (B or 1, T, C)``."""
@@ -262,7 +265,7 @@ class SelfAttentionDecoder(CausalDecoder):
         no_encoder_attn: bool = False,
         *,
         build_self_attention: BuildAttention,
-        build_source_attention: BuildAttention = source_attention,
+        build_source_attention: BuildAttention = softmax_cross_attention,
     ) -> None:
         self.build_self_attention = build_self_attention
         self.build_source_attention = build_source_attention

@@ -69,7 +69,7 @@ class DecoderLayer(ResidualLayer):
         cfg: the nested config.
     """
 
-    encoder_attn: Any  # a SourceAttention or a LunaAttention, or None
+    encoder_attn: Any  # a CrossAttention or a LunaAttention, or None
     encoder_attn_layer_norm: nn.Module
 
     def __init__(self, cfg: Any) -> None:
@@ -127,9 +127,9 @@ class SelfAttentionDecoderLayer(DecoderLayer):
 
     Args:
         cfg: the nested config.
-        self_attn: a :class:`~fairseq_luna.modules.attention.CausalAttention`.
+        self_attn: a :class:`~fairseq_luna.modules.attention.SelfAttention` that is causal.
         build_source_attention: called with ``cfg``; returns the cross-attention, a
-            :class:`~fairseq_luna.modules.attention.SourceAttention`. None: there is none.
+            :class:`~fairseq_luna.modules.attention.CrossAttention`. None: there is none.
     """
 
     def __init__(self, cfg: Any, self_attn: nn.Module, *, build_source_attention: BuildAttention | None) -> None:

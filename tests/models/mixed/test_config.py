@@ -1,26 +1,28 @@
 """Attentions chosen by name: what is refused, and which flags are read."""
 
+from argparse import Namespace
 from itertools import product
 
 import pytest
 
-from fairseq_luna.models.mixed.attentions import ATTENTIONS, PLACES
-from fairseq_luna.models.mixed.config import OPTIONS
+from fairseq_luna.models.mixed.attentions import ATTENTIONS, PLACES, build_chosen_attention
+from fairseq_luna.models.mixed.config import OPTIONS, mixed_config
 from fairseq_luna.models.shared.checks import flag
+from fairseq_luna.modules.declaration import declared_attentions
 from fairseq_luna.usage_error import UsageError
 from support import build_model, sentences
 
 REFUSED = {
-    (place, name): getattr(ATTENTIONS[name], place)
-    for place, name in product(PLACES, ATTENTIONS)
-    if place not in ATTENTIONS[name].factories()
+    (place, name): getattr(attention, place)
+    for place, (name, attention) in product(PLACES, declared_attentions().items())
+    if place not in attention.places
 }
 REFUSED |= {(place, "nope"): "there is no such attention" for place in PLACES}
 READERS = [
     (field, place, name)
     for name, attention in ATTENTIONS.items()
-    for place, factory in attention.factories().items()
-    for field in factory.flags
+    for place in attention.places
+    for field in attention.arguments(place)
     if field in OPTIONS  # not a flag of fairseq's own
 ]
 
@@ -65,9 +67,26 @@ def test_a_flag_is_read_by_the_attentions_that_name_it(field, place, name):
     model = build_model("mixed", **{PLACES[place]: name, field: value})
     layer = (model.encoder if place == "encoder" else model.decoder).layers[0]
     attention = layer.encoder_attn if place == "source" else layer.self_attn
-    argument = ATTENTIONS[name].factories()[place].flags[field]
+    argument = ATTENTIONS[name].arguments(place)[field]
     parts = [attention, *(getattr(attention, part) for part in ("feature_map", "pattern") if hasattr(attention, part))]
     assert [getattr(part, argument) for part in parts if hasattr(part, argument)] == [value]
+
+
+@pytest.mark.parametrize(("field", "place", "name"), READERS)
+def test_the_declared_default_is_the_default_of_the_module(field, place, name):
+    """Given as a flag it builds the attention that is built without the flag."""
+    declared = next(each for each in ATTENTIONS[name].flags if each.name == field)
+    if declared.default is None:
+        return
+    cfg = {PLACES[place]: name, "encoder_embed_dim": 16, "decoder_embed_dim": 16}
+    without, given = (
+        build_chosen_attention(mixed_config(Namespace(**cfg, **flags)), place)
+        for flags in ({}, {field: declared.default})
+    )
+    for part in ("feature_map", "pattern"):
+        values = [getattr(getattr(each, part, each), declared.argument, None) for each in (without, given)]
+        assert values[0] == values[1]
+    assert [x.shape for x in without.state_dict().values()] == [x.shape for x in given.state_dict().values()]
 
 
 @pytest.mark.parametrize("name", ["linformer", "synthesizer-dense"])

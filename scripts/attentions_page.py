@@ -1,0 +1,58 @@
+"""Write the facts of the attentions into the table of docs/attentions.md: python scripts/attentions_page.py.
+
+Paper, places, training time and decoder state come from the declarations. Names and advice are the page's own text,
+which stays; a new attention needs a row with its name and two pieces of advice.
+"""
+
+from pathlib import Path
+
+from fairseq_luna.modules.declaration import Attention, declared_attentions
+
+PAGE = Path(__file__).parent.parent / "docs" / "attentions.md"
+HEADER = "| name | source | places | training time | decoder state | choose it when | avoid it when |"
+PLACE_NAMES = {"encoder": "encoder", "decoder": "decoder", "source": "cross-attention"}
+
+
+def facts(attention: Attention) -> list[str]:
+    """The cells of the table that the declaration decides."""
+    label = "paper" if attention.paper.startswith("http") else attention.paper.partition(".")[0]
+    places = ", ".join(PLACE_NAMES[place] for place in attention.places) or "own layers"
+    return [
+        f"[{label}]({attention.paper})",
+        places,
+        attention.traits.training_time,
+        attention.traits.decoder_state or "no decoder",
+    ]
+
+
+def with_facts(row: str, titles: dict[str, Attention]) -> str:
+    """One row with the facts of the attentions in its first cell; a row without a declared name stays as it is.
+
+    Raises:
+        ValueError: the attentions in the first cell have different facts.
+    """
+    cells = row.strip("|").split(" | ")
+    named = [titles[name] for name in cells[0].strip().split(", ") if name in titles]
+    if not named:
+        return row
+    if any(facts(attention) != facts(named[0]) for attention in named):
+        raise ValueError(f"docs/attentions.md: {cells[0].strip()} have different facts; give each a row")
+    advice = [cell.strip() for cell in cells[-2:]]
+    return f"| {' | '.join([cells[0].strip(), *facts(named[0]), *advice])} |"
+
+
+def page(text: str) -> str:
+    """The page ``text`` with the facts of today."""
+    titles = {attention.title: attention for attention in declared_attentions().values()}
+    lines = text.splitlines()
+    first = next(place for place, line in enumerate(lines) if line.startswith("| name |"))
+    lines[first : first + 2] = [HEADER, "| --- | --- | --- | --- | --- | --- | --- |"]
+    for place in range(first + 2, len(lines)):
+        if not lines[place].startswith("|"):
+            break
+        lines[place] = with_facts(lines[place], titles)
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
