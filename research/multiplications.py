@@ -33,6 +33,7 @@ from fairseq_luna.usage_error import UsageError
 
 SIZE, SLOTS, EMBED_DIM = 64, 16, 512
 COLOURS = {"full": "#000000", "block": "#009E73", "luna": "#D55E00", "fastformer": "#0072B2"}  # as in all pictures
+LABELS = {"full": "softmax", "block": "block attention", "luna": "Luna, 16 slots", "fastformer": "Fastformer"}
 LENGTHS = [128, 256, 512, 1024, 2048, 4096, 8192, 16384]
 
 
@@ -146,11 +147,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
         axes = (figure := Figure(figsize=(7, 4.5), layout="constrained")).subplots()
         for name, values in counts.items():
-            axes.plot(args.lengths, values, marker="o", color=COLOURS[name], label=name)
-        axes.set(xscale="log", yscale="log", xlabel="length n", ylabel="multiplications of one head")
+            axes.plot(args.lengths, values, marker="o", color=COLOURS[name])
+            axes.annotate(
+                *(LABELS[name], (args.lengths[-1], values[-1]), (10, -13 if name == "luna" else -2)),
+                textcoords="offset points",
+                color=COLOURS[name],
+                fontsize=12,
+            )
+        axes.set(xscale="log", yscale="log", xlabel="tokens", ylabel="multiplications of one head, forward")
         axes.set_xticks(args.lengths, [f"{n:,}" for n in args.lengths], minor=False)
         axes.grid(True, alpha=0.3)
-        figure.legend(loc="outside right upper")
         figure.savefig(args.png, dpi=100)
 
 

@@ -32,12 +32,12 @@ def draw(maps: Sequence[AttentionMap], heads: Sequence[int]) -> Any:
         scale = {"cmap": "Greys", "vmin": 0, "vmax": float(drawn.weights[shown].max())}
         for axis, head in zip(row, shown, strict=False):
             image = axis.imshow(drawn.weights[head].float().numpy(), aspect="auto", interpolation="nearest", **scale)
-            axis.set_title(f"{drawn.side} layer {drawn.layer}, {drawn.kind}, head {head}", fontsize=8)
+            axis.set_title(f"{drawn.side} layer {drawn.layer}, {drawn.kind}, head {head}", fontsize=11)
             _label(axis.set_xticks, axis.set_xlabel, drawn.columns, rotation=90)
             _label(axis.set_yticks, axis.set_ylabel, drawn.rows)
         for axis in row[len(shown) :]:
             axis.set_visible(False)
-        figure.colorbar(image, ax=list(row), shrink=0.9, pad=0.01).set_label(drawn.note, fontsize=6)
+        figure.colorbar(image, ax=list(row), shrink=0.9, pad=0.01).set_label(drawn.note, fontsize=9)
     return figure
 
 
@@ -47,5 +47,5 @@ def _inches(axis: Axis) -> float:
 
 def _label(set_ticks: Any, set_name: Any, axis: Axis, **how: Any) -> None:
     labels = axis.labels if len(axis.labels) <= MOST_LABELS else []  # more could not be read
-    set_ticks(range(len(labels)), labels, fontsize=7, **how)
-    set_name(axis.name, fontsize=7)
+    set_ticks(range(len(labels)), labels, fontsize=9, **how)
+    set_name(axis.name, fontsize=9)
