@@ -22,6 +22,7 @@ from .pattern_attention import (
 )
 from .reformer_attention import ReformerAttention
 from .retention import RetentionAttention
+from .routing_attention import RoutingAttention
 from .softmax_attention import SoftmaxAttention, SoftmaxCrossAttention
 from .ssru import SSRU
 from .state_space import StateSpaceAttention
@@ -52,6 +53,7 @@ __all__ = [
     "PatternAttention",
     "ReformerAttention",
     "RetentionAttention",
+    "RoutingAttention",
     "SoftmaxAttention",
     "SoftmaxCrossAttention",
     "StateSpaceAttention",
