@@ -25,6 +25,7 @@ from .retention import RetentionAttention
 from .routing_attention import RoutingAttention
 from .softmax_attention import SoftmaxAttention, SoftmaxCrossAttention
 from .ssru import SSRU
+from .star_attention import StarAttention
 from .state_space import StateSpaceAttention
 from .synthesizer_attention import SynthesizerAttention
 from .transformer_xl_attention import TransformerXLAttention
@@ -56,6 +57,7 @@ __all__ = [
     "RoutingAttention",
     "SoftmaxAttention",
     "SoftmaxCrossAttention",
+    "StarAttention",
     "StateSpaceAttention",
     "SynthesizerAttention",
     "TopKCrossAttention",

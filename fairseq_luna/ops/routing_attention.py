@@ -23,11 +23,11 @@ def routing_attention_reference(
 
         k = q / |q|
         S_c: the w steps with the largest products k_j m_c with the centroid m_c; of equal ones the earlier
-        y_i = mean over the clusters c with i in S_c of softmax over j in S_c, without i, of q_i k_j / sqrt(D), times v_j
+        y_i = mean over the clusters c with i in S_c of softmax_j(q_i k_j / sqrt(D)) v_j, over j in S_c without i
 
     A sentence of n real steps uses the first ``n / window`` of the M centroids, rounded up, and clusters of ``window``
-    steps; if it has more than ``M window`` steps, all centroids and clusters of ``n / M`` steps, rounded up. A step that
-    is alone in its cluster sees itself. A step that is in no cluster has the result 0, as published.
+    steps; if it has more than ``M window`` steps, all centroids and clusters of ``n / M`` steps, rounded up. A step
+    that is alone in its cluster sees itself. A step that is in no cluster has the result 0, as published.
 
     Args:
         q, v: ``(B, H, T, D)``.
@@ -59,7 +59,7 @@ def routing_attention_reference(
 
 
 def clusters_of(lengths: Tensor, number: int, window: int) -> tuple[Tensor, Tensor]:
-    """The clusters that sentences of ``lengths`` use, of ``number``, and the steps of a cluster: int64 as ``lengths``."""
+    """How many of ``number`` clusters sentences of ``lengths`` use, and the steps of a cluster: as ``lengths``."""
     used = ((lengths + window - 1) // window).clamp(1, number)
     return used, ((lengths + number - 1) // number).clamp(min=window)
 
@@ -79,8 +79,9 @@ def routing_attention(
     """
     padding, dtype, result_dtype = Padding.of(padding), accumulation_dtype(q), q.dtype
     batch, _, steps, size = q.shape
-    if not steps:
-        return q
+    if not steps:  # there are gradients of 0
+        one = (F.pad(x, (0, 0, 0, 1)) for x in (q, v))
+        return routing_attention(*one, centroids, window=window)[:, :, :0]
     number = centroids.shape[1]
     largest = min(steps, max(window, -(-steps // number)))
     number = min(number, -(-steps // window))

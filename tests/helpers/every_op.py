@@ -215,6 +215,7 @@ OPS: dict[str, Op] = {
     "reformer-1": reformer(1),
     "reformer-4": reformer(4),
     "reformer-1000": reformer(1000),
+    "star": Op("star_attention", f"{QKV} BH1D BH1D", per_step=65),
     "routing-2": routing(2),
     "routing-8": routing(8),
     "routing-32": routing(32),
