@@ -5,28 +5,30 @@ import os
 import sys
 from argparse import SUPPRESS
 from collections.abc import Sequence
+from contextlib import nullcontext
 from difflib import get_close_matches
 from importlib import import_module
 from types import ModuleType
 
-from . import __version__, commands
-from .commands import standard_streams
-from .commands.command_line import CommandError, Parser, reported
+from . import __version__, commands, quiet
+from .command_line import CommandError, Parser, open_standard_streams, reported
 
 PROGRAM = "fairseq-luna"
 DESCRIPTION = """\
-Translation models with efficient attention, as a plugin of fairseq. fairseq's own commands train them.
+Translation models with efficient attention, as a plugin of fairseq.
 
-commands, in the order in which they are needed:
+commands, in the order in which you need them:
 {commands}
 
-fairseq-luna COMMAND --help explains one, with an example.
+fairseq-luna COMMAND --help explains a command, with examples.
 """
+TRAIN = "fairseq-train"
+TRAIN_SUMMARY = 'Train a model: fairseq\'s own command, with --user-dir "$(fairseq-luna info --path)"'
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command that ``arguments`` name, of the process by default; returns the exit status."""
-    standard_streams.prepare()
+    open_standard_streams()
     given = list(sys.argv[1:] if arguments is None else arguments)
     name = given[0] if given and given[0] in commands.COMMANDS else None
     return reported(f"{PROGRAM} {name}" if name else PROGRAM, lambda: run(name, given[1:]) if name else explain(given))
@@ -34,16 +36,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def run(name: str, given: Sequence[str]) -> int | None:
     """Run the command ``name`` with the arguments ``given``."""
-    before = logging.root.manager.disable
-    if "LOGLEVEL" not in os.environ:  # fairseq's own switch; on import it logs too
-        logging.disable(logging.INFO)
-    module = module_of(name)
-    try:
+    # LOGLEVEL is fairseq's own switch. fairseq logs on import too.
+    with nullcontext() if "LOGLEVEL" in os.environ else quiet.all_loggers(logging.INFO):
+        module = module_of(name)
         if hasattr(module, "check_given"):
             module.check_given(given)
         status: int | None = module.run(parser_of(name, given).parse_args(given))
-    finally:
-        logging.disable(before)
     return status
 
 
@@ -59,14 +57,21 @@ def parser_of(name: str, given: Sequence[str]) -> Parser:
 
 def explain(given: Sequence[str]) -> None:
     """Show the help or the version; raises CommandError if ``given`` asks for something else."""
-    width = max(map(len, commands.COMMANDS))
-    listed = "\n".join(f"    {name:{width}}  {summary(module_of(name))}" for name in commands.COMMANDS)
+    summaries = {name: summary(module_of(name)) for name in commands.COMMANDS}
+    place = commands.COMMANDS.index("prepare") + 1
+    rows = [*summaries.items()]
+    rows.insert(place, (TRAIN, TRAIN_SUMMARY))
+    width = max(len(name) for name, _ in rows)
+    listed = "\n".join(f"    {name:{width}}  {text}" for name, text in rows)
     parser = Parser(DESCRIPTION.format(commands=listed), prog=PROGRAM, usage=f"{PROGRAM} COMMAND ...")
     parser.add_argument("--version", action="version", version=f"fairseq_luna {__version__}")
     parser.add_argument("command", nargs="?", metavar="COMMAND", help=SUPPRESS)
     args, _ = parser.parse_known_args(given)
     if given:
         name = args.command or given[0]
+        if name == "train":
+            command = f'{TRAIN} DATA --user-dir "$({PROGRAM} info --path)"'
+            raise CommandError(f"train: fairseq's own command trains: {command}")
         near = get_close_matches(name, commands.COMMANDS, n=1)
         advice = f"did you mean {near[0]}? " if near else ""
         raise CommandError(f"{name}: {advice}the commands are {', '.join(commands.COMMANDS)}")
@@ -78,7 +83,7 @@ def module_of(name: str) -> ModuleType:
 
 
 def summary(module: ModuleType) -> str:
-    """The first sentence of its help."""
+    """The first sentence of the command's help."""
     return (module.__doc__ or "").split("\n\n")[0].replace("\n", " ").rstrip(".")
 
 

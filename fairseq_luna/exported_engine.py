@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from . import __version__
-from .deployed.folder import FORMAT, SETTINGS, marks_of
+from .deployed.folder import FORMAT, SETTINGS
+from .files import fingerprint
 from .model_files import PathLike, check_files
 from .usage_error import UsageError
 
@@ -27,11 +28,11 @@ def exported_translator(
     target_lang: str | None = None,
     threads: int = 1,
 ) -> Any:
-    """A :class:`fairseq_luna.deployed.Translator` for the checkpoint at ``path``, which is exported if it was not yet.
+    """A :class:`fairseq_luna.deployed.Translator` for the checkpoint at ``path``, which is exported at the first use.
 
     Args:
-        path, data, pieces, source_lang, target_lang: as of :func:`fairseq_luna.load`, without ensembles.
-        threads: CPU threads of onnxruntime.
+        path, data, pieces, source_lang, target_lang: see :func:`fairseq_luna.load`; ``path`` is not an ensemble.
+        threads: number of CPU threads.
 
     Raises:
         UsageError: the model cannot be exported, the folder of the checkpoint cannot be written to, or onnxruntime,
@@ -44,10 +45,10 @@ def exported_translator(
     folder = exported_folder(files[0], data, pieces, languages)
     try:
         if not (folder / SETTINGS).is_file():
-            from .commands.export import export
+            from .exporting import export_model
 
             with contextlib.redirect_stdout(sys.stderr):  # standard output is for translations
-                export(files[0], folder, data=data, pieces=pieces, languages=languages)
+                export_model(files[0], folder, data=data, pieces=pieces, languages=languages)
         from .deployed import Translator
 
         return Translator(folder, threads=threads)
@@ -60,8 +61,8 @@ def exported_translator(
         ) from error
 
 
-def loaded(path: PathLike, engine: str, options: dict[str, Any]) -> Any:
-    """The translator for ``load(path, engine=engine, **options)``.
+def load_exported(path: PathLike, engine: str, options: dict[str, Any]) -> Any:
+    """Load the translator for ``load(path, engine=engine, **options)``.
 
     Raises:
         UsageError: there is no such ``engine``, or it does not have an option that is given.
@@ -80,9 +81,9 @@ def loaded(path: PathLike, engine: str, options: dict[str, Any]) -> Any:
 def exported_folder(
     checkpoint: Path, data: PathLike | None, pieces: PathLike | None, languages: dict[str, str | None]
 ) -> Path:
-    """The folder beside ``checkpoint`` for its exported model: another checkpoint or another option has another one."""
-    fingerprint = hashlib.sha256()
-    for part in (marks_of(checkpoint), data and Path(data).resolve(), pieces and Path(pieces).resolve(), languages):
-        fingerprint.update(f"{part}\n".encode())
-    fingerprint.update(f"{FORMAT} {__version__}".encode())
-    return checkpoint.with_name(f"{checkpoint.stem}.onnx-{fingerprint.hexdigest()[:12]}")
+    """The folder beside ``checkpoint`` for its exported model, which depends on its content and the options."""
+    options = hashlib.sha256()
+    for part in (fingerprint(checkpoint), data and Path(data).resolve(), pieces and Path(pieces).resolve(), languages):
+        options.update(f"{part}\n".encode())
+    options.update(f"{FORMAT} {__version__}".encode())
+    return checkpoint.with_name(f"{checkpoint.stem}.onnx-{options.hexdigest()[:12]}")

@@ -1,4 +1,4 @@
-"""Which settings of a model decide what it computes, and in which of them two models differ."""
+"""Settings that determine what a model computes, and the differences of two models in them."""
 
 import re
 from argparse import Namespace
@@ -12,7 +12,7 @@ Settings = dict[str, Any]
 # Settings that change the training, or how fast a model is, but not the function of a trained model.
 TRAINING_ONLY = re.compile(
     r"drop|quant_noise|checkpoint_activations|offload|min_params_to_wrap|max_.*positions|_path$|^random_blocks$"
-    r"|^redraw_features$|^span_penalty$|^luna_kernel$|^alignment_|^load_checkpoint_heads$|^export$"
+    r"|^redraw_features$|^span_penalty$|^luna_kernel$|^compile_layers$|^alignment_|^load_checkpoint_heads$|^export$"
 )
 # Settings that the names, sizes and values of the tensors show.
 _IN_TENSORS = re.compile(r"_dim$|_layers$|layers_to_keep$|share|(^|_)(un)?tie_|^merge_|^adaptive_")
@@ -26,7 +26,7 @@ _MODEL_FLAGS = re.compile(
 
 
 def deciding(model: Any) -> Settings:
-    """The settings that decide what a model computes, as far as its config ``model`` has them.
+    """The settings that determine what a model computes, as far as its config ``model`` has them.
 
     Args:
         model: flat: a mapping, a namespace with a whole command line, or None.
@@ -40,8 +40,8 @@ def differences(theirs: Any, ours: Any, *, heads: bool = True) -> dict[str, tupl
     """The settings in which two models of the same tensors compute something else, each with both values.
 
     A setting that only one of them has is compared with its default, as of a checkpoint from before there was the
-    setting, or of fairseq's transformer beside a model of this package. The first difference is that of ``_name``, if
-    the two are of different classes.
+    setting, or of fairseq's transformer beside a model of this package. The first difference is ``_name``, if the two
+    models have different classes.
 
     Args:
         theirs, ours: configs, as in :func:`deciding`.

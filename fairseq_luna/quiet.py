@@ -1,4 +1,4 @@
-"""fairseq's records are shown where they are asked for: by ``LOGLEVEL``, its own switch, or a level of its logger."""
+"""Silencing of logs: fairseq's own, where nobody asked for them by ``LOGLEVEL`` or a level of its logger, and all."""
 
 import logging
 import os
@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def fairseq() -> Iterator[None]:
-    """Without fairseq's records below a warning."""
+    """Silence fairseq's log below warnings, unless ``LOGLEVEL`` (fairseq's switch) or its logger has a level."""
     logger = logging.getLogger("fairseq")
     if "LOGLEVEL" in os.environ or logger.level != logging.NOTSET:
         yield
@@ -22,7 +22,7 @@ def fairseq() -> Iterator[None]:
 
 @contextmanager
 def root_logger_kept() -> Iterator[None]:
-    """An import of fairseq may show every library's debugging: it configures the root logger. That is undone."""
+    """Undo what an import of fairseq does to the root logger: every library's debug messages would be shown."""
     root = logging.getLogger()
     level, handlers = root.level, list(root.handlers)
     try:
@@ -31,3 +31,14 @@ def root_logger_kept() -> Iterator[None]:
         if "LOGLEVEL" not in os.environ:
             root.setLevel(level)
             root.handlers[:] = handlers
+
+
+@contextmanager
+def all_loggers(level: int) -> Iterator[None]:
+    """Silence messages of ``level`` and below, of every logger."""
+    before = logging.root.manager.disable
+    logging.disable(max(before, level))
+    try:
+        yield
+    finally:
+        logging.disable(before)

@@ -32,7 +32,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
 from benchmarks.systems import build
-from fairseq_luna.commands.command_line import CommandError, Parser, command
+from fairseq_luna.command_line import CommandError, Parser, command
 from fairseq_luna.ops import luna_causal_attention as luna
 from shared.fake_device import on_fake_device, tensors
 

@@ -23,7 +23,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import fairseq_luna
-from fairseq_luna.commands.command_line import CommandError, Parser, command, positive
+from fairseq_luna.command_line import CommandError, Parser, command, positive
 from fairseq_luna.models.mixed.attentions import available_in, build_chosen_attention
 from fairseq_luna.models.mixed.config import mixed_config
 from fairseq_luna.modules import LunaAttention

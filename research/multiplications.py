@@ -22,7 +22,7 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
-from fairseq_luna.commands.command_line import Parser, command, positive
+from fairseq_luna.command_line import Parser, command, positive
 from fairseq_luna.models.mixed.attentions import available_in, build_chosen_attention
 from fairseq_luna.models.mixed.config import mixed_config
 from fairseq_luna.ops.block_attention import block_attention

@@ -36,9 +36,9 @@ import torch
 from benchmarks import generate, launches, op, optimizer, train, update
 from benchmarks.flags import Row, add_common, check_common
 from benchmarks.memory import is_out_of_memory
-from fairseq_luna.commands.command_line import CommandError, Parser, command
-from fairseq_luna.commands.steps import complete
+from fairseq_luna.command_line import CommandError, Parser, command
 from fairseq_luna.environment import fairseq_distribution
+from fairseq_luna.files import complete
 
 # Each measures its SYSTEMS, and VARIANTS that --systems names; COLUMNS are the heading and the format of a cell.
 COMMANDS = {module.__name__.rpartition(".")[2]: module for module in (op, train, generate, optimizer, launches, update)}

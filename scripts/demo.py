@@ -16,8 +16,9 @@ from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
 
-from fairseq_luna.commands.command_line import CommandError, Parser, command, positive
-from fairseq_luna.commands.steps import USER_DIR, once, run_fairseq, shell, shortest
+from fairseq_luna.command_line import CommandError, Parser, command, positive
+from fairseq_luna.commands.shell_commands import USER_DIR, run_fairseq, shell, shortest
+from fairseq_luna.files import once
 
 MAX_UPDATE, SEED = 2000, 1
 LANGUAGES = ("-s", "en", "-t", "de")

@@ -8,7 +8,7 @@ from enum import Enum
 from fairseq.models import MODEL_DATACLASS_REGISTRY
 from fairseq.models.roberta import RobertaModel
 
-from fairseq_luna.commands.command_line import Parser
+from fairseq_luna.command_line import Parser
 from fairseq_luna.commands.converting.settings import SHARED
 from fairseq_luna.models.mixed.attentions import ATTENTIONS, PLACES
 from fairseq_luna.optim.fairseq_apollo import FairseqApolloConfig

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Measures on one NVIDIA GPU what research/2026-11-26-gpu.md has, and what is missing there, the most wanted first:
-#     scripts/measure_on_gpu.sh [tests] [train] [generate] [multi30k] [documents]
+#     scripts/measure_on_gpu.sh [exact] [generate] [train] [epoch] [tests] [multi30k] [documents]
 # Each step writes its log to outputs/gpu; one whose log is there is left out, so that a stopped run goes on. The
 # environment has torch's CUDA build, Triton, and this package with the extras of `make test` and [data]. Documents
 # need data/documents, which examples/documents/README.md prepares.
@@ -31,6 +31,10 @@ declare -A converted=(
     [block]="--arch block_tiny"
 )
 
+exact() { # recorded decoding and recorded training steps equal fairseq's and eager ones
+    python -m pytest --device cuda -q -n "$jobs" tests/search tests/recorded_training
+}
+
 tests() {
     python -m pytest --device cuda -q -n "$jobs" -m "not inductor" --ignore tests/models/test_compile.py \
         --ignore tests/models/test_compiled_models.py --ignore tests/models/test_launches.py tests/ops tests/modules tests/optim tests/models \
@@ -42,15 +46,38 @@ train() { # 16,384 tokens without fairseq's transformer, whose masks need too mu
         --shapes 25x328,512x16,4096x2 --systems "${systems[@]}" --json $out/train.json
     python scripts/benchmark.py train "${at_base_size[@]}" --rounds 11 --warm-up 4 --reference softmax \
         --shapes 16384x1 --systems "${systems[@]:1}" --json $out/train_16384.json
+    python scripts/benchmark.py train "${at_base_size[@]}" --rounds 11 --warm-up 4 --reference softmax --no-peak \
+        --shapes 25x328,512x16,4096x2 --json $out/train_recorded.json --systems transformer{,-recorded} \
+        softmax{,-recorded,-compiled,-compiled-recorded} luna{,-recorded,-compiled,-compiled-recorded} \
+        luna-triton{,-recorded} linear{,-recorded,-compiled-recorded} block{,-recorded} fastformer{,-recorded}
 }
 
-generate() {
-    python scripts/benchmark.py generate "${at_base_size[@]}" --lengths 1024 --sentences 32 --rounds 3 --no-peak \
-        --systems transformer softmax luna luna-softmax-source fastformer block linear ssru --json $out/generate.json
+generate() { # equal lengths of source and target: 25, then 1,024
+    local recorded=({softmax,luna,fastformer,linear,ssru,retention}{,-recorded}) length
+    for length in 25 1024; do
+        python scripts/benchmark.py generate "${at_base_size[@]}" --lengths $length --source-length $length \
+            --sentences 32 --rounds 3 --systems transformer "${recorded[@]}" --json $out/generate_$length.json
+    done
+}
+
+epoch() { # of Multi30k in fairseq-train: eager, with 16 buckets, and with recorded steps
+    multi30k_data
+    local name keys_of_name
+    for name in eager buckets recorded; do
+        keys_of_name=(+task.num_batch_buckets=16)
+        [ $name != eager ] || keys_of_name=()
+        [ $name != recorded ] || keys_of_name+=(+model.record_training=true)
+        fairseq-hydra-train --config-dir examples/config --config-name multi30k task.data=data/multi30k/bin \
+            common.bf16=true optimization.max_epoch=2 checkpoint.save_dir=$out/epoch_$name "${keys_of_name[@]}"
+    done
+}
+
+multi30k_data() {
+    [ -d data/multi30k/bin ] || python scripts/prepare_corpus.py multi30k --bpe sentencepiece --out data/multi30k
 }
 
 multi30k() { # the published setting
-    [ -d data/multi30k/bin ] || python scripts/prepare_corpus.py multi30k --bpe sentencepiece --out data/multi30k
+    multi30k_data
     local runs=() run folder seed
     for seed in ${SEEDS:-1 2 3}; do runs+=({transformer,softmax,luna,fastformer,block}_"$seed"); done
     for run in "${runs[@]}"; do
@@ -96,10 +123,10 @@ stage() { # LENGTH FOLDER START KEYS [overrides]
 }
 
 steps=("$@")
-[ $# -gt 0 ] || steps=(tests train generate multi30k documents)
+[ $# -gt 0 ] || steps=(exact generate train epoch tests multi30k documents)
 for step in "${steps[@]}"; do
-    [[ $step =~ ^(tests|train|generate|multi30k|documents)$ ]] && continue
-    echo "measure_on_gpu.sh: $step is no step: give tests, train, generate, multi30k or documents" >&2
+    [[ $step =~ ^(exact|generate|train|epoch|tests|multi30k|documents)$ ]] && continue
+    echo "measure_on_gpu.sh: $step is no step: give exact, generate, train, epoch, tests, multi30k or documents" >&2
     exit 2
 done
 mkdir -p $out

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from fairseq_luna.commands.command_line import CommandError, Parser, command
+from fairseq_luna.command_line import CommandError, Parser, command
 from shared import picture
 
 SIDES = ("encoder", "cross", "decoder")  # as in plots/maps.py, which imports fairseq

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from fairseq_luna.commands.command_line import CommandError, Parser, command
+from fairseq_luna.command_line import CommandError, Parser, command
 from shared import picture
 
 # What is drawn, by its name in the log.

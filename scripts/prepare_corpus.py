@@ -26,12 +26,12 @@ from omegaconf import OmegaConf
 from sacrebleu import DATASETS
 
 from corpora.download import download
-from fairseq_luna.commands.command_line import CommandError, Parser, command, positive
-from fairseq_luna.commands.preparing import pipeline, settings
+from fairseq_luna.command_line import CommandError, Parser, command, positive
+from fairseq_luna.commands.preparing import pipeline, provenance
 from fairseq_luna.commands.preparing.cleaning import Rules
-from fairseq_luna.commands.preparing.gathering import check, gather
+from fairseq_luna.commands.preparing.corpus import check_texts, gather
 from fairseq_luna.commands.preparing.parallel import available_cores, count_words, transform
-from fairseq_luna.commands.steps import once, remove
+from fairseq_luna.files import once, remove
 from shared.recipes import recipe
 
 LANGUAGES = ("en", "de")
@@ -53,13 +53,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     args.out = args.out or Path("data") / args.corpus
     args.size = args.size or CORPORA[args.corpus]["sizes"][args.bpe]
     chosen = {"corpus": args.corpus, "--bpe": args.bpe, "size": args.size}
-    settings.check(args.out, chosen)
-    settings.keep(args.out, chosen)
+    provenance.check_provenance(args.out, chosen)
+    provenance.record_provenance(args.out, chosen)
     if (args.out / "bin").exists():
         print(f"data: reusing {args.out / 'bin'}")
     else:
         prepare(args, CORPORA[args.corpus])
-    if found := pipeline.summary(args.out, LANGUAGES[0]):
+    if found := pipeline.data_summary(args.out, LANGUAGES[0]):
         print(f"{found[1]}\n{args.out / 'work'} can be deleted")
     print(recipe(args.corpus, args.out / "bin"))
 
@@ -112,7 +112,7 @@ def gather_corpus(corpus: dict[str, Any], downloads: Path, target: Path) -> None
         ]
         for split, found in corpus["splits"].items()
     }
-    gather(texts, target, train=check(texts, hold_out=0), hold_out=0, languages=LANGUAGES)
+    gather(texts, target, train=check_texts(texts, hold_out=0), hold_out=0, languages=LANGUAGES)
     remove(extracted)
 
 

@@ -20,11 +20,11 @@ from pathlib import Path
 from fairseq.data.indexed_dataset import MMapIndexedDataset
 
 from corpora.documents import LABELS, PIECES, TEXT, Limit, Source, find_sources, gather, join, read_documents
-from fairseq_luna.commands.command_line import CommandError, Parser, command, positive
+from fairseq_luna.command_line import CommandError, Parser, command, positive
 from fairseq_luna.commands.prepare import check_languages
-from fairseq_luna.commands.preparing import settings, sides
+from fairseq_luna.commands.preparing import provenance
+from fairseq_luna.commands.preparing.corpus import check_sides, trigram_profiles
 from fairseq_luna.commands.preparing.parallel import available_cores
-from fairseq_luna.commands.preparing.pieces import Cut
 from fairseq_luna.commands.preparing.pipeline import (
     MODEL,
     binarise,
@@ -32,9 +32,10 @@ from fairseq_luna.commands.preparing.pipeline import (
     dictionary_of_pieces,
     learned_model,
 )
-from fairseq_luna.commands.preparing.settings import fingerprint
-from fairseq_luna.commands.steps import once
-from fairseq_luna.commands.text_files import SEPARATOR, count_lines, read_pairs
+from fairseq_luna.commands.preparing.provenance import named_fingerprint
+from fairseq_luna.commands.preparing.sentencepiece_model import Segmenter
+from fairseq_luna.files import once
+from fairseq_luna.text_files import SEPARATOR, count_lines, read_pairs
 from shared.recipes import recipe
 
 _SEGMENTS = "segments"
@@ -66,14 +67,14 @@ def run(args: Namespace) -> None:
         "languages": languages,
         "size": args.vocabulary_size,
         "files": {
-            source.name: {split: [*map(fingerprint, pair)] for split, pair in source.files.items()}
+            source.name: {split: [*map(named_fingerprint, pair)] for split, pair in source.files.items()}
             for source in sources
         },
     }
-    settings.check(args.out, chosen)
-    if not (args.out / settings.FILE).exists():
+    provenance.check_provenance(args.out, chosen)
+    if not (args.out / provenance.FILE).exists():
         check(sources)
-    settings.keep(args.out, chosen)
+    provenance.record_provenance(args.out, chosen)
     lacking = [limit for limit in limits if not (args.out / str(limit) / "bin").exists()]
     if lacking:
         prepare(args, sources, languages, lacking)
@@ -92,11 +93,11 @@ def training(data: Path) -> str:
 
 def check(sources: Sequence[Source]) -> None:
     """Read all text, so that bad text is refused before anything is written."""
-    training = sides.profiles(read_pairs(*sources[0].files["train"]))
+    training = trigram_profiles(read_pairs(*sources[0].files["train"]))
     for pair in (pair for source in sources for pair in source.files.values()):
         for _ in read_documents(*pair):
             pass
-        sides.check(training, sides.profiles(read_pairs(*pair)), pair)
+        check_sides(training, trigram_profiles(read_pairs(*pair)), pair)
 
 
 def prepare(args: Namespace, sources: Sequence[Source], languages: tuple[str, str], limits: Sequence[Limit]) -> None:
@@ -109,7 +110,7 @@ def prepare(args: Namespace, sources: Sequence[Source], languages: tuple[str, st
     else:
         training = [raw / f"train.{language}" for language in languages]
         model = learned_model(args.out, training, args.vocabulary_size, symbols=[SEPARATOR])
-        cut, cutters = work / "training", dict.fromkeys(languages, Cut(model))
+        cut, cutters = work / "training", dict.fromkeys(languages, Segmenter(model))
         once(
             "pieces of the training text", cut, lambda target: cut_splits(raw, target, cutters, args.workers, ["train"])
         )
@@ -118,7 +119,7 @@ def prepare(args: Namespace, sources: Sequence[Source], languages: tuple[str, st
     once(
         "pieces",
         pieces,
-        lambda target: cut_splits(raw, target, dict.fromkeys(languages, Cut(args.out / MODEL)), args.workers),
+        lambda target: cut_splits(raw, target, dict.fromkeys(languages, Segmenter(args.out / MODEL)), args.workers),
     )
     words = dict.fromkeys(languages, dictionary)
     for limit in limits:

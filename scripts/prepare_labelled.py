@@ -33,13 +33,14 @@ from fairseq.data import Dictionary, data_utils, indexed_dataset
 from corpora import labelled, listops
 from corpora.documents import written
 from corpora.labelled import NUMBERS, Splits
-from fairseq_luna.commands.command_line import CommandError, Parser, command, positive
-from fairseq_luna.commands.preparing import settings
+from fairseq_luna.command_line import CommandError, Parser, command, positive
+from fairseq_luna.commands.preparing import provenance
 from fairseq_luna.commands.preparing.parallel import available_cores
-from fairseq_luna.commands.preparing.pieces import Cut
 from fairseq_luna.commands.preparing.pipeline import MODEL, SPLITS, cut_splits, dictionary_of_pieces, learned_model
-from fairseq_luna.commands.progress import shown
-from fairseq_luna.commands.steps import once, run_fairseq
+from fairseq_luna.commands.preparing.sentencepiece_model import Segmenter
+from fairseq_luna.commands.shell_commands import run_fairseq
+from fairseq_luna.files import once
+from fairseq_luna.progress import shown
 from shared.recipes import recipe
 
 LABEL, INPUTS = "label", ("input0", "input1")
@@ -90,9 +91,9 @@ def run(args: Namespace) -> None:
         if not args.from_dir.is_dir():
             raise CommandError(f"--from-dir {args.from_dir}: no such folder")
         chosen["files"] = fingerprints(args.from_dir)
-    settings.check(args.out, chosen)
+    provenance.check_provenance(args.out, chosen)
     data = TASKS[args.task](args)  # bad input is refused before anything is written
-    settings.keep(args.out, chosen)
+    provenance.record_provenance(args.out, chosen)
     prepare(args, data)
     print(f"{args.out / 'work'} can be deleted")
     name, *chosen_task = ("imdb",) if args.task == "reviews" else ("lra", f"lra={args.task}")
@@ -102,9 +103,9 @@ def run(args: Namespace) -> None:
 def fingerprints(folder: Path) -> list[dict[str, object]]:
     """What the files of a task are known by: all of them, but of Pathfinder's pictures only their list."""
     places = [path for path in sorted(folder.rglob("pos")) if path.is_dir()]
-    found = [settings.fingerprint(path.parent, labelled.review_files(path)) for path in places]
+    found = [provenance.named_fingerprint(path.parent, labelled.review_files(path)) for path in places]
     files = [*folder.glob("*.tsv*"), *folder.glob("*.bin"), *folder.glob(f"{labelled.HARD}/metadata/*")]
-    return [*found, *(settings.fingerprint(path) for path in sorted(files))]
+    return [*found, *(provenance.named_fingerprint(path) for path in sorted(files))]
 
 
 def prepare(args: Namespace, data: Data) -> None:
@@ -132,10 +133,10 @@ def cut_reviews(out: Path, examples: Path, pieces: Path, size: int, workers: int
     once(
         "pieces of the training text",
         training,
-        lambda to: cut_splits(examples, to, {name: Cut(model)}, workers, ["train"]),
+        lambda to: cut_splits(examples, to, {name: Segmenter(model)}, workers, ["train"]),
     )
     dictionary = dictionary_of_pieces(out, model, [training / f"train.{name}"], workers)
-    once("pieces", pieces, lambda target: cut_splits(examples, target, {name: Cut(out / MODEL)}, workers))
+    once("pieces", pieces, lambda target: cut_splits(examples, target, {name: Segmenter(out / MODEL)}, workers))
     return dictionary
 
 

@@ -11,8 +11,8 @@ import differences_page
 import fairseq_luna.models  # noqa: F401 (registers the models)
 import flags_page
 from fairseq_luna.commands.info import registered
-from fairseq_luna.commands.steps import USER_DIR
-from fairseq_luna.commands.training import on_text
+from fairseq_luna.commands.shell_commands import USER_DIR
+from fairseq_luna.commands.training_commands import train_on_text
 from fairseq_luna.compat import PATCHES
 from fairseq_luna.models.mixed.attentions import ATTENTIONS
 
@@ -88,7 +88,7 @@ def test_every_attention_says_what_differs_from_the_published_one():
 def test_the_page_of_training_has_the_command_that_prepare_prints():
     page = (ROOT / "docs" / "train.md").read_text(encoding="utf-8")
     [pasted] = re.findall(r"```\n(fairseq-train .*?)```", page, flags=re.S)
-    printed = on_text(Path("data"), ("en", "de"), 4_500)
+    printed = train_on_text(Path("data"), ("en", "de"), 4_500)
     pasted = pasted.replace("\\\n", "").replace("$(fairseq-luna info --path)", str(USER_DIR))
     assert shlex.split(pasted) == [str(word) for word in printed]
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch.export import Dim, export
 
-from fairseq_luna.commands.exporting.tensors import DecoderStepForExport, EncoderForExport
+from fairseq_luna.exporting.decoder_step import DecoderStepForExport, EncoderForExport
 from fairseq_luna.models.mixed.attentions import ATTENTIONS, fields_for
 from support import as_prefix, build_model, sentences, step_by_step
 

@@ -5,7 +5,7 @@ import shutil
 import pytest
 
 import fairseq_luna
-from fairseq_luna.commands import export as command
+from fairseq_luna import exporting
 from fairseq_luna.commands.translate import run  # noqa: F401 (is imported before the command is replaced)
 from fairseq_luna.usage_error import UsageError
 from own_command import refused
@@ -34,7 +34,7 @@ def exports(monkeypatch):
         shutil.copytree(EXPORTED, output)
         made.append((output, options))
 
-    monkeypatch.setattr(command, "export", copy)
+    monkeypatch.setattr(exporting, "export_model", copy)
     return made
 
 

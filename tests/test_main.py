@@ -15,17 +15,19 @@ import fairseq_luna
 import fairseq_luna.models
 from fairseq_luna import compat
 from fairseq_luna.__main__ import main, parser_of
-from fairseq_luna.commands import COMMANDS, info, steps, translate
-from fairseq_luna.commands.steps import shortest
+from fairseq_luna.commands import COMMANDS, info, translate
+from fairseq_luna.commands.shell_commands import program, shortest
 from own_command import refused, shown
 
 PACKAGE = Path(fairseq_luna.__file__).parent
 
 
 @pytest.mark.parametrize("asked", [(), ("--help",), ("-h",)])
-def test_the_help_has_every_command(asked, capsys):
+def test_the_help_has_every_command_in_the_order_of_use(asked, capsys):
     text = shown(capsys, *asked)
-    assert re.findall(r"^    (\w+) ", text, flags=re.M) == list(COMMANDS)
+    expected = ["prepare", "fairseq-train", "translate", "score", "average", "convert", "export", "info"]
+    assert re.findall(r"^    ([\w-]+) ", text, flags=re.M) == expected
+    assert set(COMMANDS) == {*expected} - {"fairseq-train"}
     assert max(map(len, text.splitlines())) <= 120
 
 
@@ -45,12 +47,19 @@ def test_the_help_of_a_command_has_an_example_that_its_parser_takes(name, capsys
         assert "--help" in given or parser_of(name, given).parse_args(given)
 
 
+def test_a_required_flag_is_not_in_brackets(capsys):
+    usage = shown(capsys, "score", "--help").partition("\n\n")[0]
+    assert " --reference FILE" in usage and "[--reference" not in usage
+
+
 def test_wrong_use_is_refused_in_one_line(capsys, monkeypatch):
     monkeypatch.setattr(translate, "end_at_signals", lambda: None)
     assert (
         refused(capsys, "tranlate")
         == f"fairseq-luna: tranlate: did you mean translate? the commands are {', '.join(COMMANDS)}"
     )
+    said = refused(capsys, "train", "data")
+    assert said.startswith("fairseq-luna: train: fairseq's own command trains: fairseq-train ")
     assert refused(capsys, "info", "--paths") == "unrecognized arguments: --paths"
     assert refused(capsys, "translate", "none") == "none: there is no such checkpoint"
 
@@ -90,8 +99,8 @@ def test_the_flags_of_a_model_are_printed_with_its_defaults(capsys):
 def test_the_commands_of_the_report_have_no_path_that_a_move_makes_wrong(capsys, monkeypatch, tmp_path, inside):
     monkeypatch.chdir(PACKAGE.parent if inside else tmp_path)
     commands = shown(capsys, "info").partition("all flags of a model")[2]
-    assert f"{steps.program('fairseq-luna')} info --arch luna_tiny" in commands
-    user_dir = PACKAGE.name if inside else f'"$({steps.program("fairseq-luna")} info --path)"'
+    assert f"{program('fairseq-luna')} info --arch luna_tiny" in commands
+    user_dir = PACKAGE.name if inside else f'"$({program("fairseq-luna")} info --path)"'
     assert f"--user-dir {user_dir} --arch luna_tiny" in commands
 
 

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from fairseq_luna.commands import convert, steps
-from fairseq_luna.commands.output import check_output
+from fairseq_luna.commands import convert
+from fairseq_luna.commands.shell_commands import shown_path
+from fairseq_luna.files import check_output
 from fairseq_luna.model_files import check_file, data_folder
 from fairseq_luna.usage_error import UsageError
 
@@ -139,5 +140,5 @@ def test_values_of_a_models_flags_are_not_taken_for_the_checkpoint(tmp_path, mon
 
 def test_a_path_never_looks_like_a_flag(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert steps.shown_path(Path("-out/bin")) == "./-out/bin"
-    assert steps.shown_path(Path("out/bin")) == "out/bin"
+    assert shown_path(Path("-out/bin")) == "./-out/bin"
+    assert shown_path(Path("out/bin")) == "out/bin"

@@ -10,10 +10,10 @@ from types import SimpleNamespace
 import pytest
 
 from corpus_files import pairs, write_pairs
-from fairseq_luna.commands import translate
-from fairseq_luna.commands.preparing import pieces
-from fairseq_luna.commands.scoring.generated import read_translations
-from fairseq_luna.commands.steps import program
+from fairseq_luna import line_translation
+from fairseq_luna.commands.preparing import sentencepiece_model
+from fairseq_luna.commands.scoring.system_output import read_translations
+from fairseq_luna.commands.shell_commands import program
 from own_command import refused, shown
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -121,13 +121,13 @@ def test_lines_that_look_like_marks_of_fairseq_are_text(tmp_path, capsys):
 
 def test_such_lines_are_translated(monkeypatch):
     translator = SimpleNamespace(translate=lambda texts, **_: [text.lower() for text in texts])
-    assert list(translate.translated(translator, ["T-34", "H-2"], 1)) == ["t-34", "h-2"]
+    assert list(line_translation.translate_lines(translator, ["T-34", "H-2"], 1)) == ["t-34", "h-2"]
 
 
 @pytest.mark.parametrize("cut", ["joint.model", "joint.vocab"])
 def test_a_subword_model_that_a_full_disk_cut_is_not_used(text, capsys, monkeypatch, cut):
     """SentencePiece does not look whether its files could be written."""
-    learn = pieces.sentencepiece.SentencePieceTrainer.train
+    learn = sentencepiece_model.sentencepiece.SentencePieceTrainer.train
 
     def on_a_full_disk(**options):
         learn(**options)
@@ -140,7 +140,7 @@ def test_a_subword_model_that_a_full_disk_cut_is_not_used(text, capsys, monkeypa
     from fairseq_luna.__main__ import main
 
     with monkeypatch.context() as full:
-        full.setattr(pieces.sentencepiece.SentencePieceTrainer, "train", on_a_full_disk)
+        full.setattr(sentencepiece_model.sentencepiece.SentencePieceTrainer, "train", on_a_full_disk)
         assert main([*map(str, command)]) == 1
     assert capsys.readouterr().err.endswith("no space left on the disk; free some and run the same command again\n")
     assert not (text / "out" / "work" / "sentencepiece").exists()

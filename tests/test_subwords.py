@@ -3,7 +3,7 @@
 import pytest
 from fairseq.tokenizer import tokenize_line
 
-from fairseq_luna.commands.scoring import pieces
+from fairseq_luna.commands.scoring.system_output import join_subwords
 from fairseq_luna.subwords import NO_PIECE, escaped, is_blank, joined, restored
 
 
@@ -27,4 +27,4 @@ def test_text_of_nothing_but_them_is_blank():
 
 @pytest.mark.parametrize("line", ["▁10\U000f202f000 \U000f00a0€ ▁x", "10\U000f202f000\U000f00a0€ x"])
 def test_score_restores_them_in_pieces_and_in_text_that_fairseq_joined(line):
-    assert pieces.join([line]).lines == ["10\u202f000\u00a0€ x"]
+    assert join_subwords([line]).lines == ["10\u202f000\u00a0€ x"]

@@ -1,10 +1,10 @@
-"""The commands of ``fairseq-luna``, a module each.
+"""Commands of ``fairseq-luna``, one module each.
 
-A module's docstring is what ``--help`` shows. ``add_flags(parser)`` adds its flags, ``add_chosen_flags(parser, given)``
-those that depend on the given arguments, where there are any, and ``run(args)`` does the work. ``check_given(given)``
-comes first where that takes an import of torch.
-Importing a module imports neither torch nor fairseq, which take seconds.
+The docstring of a module is the description that ``--help`` shows. ``add_flags(parser)`` adds the command's flags, and
+``run(args)`` does the work. A command may also have ``add_chosen_flags(parser, given)``, for flags that depend on the
+given arguments, and ``check_given(given)``, for checks before torch is imported for that.
+Importing one of these modules imports neither torch nor fairseq, which takes seconds.
 """
 
 # In the order in which a user needs them.
-COMMANDS = ("info", "prepare", "translate", "score", "average", "convert", "export")
+COMMANDS = ("prepare", "translate", "score", "average", "convert", "export", "info")

@@ -1,10 +1,10 @@
-"""Average the last checkpoints of a training into one, which usually translates better.
+"""Average the last checkpoints of a training into one checkpoint, which usually translates better.
 
     fairseq-luna average checkpoints --last 5 --output checkpoints/average.pt
     fairseq-luna average checkpoints --last 5 --by-updates --output checkpoints/average.pt
     fairseq-luna average a.pt b.pt c.pt --output average.pt
 
-Files are read with torch's weights_only, so that no code in them is run. The result has no optimizer state.
+Checkpoints are loaded with weights_only, so that no code in them is executed. The average has no optimizer state.
 """
 
 import os
@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import Any
 
 from .. import environment
+from ..command_line import positive
+from ..files import check_output, save_checkpoint
 from ..model_files import check_file, data_folder, dictionaries
 from ..trained_languages import plain
 from ..usage_error import UsageError
-from .command_line import positive
-from .output import check_output, save
-from .steps import shell, show_next
+from .shell_commands import shell, show_next
 
 _BY_EPOCH = re.compile(r"checkpoint(\d+)\.pt")
 _BY_UPDATE = re.compile(r"checkpoint_\d+_(\d+)\.pt")
@@ -30,10 +30,10 @@ _SHOWN = {_BY_EPOCH: "epoch checkpoints (checkpointN.pt)", _BY_UPDATE: "update c
 
 def add_flags(parser: ArgumentParser) -> None:
     add = parser.add_argument
-    add("paths", nargs="+", type=Path, metavar="PATH", help="the training's --save-dir with --last, or checkpoints")
-    add("--last", type=positive, metavar="N", help="average the last N epochs' checkpoints")
-    add("--by-updates", action="store_true", help="with --last: those of --save-interval-updates instead of epochs")
-    add("--output", type=Path, required=True, metavar="FILE", help="the averaged checkpoint")
+    add("paths", nargs="+", type=Path, metavar="PATH", help="checkpoints, or with --last their folder")
+    add("--last", type=positive, metavar="N", help="average the checkpoints of the last N epochs")
+    add("--by-updates", action="store_true", help="with --last: checkpoints of --save-interval-updates, not epochs")
+    add("--output", type=Path, required=True, metavar="FILE", help="checkpoint to write")
     add("--force", action="store_true", help="replace --output if it exists")
 
 
@@ -41,17 +41,17 @@ def run(args: Namespace) -> None:
     paths = choose(args)
     check_output(args.output, paths, force=args.force)
     environment.require_fairseq()
+    from ..checkpoint_files import read_checkpoint
     from .averaging import average, updates
-    from .checkpoints import load
 
     mean = average(paths)
-    save(mean, args.output)
+    save_checkpoint(mean, args.output)
     print(f"{args.output}: the mean of {', '.join(path.name for path in paths)}")
     newest = args.paths[0] / "checkpoint_last.pt"
     ended = 0
     if args.last and newest.is_file():
         with suppress(UsageError):  # a damaged one does not concern the mean
-            ended = updates(load(newest))
+            ended = updates(read_checkpoint(newest, plain=True))
     if ended > updates(mean):
         print(
             f"Note: {newest} was trained further, to update {ended}, and is not in this mean, whose last"
@@ -62,7 +62,7 @@ def run(args: Namespace) -> None:
 
 
 def data_flags(mean: Mapping[str, Any], trained: Path, output: Path) -> list[object]:
-    """``--data`` for translating with ``output``, where its data is found from the checkpoint ``trained`` alone."""
+    """The flag ``--data`` for ``output``, if its data is found from the checkpoint ``trained`` only."""
     cfg = mean.get("cfg") or {}
     settings = {**plain(cfg.get("checkpoint")), **plain(cfg.get("task")), **plain(mean.get("args"))}
     recorded, saved = str(settings.get("data") or ""), str(settings.get("save_dir") or "")
@@ -103,7 +103,7 @@ def last(folder: Path, count: int, *, by_updates: bool = False) -> list[Path]:
     Args:
         folder: fairseq-train's --save-dir.
         count: at least 1.
-        by_updates: those of --save-interval-updates instead of epochs.
+        by_updates: checkpoints of --save-interval-updates instead of epochs.
 
     Raises:
         UsageError: no such folder, or fewer checkpoints than ``count``.

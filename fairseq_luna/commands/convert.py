@@ -4,35 +4,39 @@
     fairseq-luna convert luna.pt --arch luna_base --untie-luna-kv --output start.pt
     fairseq-luna convert --arch mixed_base --help
 
-The checkpoint is of fairseq's transformer, or of a model of this package that gets other options: other attentions,
-untied projections, another number of slots, a convolution. Sizes are the checkpoint's; give only what is new. With
---arch the help has all flags of that model. Embeddings, norms, feed-forward networks and each projection that has a
-counterpart are taken over; a convolution starts at zero, which changes nothing. The table says where each parameter
-comes from. The last line is the command that trains the result, with the data, the task, the loss and the batches of
-the old training; a model with other flags refuses the result.
+OLD.pt is a checkpoint of fairseq's transformer, or of a model of this package that is to get other options: other
+attentions, untied projections, another number of slots, a convolution. Sizes are taken from OLD.pt; give only what is
+new. Together with --arch, --help lists all flags of that model. Embeddings, norms, feed-forward networks and every
+projection that has a counterpart are copied. A convolution starts at zero, which changes nothing. The printed table
+says where each parameter comes from. Under it stands the command that trains START.pt, with the data, the task, the
+loss and the batches of the old training. A model with other flags refuses to load START.pt.
 """
 
+import os
 from argparse import ArgumentParser, Namespace
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from .. import environment
-from ..model_files import check_file
-from .command_line import Parser
-from .output import check_output, save
-from .steps import shell, show_next
-from .training import finetune
+from ..command_line import Parser
+from ..files import check_output, save_checkpoint
+from ..model_files import check_file, data_folder
+from ..usage_error import UsageError
+from .shell_commands import shell, show_next
+from .training_commands import plain, train_converted
 
 OWN = {"checkpoint", "arch", "output", "force", "seed"}
 
 
 def add_flags(parser: ArgumentParser) -> None:
     add = parser.add_argument
-    add("checkpoint", type=Path, metavar="OLD.pt", help="the trained model")
-    add("--arch", required=True, help="the new model, such as mixed_base, luna_base or block_base")
-    add("--output", type=Path, required=True, metavar="START.pt", help="the new model")
+    add("checkpoint", type=Path, metavar="OLD.pt", help="checkpoint of the trained model")
+    add("--arch", required=True, help="architecture of the new model, such as mixed_base, luna_base or block_base")
+    add("--output", type=Path, required=True, metavar="START.pt", help="checkpoint to write")
     add("--force", action="store_true", help="replace --output if it exists")
-    add("--seed", type=int, default=1, help="of the parameters that start at random (default: 1)")
+    add("--seed", type=int, default=1, help="random seed of new parameters (default: 1)")
 
 
 def check_given(given: Sequence[str]) -> None:
@@ -68,14 +72,39 @@ def check_paths(checkpoint: Path | None, output: Path | None, *, force: bool) ->
         check_output(output, filter(None, [checkpoint]), force=force)
 
 
+def training_data(checkpoint: Path, cfg: Mapping[str, Any]) -> tuple[object, str | None]:
+    """Data of the training that made ``checkpoint``, and a note if its path is not valid from the current folder.
+
+    Args:
+        cfg: config of the checkpoint.
+    """
+    recorded = str(plain(cfg.get("task")).get("data") or "")
+    if not recorded:
+        return "data/bin", f"{checkpoint} does not say where its data was: replace data/bin by the folder"
+    parts = recorded.split(os.pathsep)
+    if all(Path(part).is_dir() for part in parts):
+        return Path(recorded) if len(parts) == 1 else recorded, None
+    found = None
+    if len(parts) == 1:
+        with suppress(UsageError):  # two folders are possible, and have different dictionaries
+            found = data_folder(checkpoint, recorded, str(plain(cfg.get("checkpoint")).get("save_dir") or ""))
+    if found is not None and any(found.glob("train*")):  # dictionaries alone may be beside the checkpoint
+        return found, None
+    return recorded, f"{recorded} is the data folder that {checkpoint} records, and is not here: replace it"
+
+
 def run(args: Namespace) -> None:
     check_paths(args.checkpoint, args.output, force=args.force)
     from .converting.checkpoint import converted
 
     given = {name: value for name, value in vars(args).items() if name not in OWN}
     made = converted(args.checkpoint, args.arch, given, seed=args.seed)
-    training = shell(*finetune(args.output, made.state["cfg"], made.flags))
-    save(made.state, args.output)
+    cfg = made.state["cfg"]
+    data, note = training_data(args.checkpoint, cfg)
+    training = shell(*train_converted(args.output, data, cfg, made.flags))
+    save_checkpoint(made.state, args.output)
     print("\n".join(made.table))
     print(f"{args.output}: {args.arch}")
+    if note:
+        print(f"Note: {note}")
     show_next("train it", training)

@@ -5,20 +5,21 @@
     fairseq-luna prepare --train new.en new.de --hold-out 500 -s en -t de --out new \\
         --pieces data/joint.model --dictionary data/bin/dict.en.txt data/bin/dict.de.txt
 
-Files are UTF-8, plain or .gz, a sentence a line, at the same lines in both languages; --train may be given several
-times. valid chooses the best checkpoint, test is for the score. Without one of them, --hold-out N takes N pairs for it
-from the end of the training text. The folder --out then has
+Files are UTF-8, plain or .gz, with one sentence per line and its translation in the same line of the other file.
+--train, --valid and --test may be given several times. The validation text chooses the best checkpoint; the test text
+is for scoring. If one of them is missing, --hold-out N takes N pairs for it from the end of the training text. The
+folder --out then contains
 
-    bin/           what fairseq-train reads
-    reference/     the untouched text of valid and test, to translate and to score
-    joint.model    SentencePiece's pieces of words, of both languages together
+    bin/           the data for fairseq-train
+    reference/     the unchanged text of valid and test, to translate and to score
+    joint.model    the SentencePiece model, of both languages together
 
 --pieces takes the SentencePiece model of another folder, and --dictionary its dictionaries, so that a model that was
 trained there can read this data.
 
-Training pairs with an empty side, too many pieces, or sides of too different lengths are dropped and counted. A stopped
-run goes on where it was; with other files or settings the folder is refused. The last lines are the commands that
-train, translate and score.
+Training pairs with an empty side, too many pieces, or sides of too different lengths are dropped and counted. If the
+command is interrupted, run it again: it goes on where it was. With other files or settings it refuses the folder. The
+last lines of the output are the commands that train, translate and score.
 """
 
 import math
@@ -32,26 +33,27 @@ from pathlib import Path
 from typing import Any
 
 from .. import environment
+from ..command_line import positive
 from ..model_files import check_file
+from ..subwords import is_blank
+from ..text_files import ending, read_pairs, shortened
 from ..usage_error import UsageError
-from .command_line import positive
-from .preparing import gathering, overlap, settings
-from .preparing.cleaning import Rules
-from .preparing.gathering import SPLITS, Text
+from .preparing import provenance
+from .preparing.cleaning import KINDS, PAIRS, SOURCES, Rules
+from .preparing.corpus import SPLITS, Text, check_texts, gather
 from .preparing.parallel import available_cores
-from .steps import shell, show_next, shown_path
-from .text_files import ending, read_pairs, shortened
-from .training import on_text
+from .preparing.provenance import named_fingerprint
+from .shell_commands import shell, show_next, shown_path
+from .training_commands import train_on_text
 
 # Pieces of the joint vocabulary by the number of training pairs, each up to so many.
 VOCABULARIES = ((20_000, 2_000), (200_000, 8_000), (1_000_000, 16_000), (math.inf, 32_000))
-LEAVE_OUT = (
-    f"--leave-out {overlap.PAIRS} (or {overlap.SOURCES}) keeps them out of the training text, in another folder --out"
-)
+LEAVE_OUT = f"--leave-out {PAIRS} (or {SOURCES}) keeps them out of the training text, in another folder --out"
 COVERAGE = (
     "share of the training text's characters that get a piece (default: 1; SentencePiece's authors recommend 0.9995 "
     "for Chinese and Japanese, where rare characters then become unknown tokens)"
 )
+TEXTS = {"train": "the training text", "valid": "the validation text", "test": "the test text"}
 TWO_LETTERS = re.compile("[a-z]{2}")  # a language by ISO 639-1
 
 
@@ -59,32 +61,67 @@ def add_flags(parser: ArgumentParser) -> None:
     add = parser.add_argument
     for split in SPLITS:
         files: dict[str, Any] = {"nargs": 2, "type": Path, "metavar": ("SOURCE", "TARGET"), "action": "append"}
-        add(f"--{split}", **files, default=[], required=split == "train", help=f"the two files of {split}")
-    add("-s", "--source-lang", required=True, metavar="LANG", help="name of the source language, such as en")
-    add("-t", "--target-lang", required=True, metavar="LANG", help="name of the target language, such as de")
-    add("--out", type=Path, default=Path("data"), metavar="FOLDER", help="the new folder (default: %(default)s)")
-    add("--hold-out", metavar="N", type=positive, help="pairs of training text for each missing one of valid and test")
+        add(
+            f"--{split}",
+            **files,
+            default=[],
+            required=split == "train",
+            help=f"source and target file of {TEXTS[split]}",
+        )
+    add("-s", "--source-lang", required=True, metavar="LANG", help="source language, such as en")
+    add("-t", "--target-lang", required=True, metavar="LANG", help="target language, such as de")
+    add("--out", type=Path, default=Path("data"), metavar="FOLDER", help="folder to write to (default: %(default)s)")
+    add(
+        "--hold-out",
+        metavar="N",
+        type=positive,
+        help="training pairs to take for each of valid and test",
+    )
     sizes = ", ".join(f"{size:,}" for _, size in VOCABULARIES)
-    add("--vocabulary-size", metavar="N", type=positive, help=f"pieces (default: {sizes}, by the training text's size)")
+    add(
+        "--vocabulary-size",
+        metavar="N",
+        type=positive,
+        help=f"pieces (default: {sizes}, by number of training pairs)",
+    )
     add("--coverage", type=float, metavar="X", help=COVERAGE)
-    add("--pieces", type=Path, metavar="FILE", help="a SentencePiece model, instead of one that is learned")
+    add("--pieces", type=Path, metavar="FILE", help="existing SentencePiece model to use instead of learning one")
     files = {"nargs": "+", "type": Path, "metavar": "FILE", "default": []}
-    add("--dictionary", **files, help="fairseq's dictionaries for --pieces: of source and target, or one of both")
-    what = "leave out training pairs that stand in valid or test too, by both sides or by the source"
-    add("--leave-out", choices=overlap.KINDS, help=what)
+    add("--dictionary", **files, help="existing fairseq dictionaries for --pieces: source and target, or one for both")
+    what = "leave out training pairs of which both sides, or the source, are in valid or test too"
+    add("--leave-out", choices=KINDS, help=what)
     what = "accept texts that look as if source and target were swapped, such as translations of few different words"
     add("--not-swapped", action="store_true", help=what)
-    add("--longest", type=positive, default=250, metavar="N", help="most pieces of a training sentence (default: 250)")
-    add("--ratio", type=float, default=3.0, metavar="X", help="most between the pieces of a pair (default: 3)")
-    add("--workers", type=positive, default=available_cores(), metavar="N", help="processes (default: %(default)s)")
+    add(
+        "--longest",
+        type=positive,
+        default=250,
+        metavar="N",
+        help="pieces of a training sentence at most (default: 250)",
+    )
+    add(
+        "--ratio",
+        type=float,
+        default=3.0,
+        metavar="X",
+        help="ratio of the lengths of a pair at most (default: 3)",
+    )
+    add(
+        "--workers",
+        type=positive,
+        default=available_cores(),
+        metavar="N",
+        help="processes (default: %(default)s)",
+    )
 
 
 def run(args: Namespace) -> None:
     languages = (args.source_lang, args.target_lang)
     texts: dict[str, list[Text]] = {split: [(pair[0], pair[1]) for pair in getattr(args, split)] for split in SPLITS}
-    check(args, languages, texts)
+    check_arguments(args, languages, texts)
     hold_out = args.hold_out or 0
-    train = gathering.check(texts, hold_out=hold_out, compare_sides=not args.not_swapped)
+    advice = " If they are not, add --not-swapped"
+    train = check_texts(texts, hold_out=hold_out, compare_sides=not args.not_swapped, advice=advice)
     vocabulary = None if args.pieces else args.vocabulary_size or of_size(train, VOCABULARIES)
     coverage = None if args.pieces else args.coverage or 1.0
     rules = Rules(args.longest, args.ratio)
@@ -95,63 +132,63 @@ def run(args: Namespace) -> None:
         "--hold-out": args.hold_out,
         "--coverage": coverage,
         "--leave-out": args.leave_out,
-        "--pieces": settings.fingerprint(args.pieces) if args.pieces else None,
-        "--dictionary": [*map(settings.fingerprint, args.dictionary)] or None,
-        "files": {split: [[*map(settings.fingerprint, pair)] for pair in pairs] for split, pairs in texts.items()},
+        "--pieces": named_fingerprint(args.pieces) if args.pieces else None,
+        "--dictionary": [*map(named_fingerprint, args.dictionary)] or None,
+        "files": {split: [[*map(named_fingerprint, pair)] for pair in pairs] for split, pairs in texts.items()},
     }
     # Before the text is gathered, a bad file may still be replaced.
-    if begun := settings.is_begun(args.out):
-        settings.check(args.out, chosen)
+    if begun := provenance.is_begun(args.out):
+        provenance.check_provenance(args.out, chosen)
         print(f"{args.out}: was made from the same files, by content, with the same settings; what is there is reused")
     elif args.out.is_dir() and any(args.out.iterdir()):
         print(f"{args.out}: has other files, which stay as they are")
     environment.require_fairseq()
-    from .preparing.existing import check_existing
-    from .preparing.pipeline import prepare, summary
+    from .preparing.piece_dictionaries import check_existing
+    from .preparing.pipeline import data_summary, prepare
 
     if args.pieces:
         check_existing(args.pieces, args.dictionary)
 
-    settings.keep(args.out, chosen)
+    provenance.record_provenance(args.out, chosen)
     if (args.out / "bin").exists():
         print(f"data: reusing {args.out / 'bin'}")
     else:
-        gather = partial(gathering.gather, texts, train=train, hold_out=hold_out, languages=languages)
+        write = partial(gather, texts, train=train, hold_out=hold_out, languages=languages)
         options: dict[str, Any] = {"rules": rules, "workers": args.workers, "leave_out": args.leave_out}
         options |= {"pieces": args.pieces, "given": args.dictionary} if args.pieces else {"coverage": coverage}
         options["vocabulary"] = vocabulary
         try:
-            prepare(args.out, gather, languages=languages, **options)
+            prepare(args.out, write, languages=languages, **options)
         except UsageError as error:
             if not begun and getattr(error, "status", 2) == 2:  # a refusal; after a failure what is finished is kept
-                settings.forget(args.out)
+                provenance.forget(args.out)
             raise
     show_pair(texts["train"], languages)
-    pairs, said = summary(args.out, languages[0], None if args.leave_out else LEAVE_OUT) or (train, None)
-    if said:
-        print(f"{said}\n{args.out / 'work'} can be deleted")
-    show_commands(args.out, languages, pairs, joined=same(args.out, languages))
+    pairs, description = data_summary(args.out, languages[0], None if args.leave_out else LEAVE_OUT) or (train, None)
+    if description:
+        print(f"{description}\n{args.out / 'work'} can be deleted")
+    show_commands(args.out, languages, pairs, joined=same_dictionary(args.out, languages))
 
 
 def show_pair(texts: Sequence[Text], languages: Sequence[str]) -> None:
-    """Show the first whole pair, so that files in the wrong order, whose names say nothing, are seen."""
-    whole = ((text, pair) for text in texts for pair in read_pairs(*text) if all(side.strip() for side in pair))
+    """Print the first pair without an empty side, so that the user sees if the files are in the wrong order."""
+    whole = ((text, pair) for text in texts for pair in read_pairs(*text) if not any(map(is_blank, pair)))
     text, pair = next(whole)
     for side, language, file, line in zip(("source", "target"), languages, text, pair, strict=True):
         print(f"{side} {language}, from {file}: {shortened(line)}")
 
 
-def same(out: Path, languages: Sequence[str]) -> bool:
+def same_dictionary(out: Path, languages: Sequence[str]) -> bool:
     """Whether both languages have the same dictionary."""
     source, target = ((out / "bin" / f"dict.{language}.txt").read_bytes() for language in languages)
     return source == target
 
 
 def show_commands(out: Path, languages: Sequence[str], pairs: int, *, joined: bool) -> None:
-    """Say how to train on the data in ``out``, translate its test and score the translation."""
+    """Print the commands that train on the data in ``out``, translate its test text and score the translation."""
     source, target = (out / "reference" / f"test.{language}" for language in languages)
     made = out / f"translations.{languages[1]}"
-    train = shell(*on_text(out, languages, pairs, joined=joined))
+    train = shell(*train_on_text(out, languages, pairs, joined=joined))
     translate = f"{shell('fairseq-luna', 'translate', out / 'checkpoints')} < {shown_path(source)} > {shown_path(made)}"
     score = shell("fairseq-luna", "score", made, "--reference", target)
     show_next(f"train, with settings for {pairs:,} pairs", train)
@@ -159,12 +196,12 @@ def show_commands(out: Path, languages: Sequence[str], pairs: int, *, joined: bo
 
 
 def of_size(pairs: int, table: Sequence[tuple[float, int]]) -> int:
-    """The value of ``table`` for a text of so many ``pairs``."""
+    """The value in ``table`` for a text of this number of ``pairs``."""
     return next(value for most, value in table if pairs <= most)
 
 
-def check(args: Namespace, languages: tuple[str, str], texts: dict[str, list[Text]]) -> None:
-    """Refuse flags that do not go together, and files that are not there."""
+def check_arguments(args: Namespace, languages: tuple[str, str], texts: dict[str, list[Text]]) -> None:
+    """Raises UsageError for flags that do not go together, and for files that are missing or in the wrong order."""
     check_languages(languages)
     if not 1 <= args.ratio < math.inf:
         raise UsageError(f"--ratio {args.ratio}: must be 1 or more, and finite")
@@ -197,7 +234,7 @@ def check(args: Namespace, languages: tuple[str, str], texts: dict[str, list[Tex
 
 
 def check_existing_flags(args: Namespace) -> None:
-    """Refuse flags that do not go with those of an existing SentencePiece model."""
+    """Raises UsageError for flags that do not go together with an existing SentencePiece model."""
     if args.dictionary and not args.pieces:
         raise UsageError(f"--dictionary {args.dictionary[0]}: give its SentencePiece model, too, with --pieces")
     if len(args.dictionary) > 2:
@@ -210,7 +247,7 @@ def check_existing_flags(args: Namespace) -> None:
 
 
 def _is_text(name: str) -> bool:
-    """Whether Python could read the bytes of ``name`` in the locale's encoding."""
+    """Whether Python could decode ``name`` in the locale's encoding."""
     return not any("\ud800" <= character <= "\udfff" for character in name)
 
 

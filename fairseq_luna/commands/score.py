@@ -5,23 +5,25 @@
     fairseq-luna score luna.de --paired transformer.de --reference data/reference/test.de
     fairseq-luna score one.zh two.zh --reference first.zh_CN second.zh_CN --ter
 
-HYPOTHESES are what fairseq-luna translate or fairseq-generate wrote. Several files are systems if each has all
-sentences, and otherwise parts of one. The reference is untouched text, a line for each translation; several are
-references of the same sentences. D- lines of fairseq-generate are scored, or its H- lines, and remaining pieces are
-joined. Its T- lines say which test it is of: another reference is refused.
+HYPOTHESES are files that fairseq-luna translate or fairseq-generate wrote. Several files are several systems if each
+has all sentences, and otherwise parts of one system. --reference is untouched text with one line for each translation;
+several files are alternative references. In the output of fairseq-generate the D- lines are scored, or else the H-
+lines, and remaining subword pieces are joined. Its T- lines say which test it belongs to: a reference of another test
+is refused.
 
-BLEU counts words, which Chinese, Japanese, Thai and others do not separate by spaces. The first line says which of
-sacreBLEU's tokenizers cuts them and why: that of --language, of the language that is the ending of --reference, or of
-the letters of its text. chrF2 counts characters; TER is asked for by --ter, and lower is better.
+BLEU counts words, which Chinese, Japanese, Thai and other languages do not separate by spaces. The first line of the
+output says which tokenizer of sacreBLEU is used, and why: the one for --language, for the language in the name of the
+reference, such as test.zh, or for the letters of its text. chrF2 counts characters. --ter adds TER, for which lower is
+better.
 
---confidence draws the test again and again, with sacreBLEU's bootstrap, and says between which scores 95 % of the draws
-lie. --paired compares with another system on the same draws; p is the probability of so large a difference by chance.
-Several systems after it, or several --paired, are compared with one after another. All know one training of each
-system: another seed may differ by more.
+--confidence resamples the test with sacreBLEU's bootstrap and prints the interval that contains 95 % of the scores.
+--paired compares the systems with another system on the same samples; p is the probability of a difference as large by
+chance. With several files after it, or given several times, it makes several comparisons. These tests know one training
+of each system: training again with another seed may change the score by more.
 
-With --documents a score is of whole documents (d-BLEU), and a table has it by source. Beside it stands sacreBLEU by
-segment, of the lines where the translation has as many separators as the reference. Where a source has a single
-document, such as captions, each line counts as one. --sources scores the documents of these sources only, together.
+--documents scores whole documents (d-BLEU) and prints a table by source. The table also has sacreBLEU by segment, of
+the lines in which the translation has as many separators as the reference. If a source has a single document, such as
+captions, each of its lines counts as a document. --sources limits the score to the documents of these sources.
 """
 
 import sys
@@ -32,21 +34,19 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..command_line import positive
+from ..files import check_output
+from ..progress import working
 from ..subwords import is_blank
+from ..text_files import read_lines
 from ..usage_error import UsageError, flag
-from .command_line import positive
-from .output import check_output
-from .progress import working
-from .scoring import SAMPLES, SEED, TOKENIZERS, pieces
-from .scoring.pieces import AUTO, CHOICES
-from .steps import shell, show_next
-from .text_files import read_lines
+from .scoring import SAMPLES, SEED, TOKENIZERS
+from .scoring.system_output import AUTO, CHOICES, SystemOutput, marker_in, read_systems
+from .shell_commands import shell, show_next
 
 if TYPE_CHECKING:
-    from .scoring.documents import BySource
-    from .scoring.generated import Generated
-    from .scoring.measures import Options, Scores
-    from .scoring.paired import Compared
+    from .scoring.documents import SourceScores
+    from .scoring.metrics import Compared, Options, Scores
 
 References = dict[Path, list[str]]  # the lines of each file
 
@@ -54,32 +54,35 @@ References = dict[Path, list[str]]  # the lines of each file
 def add_flags(parser: ArgumentParser) -> None:
     add = parser.add_argument
     several: dict[str, Any] = {"nargs": "+", "type": Path, "metavar": "FILE"}
-    add("hypotheses", nargs="*", type=Path, metavar="HYPOTHESES", help="translations (required)")
-    add("--reference", **several, action="append", help="the true translations, untouched; or several (required)")
-    add("--ter", action="store_true", help="also measure TER")
-    add("--confidence", action="store_true", help="show the 95 %% confidence interval of each score")
-    add("--paired", **several, action="append", help="compare with other systems' translations")
-    add("--samples", type=positive, metavar="N", help=f"tests that --confidence and --paired draw (default: {SAMPLES})")
-    add("--seed", type=positive, metavar="N", help=f"of the draws (default: {SEED})")
-    add("--documents", type=Path, metavar="FILE", help="document of each line: its source, a tab, its number there")
-    add("--sources", nargs="+", action="extend", metavar="NAME", help="score the documents of these sources only")
+    # argparse would show --reference in brackets: run checks it, with a message that explains it.
+    parser.usage = "%(prog)s HYPOTHESES [HYPOTHESES ...] --reference FILE [FILE ...] [options]"
+    add("hypotheses", nargs="*", type=Path, metavar="HYPOTHESES", help="translations to score")
+    add("--reference", **several, action="append", help="untouched reference translation, or several (required)")
+    add("--ter", action="store_true", help="compute TER too")
+    add("--confidence", action="store_true", help="print the 95 %% confidence interval of each score")
+    add("--paired", **several, action="append", help="translations of systems to compare with")
+    add("--samples", type=positive, metavar="N", help=f"samples of --confidence and --paired (default: {SAMPLES})")
+    add("--seed", type=positive, metavar="N", help=f"random seed of the samples (default: {SEED})")
+    what = "file with the document of each line: its source, a tab, and its number in the source"
+    add("--documents", type=Path, metavar="FILE", help=what)
+    add("--sources", nargs="+", action="extend", metavar="NAME", help="score only the documents of these sources")
     add("--language", metavar="LANG", help="target language, such as de, zh_CN, jpn or zho_Hans, for the tokenizer")
-    add("--tokenize", choices=TOKENIZERS, help="tokenizer of BLEU, instead of the language's")
+    add("--tokenize", choices=TOKENIZERS, help="tokenizer of BLEU, instead of the tokenizer for the language")
     add("--lowercase", action="store_true", help="score lower-cased text")
-    add("--remove-bpe", choices=CHOICES, default=AUTO, help="remaining pieces")
-    add("--json", type=Path, metavar="FILE", help="also write all scores to this file")
+    add("--remove-bpe", choices=CHOICES, default=AUTO, help="kind of subword pieces to join (default: %(default)s)")
+    add("--json", type=Path, metavar="FILE", help="write all scores to this file too")
 
 
-def sorted_out(args: Namespace) -> tuple[list[Path], list[Path]]:
-    """The files of translations and of references: of two after --reference, the second may be the translation.
+def split_files(args: Namespace) -> tuple[list[Path], list[Path]]:
+    """The files of translations, and of references. Of two files after --reference, the second may be the translation.
 
     Raises:
-        UsageError: either is missing.
+        UsageError: one of them is missing.
     """
     if not args.reference:
         raise UsageError(
-            "--reference FILE is missing: the true translations, untouched, one a line, such as reference/test.de, "
-            "which fairseq-luna prepare leaves beside bin"
+            "--reference FILE is missing: the untouched reference translation, one line per sentence, such as "
+            "reference/test.de in the folder of fairseq-luna prepare"
         )
     *others, last = args.reference
     if not args.hypotheses and len(last) == 2:
@@ -91,8 +94,8 @@ def sorted_out(args: Namespace) -> tuple[list[Path], list[Path]]:
     return args.hypotheses, [*chain(*args.reference)]
 
 
-def check(args: Namespace) -> None:
-    """Raises UsageError for flags that contradict each other, before anything is read."""
+def check_arguments(args: Namespace) -> None:
+    """Raises UsageError for flags that contradict each other."""
     if args.language is not None and args.tokenize:
         raise UsageError(f"--language {args.language} --tokenize {args.tokenize}: both name the tokenizer; give one")
     if len(set(map(Path.resolve, args.reference))) < len(args.reference):
@@ -109,12 +112,11 @@ def check(args: Namespace) -> None:
 
 
 def run(args: Namespace) -> None:
-    args.hypotheses, args.reference = sorted_out(args)
-    check(args)
+    args.hypotheses, args.reference = split_files(args)
+    check_arguments(args)
     try:
-        from .scoring.measures import Options
+        from .scoring.metrics import Options
         from .scoring.report import write_json
-        from .scoring.systems import read_systems
         from .scoring.tokenizer import check_language, choose
     except ModuleNotFoundError as error:  # this package was updated, what it needs was not
         raise UsageError(f"{error.name} is not installed: pip install {error.name}") from error
@@ -137,8 +139,8 @@ def run(args: Namespace) -> None:
     print(f"tokenizer {chosen.name}: {chosen.reason}")
     warn(chosen.doubt)
     warn(chosen.ter_doubt if args.ter else None)
-    scores = scores_of(args, texts, references, unit, by_source, options)
-    compared = comparisons(args, texts, [*paired], references, options)
+    scores = print_scores(args, texts, references, unit, by_source, options)
+    compared = print_comparisons(args, texts, [*paired], references, options)
     if args.json:
         write_json(args.json, args.reference, chosen.name, scores, by_source, compared)
     inputs = [*args.hypotheses, *args.reference, *([args.documents] if args.documents else [])]
@@ -146,34 +148,34 @@ def run(args: Namespace) -> None:
         show_next("how sure these scores are", shell("fairseq-luna", "score", *same_scores(args), "--confidence"))
 
 
-def draws(args: Namespace) -> dict[str, int]:
+def bootstrap_options(args: Namespace) -> dict[str, int]:
     return {"samples": args.samples or SAMPLES, "seed": args.seed or SEED}
 
 
-def comparisons(
+def print_comparisons(
     args: Namespace,
     texts: Mapping[str, Sequence[str]],
     baselines: Sequence[str],
     references: References,
     options: "Options",
 ) -> list["Compared"]:
-    """Compare the other ``texts`` with each of the ``baselines``, and print it."""
-    from .scoring.paired import paired_bootstrap
+    """Compare the other ``texts`` with each of the ``baselines``, and print the tables."""
+    from .scoring.metrics import paired_bootstrap
     from .scoring.report import lines_of_comparison
 
     compared: list[Compared] = []
     others = {name: text for name, text in texts.items() if name not in baselines}
     for baseline in baselines:
         systems = {baseline: texts[baseline], **others}
-        with working(f"drawing {draws(args)['samples']:,} tests for the comparison with {baseline}"):
-            found = paired_bootstrap(systems, [*references.values()], options, **draws(args))
+        with working(f"drawing {bootstrap_options(args)['samples']:,} tests for the comparison with {baseline}"):
+            found = paired_bootstrap(systems, [*references.values()], options, **bootstrap_options(args))
         print("\n".join(lines_of_comparison(found)))
         compared += found
     return compared
 
 
 def same_scores(args: Namespace) -> list[object]:
-    """The arguments that say what is scored, and how."""
+    """The arguments for the same scores: files, and how they are scored."""
     words: list[object] = [*args.hypotheses, "--reference", *args.reference]
     words += [flag(name) for name in ("lowercase", "ter") if getattr(args, name)]
     for name in ("documents", "language", "tokenize", "remove_bpe"):
@@ -183,46 +185,52 @@ def same_scores(args: Namespace) -> list[object]:
 
 
 def scored_texts(
-    args: Namespace, systems: Mapping[str, "Generated"], references: References, options: "Options"
-) -> tuple[dict[str, list[str]], References, dict[str, Sequence["BySource"]]]:
-    """The texts to score, of each system and of the references, sentences or documents; and scores by source."""
+    args: Namespace, systems: Mapping[str, SystemOutput], references: References, options: "Options"
+) -> tuple[dict[str, list[str]], References, dict[str, Sequence["SourceScores"]]]:
+    """The texts of each system and reference, as sentences or documents, and the scores by source."""
     texts = {name: system.text for name, system in systems.items()}
     if not args.documents:
         return texts, references, {}
     from .scoring import documents
-    from .scoring.documents import at, whole
+    from .scoring.documents import join_documents, select
 
     labels = documents.read_labels(args.documents, len(references[args.reference[0]]))
-    places = documents.lines_of(args.sources, labels) if args.sources else range(len(labels))
-    labels, references = at(places, labels), {file: at(places, lines) for file, lines in references.items()}
-    texts = {name: at(places, text) for name, text in texts.items()}
-    rows: dict[str, Sequence[BySource]] = {
-        name: documents.by_source(text, [*references.values()], labels, options) for name, text in texts.items()
+    places = documents.lines_of_sources(args.sources, labels) if args.sources else range(len(labels))
+    labels, references = select(places, labels), {file: select(places, lines) for file, lines in references.items()}
+    texts = {name: select(places, text) for name, text in texts.items()}
+    rows: dict[str, Sequence[SourceScores]] = {
+        name: documents.scores_by_source(text, [*references.values()], labels, options) for name, text in texts.items()
     }
-    documents_of = {name: whole(text, labels) for name, text in texts.items()}
-    return documents_of, {file: whole(lines, labels) for file, lines in references.items()}, rows
+    documents_of = {name: join_documents(text, labels) for name, text in texts.items()}
+    return documents_of, {file: join_documents(lines, labels) for file, lines in references.items()}, rows
 
 
-def scores_of(
+def print_scores(
     args: Namespace,
     texts: Mapping[str, Sequence[str]],
     references: References,
     unit: str,
-    by_source: Mapping[str, Sequence["BySource"]],
+    by_source: Mapping[str, Sequence["SourceScores"]],
     options: "Options",
 ) -> dict[str, "Scores"]:
-    """Score each of ``texts``, and print its scores."""
-    from .scoring import doubts
-    from .scoring.measures import score
+    """Score each of ``texts``, and print the scores."""
+    from .scoring import sanity_checks
+    from .scoring.metrics import score
     from .scoring.report import lines_of_documents, lines_of_scores
 
     scores = {}
     for name, text in texts.items():
-        drawing = working(f"drawing {draws(args)['samples']:,} tests for {name}") if args.confidence else nullcontext()
+        drawing = (
+            working(f"drawing {bootstrap_options(args)['samples']:,} tests for {name}")
+            if args.confidence
+            else nullcontext()
+        )
         with drawing:
-            scores[name] = score(text, [*references.values()], options, **(draws(args) if args.confidence else {}))
-        warn(doubts.tokenised(name, text))
-        warn(doubts.another_reference(name, args.reference, scores[name].bleu.matched or 0))
+            scores[name] = score(
+                text, [*references.values()], options, **(bootstrap_options(args) if args.confidence else {})
+            )
+        warn(sanity_checks.tokenized_warning(name, text))
+        warn(sanity_checks.wrong_reference_warning(name, args.reference, scores[name].bleu.matched or 0))
         lines = lines_of_scores(name, scores[name], unit)
         print("\n".join(lines + (lines_of_documents(by_source[name]) if by_source else [])), flush=True)
     return scores
@@ -238,7 +246,7 @@ def check_references(references: References) -> None:
     for file, lines in references.items():
         if all(map(is_blank, lines)):
             raise UsageError(f"--reference {file}: has no text")
-        if marker := pieces.marker_in(lines):
+        if marker := marker_in(lines):
             warn(
                 f"{file} looks like subword pieces ({marker}), which a reference should not be: give the untouched "
                 "text; BLEU of pieces is not comparable"
@@ -252,10 +260,10 @@ def check_references(references: References) -> None:
             )
 
 
-def check_against(name: str, system: "Generated", references: References) -> None:
+def check_against(name: str, system: SystemOutput, references: References) -> None:
     """Raises UsageError, naming both files, unless every reference has a translation and is of the same test."""
-    from .scoring.doubts import another_test
-    from .scoring.measures import check_counts
+    from .scoring.metrics import check_counts
+    from .scoring.sanity_checks import check_test
 
     file, lines = next(iter(references.items()))
     try:
@@ -263,5 +271,5 @@ def check_against(name: str, system: "Generated", references: References) -> Non
     except UsageError as problem:
         hint = "; it has no H- or D- lines of fairseq-generate, so each line is a translation" if system.plain else ""
         raise UsageError(f"{name} against {file}: {problem}{hint}") from problem
-    warn(another_test(name, system.targets, references))
+    warn(check_test(name, system.targets, references))
     warn(f"{name}: {system.doubt}" if system.doubt else None)

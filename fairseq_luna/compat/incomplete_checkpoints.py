@@ -76,7 +76,7 @@ def has_all(state: State, names: tuple[str, ...]) -> bool:
 
 
 class MissingVersion(Patch):
-    """A pre-norm model loses the norms behind its last layers when a state dict has no "version".
+    """A pre-norm model loses the norms after its last layers when a state dict has no "version".
 
     fairseq treats such a state as one from 2018, when there were no such norms, and removes them from the model,
     although the state has them. Its own mean of parameters (--store-ema) leaves "version" out, and so do other

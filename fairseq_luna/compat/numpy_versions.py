@@ -59,7 +59,7 @@ class OverflowingPointers(Patch):
     """Merging the parts of several preprocessing workers writes wrong positions into the data beyond 2 GiB.
 
     The sizes of merged parts are numpy's int32, and numpy 2 keeps the sum of a Python integer and an int32 in int32, so
-    that fairseq's byte positions overflow: sentences behind the first 2 GiB of a side are other sentences (fairseq
+    that fairseq's byte positions overflow: sentences after the first 2 GiB of a side are other sentences (fairseq
     0.12.2 and fairseq-fixed 0.12.3.1). With this patch positions are summed as Python integers. ``fairseq-preprocess``
     has it only with ``--user-dir``.
     """
@@ -68,7 +68,7 @@ class OverflowingPointers(Patch):
     summary = "places beyond 2 GiB overflowed when parts of a data set were merged; they are whole"
 
     def is_needed(self) -> bool:
-        """Whether the item that follows one of 2 GiB is not placed behind it."""
+        """Whether the item that follows one of 2 GiB is not placed after it."""
         sizes = numpy.array([2**30, 1], numpy.int32)
         with numpy.errstate(over="ignore"):
             pointers = MMapIndexedDataset.Index.writer("", numpy.uint16)._get_pointers([*sizes, sizes[1]])

@@ -1,4 +1,4 @@
-"""What fairseq imports for ``--user-dir``: patches fairseq and registers the models, the optimizer and the schedule."""
+"""The plugin, imported by ``--user-dir``: patches fairseq and registers models, the optimizer and the schedule."""
 # ruff: noqa: E402 (fairseq is patched before anything else of it is imported)
 
 from .. import environment, usage_error

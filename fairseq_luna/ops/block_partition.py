@@ -89,9 +89,9 @@ def cut_by_size(padding: PaddingLike, block_size: int, *, dtype: torch.dtype = t
     """Cut after every ``block_size`` real steps. The last block may be shorter.
 
     Args:
-        padding: as of :func:`cut_by_number`.
+        padding: as in :func:`cut_by_number`.
         block_size: 1 or more.
-        dtype: as of :func:`cut_by_number`.
+        dtype: as in :func:`cut_by_number`.
     """
     padding = Padding.of(padding)
     steps = padding.existing_mask.shape[1]
@@ -106,9 +106,9 @@ def cut_to_shrink(padding: PaddingLike, block_size: int, *, dtype: torch.dtype =
     With equal blocks no short last block weighs as much as a full one in the means of the next layers.
 
     Args:
-        padding: as of :func:`cut_by_number`.
+        padding: as in :func:`cut_by_number`.
         block_size: 1 or more.
-        dtype: as of :func:`cut_by_number`.
+        dtype: as in :func:`cut_by_number`.
     """
     padding = Padding.of(padding)
     steps = padding.existing_mask.shape[1]
@@ -187,7 +187,8 @@ def blocks_of(ends: Tensor, padding: Padding, capacity: int, dtype: torch.dtype)
     )[:-1]
 
     number, some = torch.arange(capacity, device=device), sizes.clamp(min=1).flatten()[:, None]
-    filled = some.to(dtype) * share_of_place(capacity)
+    share = share_of_place(capacity, device)
+    filled = some.to(dtype) * share
     return Blocks(
         block=block,
         padding_mask=padding.existing_mask,
@@ -198,15 +199,18 @@ def blocks_of(ends: Tensor, padding: Padding, capacity: int, dtype: torch.dtype)
         block_rows=block_rows.t().flatten(),
         previous_rows=(block_rows - 1).clamp(min=0).t().flatten(),
         has_previous=(block > 0).to(dtype).t()[:, :, None],
-        summing=(number < sizes.flatten()[:, None]).to(dtype)[:, None] * share_of_place(capacity),
+        summing=(number < sizes.flatten()[:, None]).to(dtype)[:, None] * share,
         filled=filled[:, None],
         empty_places=Padding(number >= some),
         empty_blocks=Padding((sizes == 0) & (torch.arange(most, device=device) > 0)),
     )
 
 
-def share_of_place(capacity: int) -> float:
+def share_of_place(capacity: int, device: torch.device) -> float | Tensor:
     """1/P. A sum times this is in the range of its summands, and as a power of two it is exact in half precision."""
+    if torch.compiler.is_compiling():  # the number of bits would be a constant of the graph
+        places = torch.full((), capacity, dtype=torch.float64, device=device)
+        return torch.exp2(-torch.log2(places).ceil())
     return 0.5 ** (capacity - 1).bit_length()
 
 
@@ -232,7 +236,7 @@ def reduce_blocks(x: Tensor, blocks: Blocks, reduce: str = "mean") -> Tensor:
     _, heads, _, size = x.shape
     with full_precision(x):  # and a product of half precision adds in fp32
         total = blocks.summing.to(x.dtype) @ x.transpose(1, 2).flatten(2)
-    reduced = total / (blocks.filled.to(x.dtype) if reduce == "mean" else share_of_place(blocks.capacity))
+    reduced = total / (blocks.filled.to(x.dtype) if reduce == "mean" else share_of_place(blocks.capacity, x.device))
     return reduced.view(*blocks.sizes.shape, heads, size).transpose(1, 2)
 
 

@@ -20,7 +20,7 @@ def in_chunks(x: Tensor, size: int, *, dim: int, fill: float = 0) -> Tensor:
 
 
 def pad_end(x: Tensor, more: int, *, dim: int, fill: float = 0) -> Tensor:
-    """``x`` with ``more`` entries of ``fill`` behind dimension ``dim``, counted from the last, -1."""
+    """``x`` with ``more`` entries of ``fill`` after the end of dimension ``dim``, counted from the last, -1."""
     for_any_length = torch.compiler.is_compiling() or isinstance(more, torch.SymInt)
     if for_any_length:
         # Eager torch keeps the layout of x if more is 0, but a graph for any length has one layout: contiguous.
@@ -59,4 +59,6 @@ def join_blocks(x: Tensor, blocks: int, like: Tensor) -> Tensor:
     """The inverse of :func:`cut_into_blocks`, to the steps of ``like (B, H, T, any size)``."""
     batch, heads, steps = like.shape[:3]
     whole = x.view(batch, heads, blocks * x.shape[1], x.shape[2])
-    return whole if whole.shape[2] == steps else whole[:, :, :steps]
+    if not torch.compiler.is_compiling() and whole.shape[2] == steps:
+        return whole  # a graph for any number of steps does not ask
+    return whole[:, :, :steps]

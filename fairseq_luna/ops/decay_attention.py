@@ -74,7 +74,7 @@ def decay_attention(
     A D x E state, which decays, connects the blocks.
 
     Args:
-        q, k, v, log_decay, padding, causal: as of :func:`decay_attention_reference`.
+        q, k, v, log_decay, padding, causal: as in :func:`decay_attention_reference`.
         block_length: the largest number of steps in a block; None chooses it by shape. It affects the cost, not the
             result.
 
@@ -105,7 +105,7 @@ CPU_CACHE_NUMEL = 2**18
 class DecayedSums(torch.autograd.Function):
     """``q_t`` times the sum over ``j <= t`` of ``exp(G_t - G_j) k_j v_j^T``, and the states before each block.
 
-    All tensors are cut into blocks: ``(B H blocks, C, any size)``, zero behind the last step. G is the running sum of
+    All tensors are cut into blocks: ``(B H blocks, C, any size)``, zero after the last step. G is the running sum of
     ``g (B H blocks, C, 1)``. An exponent is the sum of the g of its steps, within a block, or of the sums of blocks:
     the difference of two running sums would lose the digits that they have in common. No exponent is above 0, so that
     decays do not overflow. The gradients are such sums too, so that every derivative exists.

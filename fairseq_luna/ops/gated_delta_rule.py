@@ -69,7 +69,7 @@ def gated_delta_rule(
     memory.
 
     Args:
-        q, k, v, log_decay, beta, padding: as of :func:`gated_delta_rule_reference`.
+        q, k, v, log_decay, beta, padding: as in :func:`gated_delta_rule_reference`.
         block_length: C, the largest number of steps in a block; None chooses it by shape. It affects the cost, not the
             result.
 
@@ -109,7 +109,7 @@ class Solved(NamedTuple):
 class GatedDelta(torch.autograd.Function):
     """The outputs for ``q, k, v, g (.., 1), b (.., 1)`` and the number of blocks of a head; and :class:`Solved`.
 
-    All tensors are cut into blocks: ``(B H blocks, C, any size)``, zero behind the last step. With G the running sum of
+    All tensors are cut into blocks: ``(B H blocks, C, any size)``, zero after the last step. With G the running sum of
     g in a block and S the state before it, step i writes ``b_i k_i u_i^T``, where
 
         u_i = v_i - exp(G_i) S^T k_i - sum over j < i of exp(G_i - G_j) k_i . k_j b_j u_j

@@ -74,7 +74,7 @@ def kernel_causal_attention_reference(
 def weighted_values_reference(
     q: Tensor, k: Tensor, v: Tensor, normaliser: str, padding_mask: Tensor | None, dropout_p: float, *, causal: bool
 ) -> Tensor:
-    """The values under the weights of each query, ``(B, H, T, E)``; arguments as of the two functions above."""
+    """The values under the weights of each query, ``(B, H, T, E)``; arguments as in the two functions above."""
     dtype = accumulation_dtype(q)
     q, k, values = q.to(dtype), k.to(dtype), v.to(dtype)
     if padding_mask is not None:
@@ -146,7 +146,7 @@ def kernel_weights(q: Tensor, k: Tensor, state: PrefixMean, *, normaliser: str) 
         q: ``(B, H, T, R)``.
         k: ``(B, H, S, R)``, 0 at padding.
         state: :func:`kernel_mean_of` these keys.
-        normaliser: as of :func:`kernel_attention_reference`.
+        normaliser: as in :func:`kernel_attention_reference`.
     """
     with full_precision(q):
         return _normalised(q, state, normaliser, causal=False) @ k.to(state.mean.dtype).mT / _steps(state)
@@ -214,7 +214,7 @@ def denominator(mean: Tensor, steps: Tensor, normaliser: str, *, causal: bool) -
     Args:
         mean: the mean of the weights, or of each feature of the keys.
         steps: the number of steps in the mean, at least 1; broadcastable to ``mean``.
-        normaliser: as of :func:`kernel_attention_reference`.
+        normaliser: as in :func:`kernel_attention_reference`.
         causal: with "bounded", the bound applies to the sum itself, not to its absolute value.
 
     Returns:

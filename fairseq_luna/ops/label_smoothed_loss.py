@@ -50,9 +50,9 @@ class _LabelSmoothedLoss(torch.autograd.Function):
         ctx: Any, logits: Tensor, target: Tensor, smoothing: float, ignored: int, reduce: bool
     ) -> tuple[Tensor, Tensor]:
         target_parts, all_parts = [], []
-        for part, words in _in_parts(logits, target):
+        for part, tokens in _in_parts(logits, target):
             log_probs = F.log_softmax(part, 1, dtype=_dtype_of_probabilities(part))
-            target_parts.append(log_probs.gather(1, words).float())
+            target_parts.append(log_probs.gather(1, tokens).float())
             all_parts.append(log_probs.sum(1, keepdim=True, dtype=torch.float32))
         padding = target.eq(ignored)
         nll, smooth = (torch.cat(parts).neg_().masked_fill_(padding, 0) for parts in (target_parts, all_parts))
@@ -75,10 +75,10 @@ class _LabelSmoothedLoss(torch.autograd.Function):
         # The gradient of the target's logit is a small difference of numbers that are not rounded before.
         dtarget = weight * (torch.exp(-nll) - ctx.right - ctx.each)
         gradient = torch.empty_like(logits)
-        for part, words, by, right, out in _in_parts(logits, target, weight, dtarget, gradient):
+        for part, tokens, by, right, out in _in_parts(logits, target, weight, dtarget, gradient):
             probs = torch.softmax(part, 1, dtype=_dtype_of_probabilities(part))
             torch.addcmul(by * -ctx.each, probs, by, out=out)
-            out.scatter_(1, words, right.to(out.dtype))
+            out.scatter_(1, tokens, right.to(out.dtype))
         return gradient, None, None, None, None
 
 

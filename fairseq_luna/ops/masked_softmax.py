@@ -1,8 +1,9 @@
-"""Softmax over the entries that are not padding, and the mask of causal attention."""
+"""Softmax and mean over the entries that are not padding, and the mask of causal attention."""
 
 import torch
 from torch import Tensor
 
+from .dtypes import accumulation_dtype
 from .padding import Padding, computed_once
 
 
@@ -25,3 +26,18 @@ def unseen_keys(padding: Padding, steps: int, device: torch.device) -> Tensor:
     """
     later = torch.ones(1, 1, steps, steps, dtype=torch.bool, device=device).triu(1)
     return later if padding.mask is None else later | padding.mask[:, None, None]
+
+
+def masked_mean(x: Tensor, padding_mask: Tensor) -> Tensor:
+    """The mean over T of ``x (T, B, C)``, summed in fp32 for half precision.
+
+    Args:
+        x: ``(T, B, C)``.
+        padding_mask: ``(B, T)`` bool, True = padding; a sentence of padding alone has a mean of 0.
+
+    Returns:
+        ``(B, C)`` in the dtype of ``x``.
+    """
+    real = ~padding_mask.t()[:, :, None]
+    total = torch.where(real, x, 0).sum(0, dtype=accumulation_dtype(x))
+    return (total / real.sum(0).clamp(min=1)).to(x.dtype)

@@ -56,7 +56,7 @@ def prefix_attention(
     would take O(T D E).
 
     Args:
-        q, k, v, padding: as of :func:`prefix_attention_reference`.
+        q, k, v, padding: as in :func:`prefix_attention_reference`.
         block_length: C, the largest number of steps in a block; None chooses it by shape. It affects the cost, not the
             result.
 
@@ -81,7 +81,7 @@ def sums_and_states(
         v: ``(B, H, T, E)`` of the same dtype.
         states: the second result of the call with ``v`` in place of ``k`` and ``k`` in place of ``v``, transposed:
             these are the states of this call. None computes them.
-        block_length: as of :func:`prefix_attention`.
+        block_length: as in :func:`prefix_attention`.
 
     Returns:
         ``(B, H, T, E)``, and the states before each block, or None if there is one block.
@@ -113,7 +113,7 @@ MOST_BLOCKS_SUMMED_AT_ONCE = 128
 class PrefixSums(torch.autograd.Function):
     """``q_t`` times the sum over ``j <= t`` of ``k_j v_j^T``, and the tensors that the gradients use again.
 
-    All tensors are cut into blocks: ``(B H blocks, C, any size)``, zero behind the last step. The gradient is written
+    All tensors are cut into blocks: ``(B H blocks, C, any size)``, zero after the last step. The gradient is written
     by hand because autograd would keep the C x C products and copy every gradient once more. It consists of such sums
     too, so that every derivative exists.
     """
@@ -306,5 +306,6 @@ def advance(k: Tensor, v: Tensor, state: PrefixMean, *, padding: PaddingLike = N
         padded = padding.mask[:, 0]
         steps = state.steps + (~padded).to(state.steps.dtype)
         weight = steps.clamp(min=1).reciprocal().masked_fill(padded, 0)
-    mean = torch.lerp(state.mean, k.transpose(-1, -2) * v, weight.view(-1, 1, 1, 1))
+    # No transpose: onnxruntime would move it behind the product, which is much larger.
+    mean = torch.lerp(state.mean, k.squeeze(-2).unsqueeze(-1) * v, weight.view(-1, 1, 1, 1))
     return PrefixMean(mean=mean, steps=steps)

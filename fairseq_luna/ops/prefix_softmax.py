@@ -59,7 +59,7 @@ def prefix_softmax(
     always 1.
 
     Args:
-        scores, v, padding: as of :func:`prefix_softmax_reference`.
+        scores, v, padding: as in :func:`prefix_softmax_reference`.
         block_length: C, at least 2; None chooses it by shape. It affects the cost, not the result.
 
     Returns:

@@ -98,7 +98,7 @@ def reformer_attention(
 
 
 def _cut(x: Tensor, chunk_size: int, *, fill: int) -> Tensor:
-    """``(B, H, R, T)`` to ``(B, H, R, chunks, chunk)``; ``fill`` behind T. A shorter sequence is one shorter chunk."""
+    """``(B, H, R, T)`` to ``(B, H, R, chunks, chunk)``; ``fill`` after T. A shorter sequence is one shorter chunk."""
     return in_chunks(x, max(1, min(chunk_size, x.shape[-1])), dim=-1, fill=fill)
 
 

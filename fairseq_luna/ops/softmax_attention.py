@@ -91,7 +91,7 @@ def causal_softmax_attention(
     Args:
         q: ``(B, H, T, D)``; T is S, or 1: the newest step.
         k, v: ``(B, H, S, D)``.
-        padding, dropout_p: as of :func:`softmax_attention_reference`.
+        padding, dropout_p: as in :func:`softmax_attention_reference`.
 
     Returns:
         ``(B, H, T, D)`` in the dtype of ``q``; 0 where no step is seen.

@@ -59,7 +59,7 @@ def position_attention_reference(
     Args:
         q: ``(B, H, T, R)``, of tokens, not by position.
         keys: ``(H, T, R)``, by position.
-        v, padding, causal, dropout_p: as of :func:`synthesizer_attention_reference`.
+        v, padding, causal, dropout_p: as in :func:`synthesizer_attention_reference`.
 
     Returns:
         ``(B, H, T, D)`` in the dtype of ``v``, zero at padding; softmax and sums are in fp32 for half precision.
@@ -106,7 +106,7 @@ def synthesizer_attention(
     padding = Padding.of(padding)
     dtype = accumulation_dtype(v)
     hidden = None if causal or padding.mask is None else _behind_real_steps(padding).existing_mask[:, None, None]
-    if causal:  # behind the real steps there is only padding, which no real step sees
+    if causal:  # after the real steps there is only padding, which no real step sees
         hidden = unseen_keys(Padding(), v.shape[2], v.device)
     with full_precision(v):
         scores = scores.to(dtype)
@@ -143,7 +143,7 @@ def position_attention(
 
 @computed_once
 def _behind_real_steps(padding: Padding) -> Padding:
-    """The padding of a batch whose real steps were moved together: the positions behind them."""
+    """The padding of a batch whose real steps were moved together: the positions after them."""
     lengths = padding.lengths.clamp(min=1)  # a softmax over nothing is NaN
     return Padding(torch.arange(padding.existing_mask.shape[1], device=lengths.device) >= lengths[:, None])
 
@@ -203,7 +203,7 @@ def synthesizer_attention_step(
     Args:
         scores: ``(B or 1, H, 1, columns)``, of the step at its position, :func:`next_positions`, with the first
             :func:`columns_of_next` positions.
-        v, padding, dropout_p: as of :func:`synthesizer_attention_reference`, with T = 1.
+        v, padding, dropout_p: as in :func:`synthesizer_attention_reference`, with T = 1.
         state: the state after the N previous steps.
 
     Returns:

@@ -4,6 +4,6 @@
 """
 
 from .recorded_search import RecordedSearch
-from .settings import SearchSettings, unsupported_option
+from .search_settings import SearchSettings, unsupported_option
 
 __all__ = ["RecordedSearch", "SearchSettings", "unsupported_option"]

@@ -1,4 +1,4 @@
-"""The buffers of a search, of which one token reads and writes the same memory each time."""
+"""The buffers of a search: each token reads and writes the same memory."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from ..modules.decoding_state import flatten_state, map_tensors, select_rows
 from ..ops.padding import Padding
 from .history import History
 from .next_token import Beams, Limits, advance_beams, log_probabilities
-from .settings import SearchSettings
+from .search_settings import SearchSettings
 
 
 class Board:
@@ -46,13 +46,15 @@ class Board:
         """Extend all hypotheses by one token. Whatever changes is written in place, unless the state grows."""
         beams = self.beams
         position = beams.position.clone()
-        # What layers derive from a mask belongs to this token: a replayed graph has to compute it again.
+        # Values that layers derive from a mask belong to this token: a replayed graph has to compute them again.
         source = map_tensors(without_derived_values, self.source)
         state = select_rows(self.state, beams.rows)
-        logits, state = self.decoder.step(beams.tokens.reshape(-1), position, source, state)
+        logits, state, attention = step_with_attention(
+            self.decoder, self.settings, beams.tokens.reshape(-1), position, source, state
+        )
         log_probs = log_probabilities(logits, beams, self.limits, self.settings)
         after, chosen = advance_beams(log_probs, beams, self.settings)
-        self.history.write(position, self.sentences, after, chosen)
+        self.history.write(position, self.sentences, after, chosen, attention)
         for buffer, value in zip(beams, after, strict=True):
             buffer.copy_(value)
         self.state = written_to(self.state, state)
@@ -120,6 +122,21 @@ class Board:
     def shapes(self) -> tuple[tuple[str, torch.Size], ...]:
         """The names and shapes of all buffers: boards for which they are equal can share a recorded token."""
         return tuple((name, buffer.shape) for name, buffer in self.buffers().items())
+
+
+def step_with_attention(
+    decoder: Any, settings: SearchSettings, tokens: Tensor, position: Tensor, source: Any, state: Any
+) -> tuple[Tensor, Any, Tensor | None]:
+    """``decoder.step`` with cross-attention weights, if ``settings`` ask for them.
+
+    Returns:
+        Logits ``(B, V)``, the state after this step, and weights ``(B, S)`` or None.
+    """
+    if settings.weights_of < 0:
+        return *decoder.step(tokens, position, source, state), None
+    found = decoder.step_features(tokens, position, source, state, padding=Padding(), weights_of=settings.weights_of)
+    weights = found.weights[: settings.weights_heads].mean(dim=0)
+    return decoder.output_layer(found.features).squeeze(1), found.state, weights.squeeze(1)
 
 
 def copied(tensors: Any) -> Any:

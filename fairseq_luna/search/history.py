@@ -11,9 +11,9 @@ Hypothesis = dict[str, Any]
 
 
 class History(NamedTuple):
-    """What each token of a search decided: T tokens of B sentences with K beams, each tensor ``(T, B + 1, K)``.
+    """The decisions of each token of a search: T tokens of B sentences with K beams, each tensor ``(T, B + 1, K)``.
 
-    The last row of the second dimension is for sentences that only fill up a batch.
+    The last row of the second dimension is for sentences that only fill up a batch. S is the number of source tokens.
     """
 
     tokens: Tensor  # int64, the token that each beam was continued with
@@ -22,6 +22,7 @@ class History(NamedTuple):
     ended: Tensor  # bool, which candidates are hypotheses that ended
     end_scores: Tensor  # fp32
     end_beams: Tensor  # int64, the beam that they continue
+    attention: Tensor | None = None  # (T, B + 1, K, S) fp32, cross-attention weights of the beams that are continued
 
     @classmethod
     def empty(cls, tokens: int, sentences: int, beam: int, device: torch.device) -> "History":
@@ -36,29 +37,44 @@ class History(NamedTuple):
             end_beams=torch.zeros(shape, dtype=torch.int64, device=device),
         )
 
+    def with_attention(self, source_tokens: int) -> "History":
+        """A history that also stores cross-attention weights, for so many tokens of a source."""
+        return self._replace(attention=self.scores.new_zeros(*self.scores.shape, source_tokens))
+
     @property
     def unused_sentence(self) -> int:
         """The place that is written for sentences which only fill up a batch."""
         return self.tokens.shape[1] - 1
 
-    def write(self, position: Tensor, sentences: Tensor, beams: Beams, chosen: Chosen) -> None:
-        """Store one token, in place: at ``position (1,)``, for these ``sentences (B,)``."""
-        values = (beams.tokens, beams.scores, *chosen)
-        for column, value in zip(self, values, strict=True):
-            column[position, sentences] = value
+    def write(
+        self, position: Tensor, sentences: Tensor, beams: Beams, chosen: Chosen, attention: Tensor | None = None
+    ) -> None:
+        """Store one token, in place: at ``position (1,)``, for these ``sentences (B,)``.
 
-    def hypotheses(self, sentences: int, *, eos: int, normalize: bool, length_penalty: float) -> list[list[Hypothesis]]:
+        ``attention`` has the weights ``(B * K, S)`` of the step whose candidates are ``chosen``.
+        """
+        for column, value in zip(self, (beams.tokens, beams.scores, *chosen), strict=False):  # all but the attention
+            assert column is not None
+            column[position, sentences] = value
+        if self.attention is not None and attention is not None:
+            self.attention[position, sentences] = attention.view(*beams.tokens.shape, -1).to(self.attention.dtype)
+
+    def hypotheses(
+        self, sentences: int, *, left_padding: int, eos: int, normalize: bool, length_penalty: float
+    ) -> list[list[Hypothesis]]:
         """The hypotheses of the first ``sentences`` as fairseq's generator returns them, the best first.
 
         Args:
             sentences: their number.
+            left_padding: tokens that the search put before the sources, whose weights are left out.
             eos: the token that ends them.
             normalize, length_penalty: a score is divided by its length to this power.
         """
         device = self.tokens.device
-        history = History(*(column[:, :sentences].cpu() for column in self))
+        decisions = (column[:, :sentences].cpu() for column in self._replace(attention=None) if column is not None)
+        history = History(*decisions)
         ends, places_of_sentences, beams = history.ended.nonzero(as_tuple=True)
-        tokens, totals = history.traced_back(ends, places_of_sentences, beams, eos)
+        tokens, totals, parents = history.traced_back(ends, places_of_sentences, beams, eos)
         steps = totals.clone()
         steps[:, 1:] -= totals[:, :-1]
         by_sentence: list[list[Hypothesis]] = [[] for _ in range(sentences)]
@@ -70,26 +86,42 @@ class History(NamedTuple):
                 {
                     "tokens": tokens[row, : end + 1].to(device),
                     "score": score.to(device),
-                    "attention": torch.empty(0),
+                    "attention": self.attention_of(sentence, parents[row, : end + 1], left_padding),
                     "alignment": torch.empty(0),
                     "positional_scores": steps[row, : end + 1].to(device),
                 }
             )
         return [best_first(hypotheses) for hypotheses in by_sentence]
 
-    def traced_back(self, ends: Tensor, sentences: Tensor, places: Tensor, eos: int) -> tuple[Tensor, Tensor]:
-        """Tokens and total scores ``(N, T)`` of the N hypotheses that end at token ``ends`` of ``sentences``."""
+    def attention_of(self, sentence: int, parents: Tensor, left_padding: int) -> Tensor:
+        """The weights ``(S, T)`` of a hypothesis whose tokens continue the beams ``parents (T,)``.
+
+        Without :attr:`attention` the result is empty.
+        """
+        if self.attention is None:
+            return torch.empty(0)
+        steps = torch.arange(len(parents), device=self.attention.device)
+        return self.attention[steps, sentence, parents.to(steps.device), left_padding:].t()
+
+    def traced_back(self, ends: Tensor, sentences: Tensor, places: Tensor, eos: int) -> tuple[Tensor, Tensor, Tensor]:
+        """The N hypotheses that end at token ``ends`` of ``sentences``.
+
+        Returns:
+            Their tokens, total scores, and the beams that the tokens continue, each ``(N, T)``.
+        """
         rows, steps = torch.arange(len(ends)), len(self.tokens)
         tokens = torch.full((len(ends), steps), eos)
         totals = torch.zeros(len(ends), steps)
         totals[rows, ends] = self.end_scores[ends, sentences, places]
         beams = self.end_beams[ends, sentences, places]
+        parents = torch.zeros_like(tokens)
+        parents[rows, ends] = beams
         for step in range(steps - 2, -1, -1):
             longer = (ends > step).nonzero()[:, 0]
             at = sentences[longer], beams[longer]
             tokens[longer, step], totals[longer, step] = self.tokens[step][at], self.scores[step][at]
-            beams[longer] = self.parents[step][at]
-        return tokens, totals
+            beams[longer] = parents[longer, step] = self.parents[step][at]
+        return tokens, totals, parents
 
 
 def best_first(hypotheses: list[Hypothesis]) -> list[Hypothesis]:

@@ -1,4 +1,4 @@
-"""One token of a beam search: log-probabilities to the hypotheses that go on and those that end.
+"""One token of a beam search: from log-probabilities to the hypotheses that go on and the hypotheses that end.
 
 Only tensors of fixed shapes go in and come out, and nothing is read from the device. B is the number of sentences, K
 the beam, V the vocabulary. Candidates, their order and their scores are those of fairseq's ``SequenceGenerator``.
@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .settings import SearchSettings
+from .search_settings import SearchSettings
 
 
 class Beams(NamedTuple):
@@ -32,7 +32,7 @@ class Limits(NamedTuple):
 
 
 class Chosen(NamedTuple):
-    """What one token decides about a batch."""
+    """The decisions of one token for a batch."""
 
     parents: Tensor  # (B, K) int64, the beam that each hypothesis continues
     ended: Tensor  # (B, K) bool, which of the best K candidates are hypotheses that end here
@@ -56,7 +56,7 @@ def first_beams(sentences: int, settings: SearchSettings, device: torch.device) 
 
 
 def log_probabilities(logits: Tensor, beams: Beams, limits: Limits, settings: SearchSettings) -> Tensor:
-    """The log-probabilities ``(B * K, V)`` of the next tokens, with -inf for those that cannot follow.
+    """The log-probabilities ``(B * K, V)`` of the next tokens, with -inf for tokens that cannot follow.
 
     Args:
         logits: ``(B * K, V)``.
@@ -87,7 +87,7 @@ def advance_beams(log_probs: Tensor, beams: Beams, settings: SearchSettings) -> 
 
     ends = (tokens == settings.eos) & (scores != -torch.inf)
     accepted = ends[:, :beam] & ~beams.ignored
-    # No more than K hypotheses of a sentence are kept: the first of those that end at the same token.
+    # No more than K hypotheses of a sentence are kept: of hypotheses that end at the same token, the first.
     ended = accepted & (accepted.long().cumsum(1) + beams.finished[:, None] <= beam)
 
     # The first K candidates that do not end go on. Where they are too few, others fill the beam and are ignored.

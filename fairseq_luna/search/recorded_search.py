@@ -7,13 +7,14 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
+from torch import Tensor
 
 from ..cuda_graph import Record
 from ..modules.decoding_state import repeat_rows
-from .board import Board
+from .board import Board, step_with_attention
 from .history import History, Hypothesis
 from .next_token import Limits, advance_beams, first_beams, log_probabilities
-from .settings import SearchSettings
+from .search_settings import SearchSettings
 
 # The host waits for the device once in so many tokens, to see which sentences have ended.
 TOKENS_BETWEEN_LOOKS = 8
@@ -71,6 +72,7 @@ class RecordedSearch:
             advance()
         return board.history.hypotheses(
             len(source),
+            left_padding=self.left_padding(source),
             eos=self.settings.eos,
             normalize=generator.normalize_scores,
             length_penalty=generator.len_penalty,
@@ -80,13 +82,13 @@ class RecordedSearch:
         """The search of a batch after its first token, which is computed with one beam for each sentence."""
         source_tokens, decoder = net_input["src_tokens"], self.generator.model.single_model.decoder
         sentences, device = len(source_tokens), source_tokens.device
-        if self.record is not None:
-            net_input = padded_on_the_left(net_input, SOURCE_MULTIPLE, self.settings.pad)
+        net_input = padded_on_the_left(net_input, self.left_padding(source_tokens), self.settings.pad)
         [encoder_out] = self.generator.model.forward_encoder(net_input)
-        source = decoder.read_source(encoder_out)
+        source = decoder.read_source(encoder_out, weights_of=self.settings.weights_of)
         first = source_tokens.new_full((sentences,), self.settings.eos if bos_token is None else bos_token)
         beams = first_beams(sentences, self.settings, device)
-        logits, state = decoder.step(first, beams.position, source, decoder.initial_state(source, encoder_out))
+        state = decoder.initial_state(source, encoder_out)
+        logits, state, attention = step_with_attention(decoder, self.settings, first, beams.position, source, state)
         limits = Limits(*(torch.tensor([length], device=device) for length in (longest, self.generator.min_len)))
         logits = logits.repeat_interleave(self.settings.beam, dim=0)
         log_probs = log_probabilities(logits, beams, limits, self.settings)
@@ -96,7 +98,10 @@ class RecordedSearch:
         if self.record is not None:
             state = decoder.with_room(state, FIRST_ROOM)
         history = History.empty(tokens, self.size_for(sentences), self.settings.beam, device)
-        history.write(beams.position, places, after, chosen)
+        if attention is not None:
+            history = history.with_attention(attention.shape[1])
+            attention = attention.repeat_interleave(self.settings.beam, dim=0)
+        history.write(beams.position, places, after, chosen, attention)
         return Board(
             decoder,
             self.settings,
@@ -123,6 +128,10 @@ class RecordedSearch:
         own.load(board)
         return own, advance
 
+    def left_padding(self, source_tokens: Tensor) -> int:
+        """The number of tokens that are put before sources ``(B, S)``: recorded ones have a multiple of tokens."""
+        return 0 if self.record is None else -source_tokens.shape[1] % SOURCE_MULTIPLE
+
     def size_for(self, sentences: int) -> int:
         """The number of sentences of a board for so many: recorded ones have powers of two."""
         return sentences if self.record is None else 1 << (sentences - 1).bit_length()
@@ -132,7 +141,6 @@ class RecordedSearch:
         return tokens if self.record is None else 1 << (tokens - 1).bit_length()
 
 
-def padded_on_the_left(net_input: Mapping[str, Any], multiple: int, pad: int) -> dict[str, Any]:
-    """``net_input`` whose ``src_tokens (B, S)`` are padded to a multiple of so many tokens."""
-    source = net_input["src_tokens"]
-    return {**net_input, "src_tokens": F.pad(source, (-source.shape[1] % multiple, 0), value=pad)}
+def padded_on_the_left(net_input: Mapping[str, Any], count: int, pad: int) -> dict[str, Any]:
+    """``net_input`` with so many tokens ``pad`` before its ``src_tokens (B, S)``."""
+    return {**net_input, "src_tokens": F.pad(net_input["src_tokens"], (count, 0), value=pad)}

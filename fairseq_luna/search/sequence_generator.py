@@ -14,7 +14,7 @@ from fairseq_luna.replacing import replaces
 
 from .history import Hypothesis
 from .recorded_search import RecordedSearch
-from .settings import unsupported_option
+from .search_settings import unsupported_option
 
 logger = logging.getLogger(__name__)
 
@@ -77,10 +77,10 @@ def recorded_or_fairseq(
         return search.generate(sample, bos_token)
     expected = by_fairseq()
     try:
-        found = search.generate(sample, bos_token)
+        hypotheses = search.generate(sample, bos_token)
         dtype = next(generator.model.single_model.parameters()).dtype
-        same = agree(found, expected, CLOSE.get(dtype, CLOSE[torch.float32]))
-        problem = None if same else "its hypotheses differ from those of fairseq's search"
+        same = agree(hypotheses, expected, CLOSE.get(dtype, CLOSE[torch.float32]))
+        problem = None if same else "its hypotheses differ from the hypotheses of fairseq's search"
     except Exception as error:  # of capturing: torch has no common class for them
         problem = f"{type(error).__name__}: {error}".splitlines()[0]
     if problem is not None:
@@ -94,9 +94,9 @@ def recording_on(device: torch.device) -> Record | None:
     return cuda_graph.record if device.type == "cuda" else None
 
 
-def agree(found: Hypotheses, expected: Hypotheses, tolerance: float) -> bool:
-    """Whether two searches found hypotheses with the same scores: where these are ties, their tokens may differ."""
-    for ours, theirs in zip(found, expected, strict=True):
+def agree(hypotheses: Hypotheses, expected: Hypotheses, tolerance: float) -> bool:
+    """Whether two searches return hypotheses with the same scores; where scores are tied, tokens may differ."""
+    for ours, theirs in zip(hypotheses, expected, strict=True):
         if len(ours) != len(theirs):
             return False
         ours_scores, theirs_scores = (torch.tensor([float(each["score"]) for each in some]) for some in (ours, theirs))

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import torch
 
-from fairseq_luna.commands.dictionaries import joint_dictionary
+from fairseq_luna.commands.converting.parameters import made_up_dictionary
 
 from . import systems
 from .systems import build, sentences, sizes_of
@@ -30,7 +30,7 @@ class CTranslate2:
         from ctranslate2.converters.fairseq import FairseqConverter
 
         self.args = args
-        words = joint_dictionary(sizes_of(args).vocabulary)
+        words = made_up_dictionary(sizes_of(args).vocabulary)
         # The engine adds the EOS.
         tokens = sentences(args, args.sentences, args.source_length)[:, :-1]
         self.sentences = [[words[index] for index in sentence] for sentence in tokens.tolist()]
@@ -62,9 +62,9 @@ class Deployed:
     """A model exported for ``fairseq_luna.deployed``, and its beam search."""
 
     def __init__(self, system: str, args: Namespace) -> None:
-        from fairseq_luna.commands.exporting.folder import write_folder
         from fairseq_luna.deployed.folder import settings_of
         from fairseq_luna.deployed.graphs import Graphs
+        from fairseq_luna.exporting.exported_folder import write_folder
 
         self.args = args
         name, _, kind = system.rpartition("-deployed")

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from fairseq_luna.commands.command_line import CommandError, positive
+from fairseq_luna.command_line import CommandError, positive
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 

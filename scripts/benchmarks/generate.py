@@ -1,5 +1,7 @@
 """fairseq's beam search, in which all hypotheses have the same fixed length.
 
+Systems whose names end in -recorded are decoded by the recorded search, with the same hypotheses.
+
 The models are untrained: the time does not depend on the chosen tokens.
 """
 
@@ -12,7 +14,7 @@ from fairseq.sequence_generator import SequenceGenerator
 from torch import Tensor
 from torch.utils.benchmark import timer
 
-from fairseq_luna.commands.command_line import CommandError, positive
+from fairseq_luna.command_line import CommandError, positive
 from fairseq_luna.ops.padding import Padding
 
 from . import engines, systems
@@ -106,8 +108,9 @@ class Generation:
             self.decoder.begin()
             found = generator.generate([self.model], self.sample)
             engines.check_length({len(hypothesis["tokens"]) for beam in found for hypothesis in beam}, length)
-            first, last = self.decoder.edges()
-            self.history.append({"first": first, "last": last, "state_bytes": self.decoder.state_bytes})
+            if self.decoder.starts:  # the recorded search does not call it: its tokens are launches of a graph
+                first, last = self.decoder.edges()
+                self.history.append({"first": first, "last": last, "state_bytes": self.decoder.state_bytes})
 
         return generate
 

@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
-from fairseq_luna.commands.command_line import positive
+from fairseq_luna.command_line import positive
 
 from . import systems
 from .flags import Row

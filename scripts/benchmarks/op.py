@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from fairseq_luna.commands.command_line import positive
+from fairseq_luna.command_line import positive
 from fairseq_luna.models.mixed.attentions import available_in
 from fairseq_luna.ops.luna_causal_attention import (
     luna_causal_attention,

@@ -14,7 +14,7 @@ from fairseq.optim.adam import Adam
 from torch import Tensor
 
 import fairseq_luna.models  # noqa: F401 (patches fairseq's Adam)
-from fairseq_luna.commands.command_line import CommandError, positive
+from fairseq_luna.command_line import CommandError, positive
 from fairseq_luna.optim.apollo import Apollo
 
 from .flags import DTYPES, Row

@@ -11,8 +11,8 @@ from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.tasks.translation import TranslationTask
 from torch import Tensor
 
-from fairseq_luna.commands.command_line import positive
-from fairseq_luna.commands.dictionaries import joint_dictionary
+from fairseq_luna.command_line import positive
+from fairseq_luna.commands.converting.parameters import made_up_dictionary
 from fairseq_luna.models.mixed.attentions import ATTENTIONS
 from shared.by_name import flags_for
 
@@ -42,8 +42,24 @@ VARIANTS = {
     "luna-convolution": ("--arch=luna_base_untied", "--luna-source-attention=softmax", "--attention-kernel-size=5"),
     "fastformer-convolution": ("--arch=fastformer_base", "--attention-kernel-size=5"),
     "block-convolution": ("--arch=block_base", "--attention-kernel-size=5"),
+    "softmax-convolution": ("--arch=mixed_base", "--attention-kernel-size=5"),
     **{name: ("--arch=mixed_base", *flags_for(name)) for name in ATTENTIONS if name not in SYSTEMS},
 }
+# Ways to run a system, by the end of its name: recorded training steps and generation, compiled layers, and both.
+RECORDED = "-recorded"
+WAYS = {
+    RECORDED: ("--record-training", "--search=recorded"),
+    "-compiled": ("--compile-layers",),
+    f"-compiled{RECORDED}": ("--compile-layers", "--record-training", "--search=recorded"),
+}
+VARIANTS |= {
+    f"{name}{way}": (*(SYSTEMS | VARIANTS)[name], *flags)
+    for name in ("softmax", "luna", "fastformer", "block", "linear", "ssru", "retention")
+    for way, flags in WAYS.items()
+}
+# fairseq's transformer has no other search, and torch's compiler cannot read Triton kernels.
+VARIANTS[f"transformer{RECORDED}"] = (*SYSTEMS["transformer"], "--record-training")
+VARIANTS[f"luna-triton{RECORDED}"] = (*VARIANTS["luna-triton"], *WAYS[RECORDED])
 # Indices in every dictionary of fairseq's.
 PAD, EOS, FIRST_WORD = 1, 2, 4
 
@@ -103,7 +119,7 @@ def build(args: Namespace, system: str, longest: int, more: Sequence[str] = ()) 
     given = ["--share-all-embeddings", *(f"--{key}={flags[key]}" for key in flags), *(SYSTEMS | VARIANTS)[system]]
     parser = options.get_training_parser(default_task="translation")
     parsed = options.parse_args_and_arch(parser, input_args=["no-data", *given, *more])
-    cfg, words = convert_namespace_to_omegaconf(parsed), joint_dictionary(sizes.vocabulary)
+    cfg, words = convert_namespace_to_omegaconf(parsed), made_up_dictionary(sizes.vocabulary)
     task = TranslationTask(cfg.task, words, words)
     return task.build_model(cfg.model).to(device=args.device, dtype=DTYPES[args.dtype]), task, cfg
 

@@ -1,5 +1,8 @@
 """A training step of encoder-decoders: fairseq's criterion, forward and backward, and optionally an optimizer.
 
+Systems whose names end in -recorded replay a recorded step, as with fairseq-train's --record-training; -compiled stands
+for --compile-layers.
+
 All models but Luna have fairseq's softmax attention from target to source, whose memory is proportional to the product
 of both lengths: set --source-length to see how the rest grows.
 """
@@ -11,7 +14,10 @@ from typing import NamedTuple
 
 from fairseq import optim
 
-from fairseq_luna.commands.command_line import CommandError, positive
+from fairseq_luna import cuda_graph
+from fairseq_luna.command_line import CommandError, positive
+from fairseq_luna.recorded_training.gradients import FlatGradients
+from fairseq_luna.recorded_training.recorded_step import RecordedStep
 
 from . import systems
 from .flags import Row
@@ -58,6 +64,9 @@ def add_arguments(parser: ArgumentParser) -> None:
 def check(args: Namespace) -> None:
     if args.optimizer != "none" and args.dtype != "float32":
         raise CommandError(f"--optimizer {args.optimizer}: needs --dtype float32")
+    recorded = [system for system in args.systems if system.endswith(systems.RECORDED)]
+    if recorded and args.device == "cpu":
+        raise CommandError(f"--systems {' '.join(recorded)}: only --device cuda records a training step")
 
 
 class TrainingStep:
@@ -74,11 +83,33 @@ class TrainingStep:
         if args.optimizer != "none":
             self.optimizer = optim.build_optimizer(cfg.optimizer, list(self.model.parameters()))
         self.model.train()
+        self.gradients: FlatGradients | None = None
+        if system.endswith(systems.RECORDED):
+            self.record()
+
+    def record(self) -> None:
+        """Record forward and backward pass as one CUDA graph."""
+        names = ("src_tokens", "prev_output_tokens")
+        self.gradients = FlatGradients(self.model.parameters())
+        self.recorded = RecordedStep(
+            self.batch,
+            model=self.model,
+            criterion=self.criterion,
+            optimizer=None,
+            gradients=self.gradients,
+            pads=dict.fromkeys(names, systems.PAD),
+            has_padding=dict.fromkeys(names, False),
+            record=cuda_graph.record,
+        )
 
     def __call__(self) -> None:
-        self.model.zero_grad(set_to_none=True)
-        loss, tokens, _ = self.criterion(self.model, self.batch)
-        (loss / tokens).backward()
+        if self.gradients is None:
+            self.model.zero_grad(set_to_none=True)
+            loss, tokens, _ = self.criterion(self.model, self.batch)
+            (loss / tokens).backward()
+        else:
+            self.gradients.zero()
+            self.recorded.replay(self.batch)
         if self.optimizer is not None:
             self.optimizer.step()
 

@@ -3,7 +3,8 @@
 Counted are operators, as by the command launches, and the kernels that they are on a GPU. A multi-tensor call is a
 kernel for as many tensors and elements as the arguments of a launch have room for, 4 KB or, in torch 2.13 for CUDA 13,
 32 KB; it is one for each tensor where torch loops. The parameters are those of --model, without data: no count depends
-on the machine.
+on the machine. The last column is all that an update launches besides the graph with --record-training: the batch and
+the loss scale are copied, gradients cleared, the report copied, and the parameters updated.
 """
 
 import inspect
@@ -17,10 +18,12 @@ import torch
 from fairseq import optim, options
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.optim.adam import Adam
+from fairseq.optim.dynamic_loss_scaler import DynamicLossScaler
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from fairseq_luna.compat import multi_tensor_gradients
+from fairseq_luna.recorded_training import FlatGradients, RecordedStep
 
 from . import systems
 from .flags import Row
@@ -48,6 +51,7 @@ COLUMNS = {
         "patched ": "{kernels:,}",
         "patched, 32 KB": "{kernels_32_kb:,}",
     },
+    **{"besides a recorded step": "{besides_the_graph:,}"},
 }
 # Tensors of a launch by the number of lists, and blocks, each of CHUNK elements (torch's MultiTensorApply.cuh).
 ROOM_4_KB, ROOM_32_KB = ((110, 64, 48, 36, 30), 320), ((770, 448, 336, 252, 210), 2240)
@@ -142,6 +146,7 @@ def rows(args: Namespace) -> Iterator[Row]:
                 **{"fairseq_operators": before.operators, "fairseq_kernels": before.kernels[ROOM_4_KB]},
                 **{"operators": after.operators, "kernels": after.kernels[ROOM_4_KB]},
                 "kernels_32_kb": after.kernels[ROOM_32_KB],
+                "besides_the_graph": after.kernels[ROOM_4_KB] + around_a_replay(cfg, shapes).kernels[ROOM_4_KB],
             }
 
 
@@ -153,15 +158,40 @@ def config(*flags: str) -> Any:
 
 def counted(cfg: Any, shapes: Sequence[torch.Size]) -> Count:
     """The second update, as the state is made in the first one."""
-    common = cfg.common
-    dtype = torch.float16 if common.fp16 else torch.bfloat16 if common.bf16 else torch.float32
-    params = [nn.Parameter(torch.empty(shape, dtype=dtype, device="meta")) for shape in shapes]
+    params = parameters(cfg, shapes)
     # fairseq names the GPU by a number, which the device of such tensors does not have.
     with patch.multiple(torch.cuda, is_available=lambda: True, current_device=lambda: None):
         optimizer = optimizer_of(cfg, params)
         for _ in range(2):
             with Count() as count:
                 update(optimizer, params)
+    return count
+
+
+def parameters(cfg: Any, shapes: Sequence[torch.Size]) -> list[nn.Parameter]:
+    common = cfg.common
+    dtype = torch.float16 if common.fp16 else torch.bfloat16 if common.bf16 else torch.float32
+    return [nn.Parameter(torch.empty(shape, dtype=dtype, device="meta")) for shape in shapes]
+
+
+def around_a_replay(cfg: Any, shapes: Sequence[torch.Size]) -> Count:
+    """The launches around the graph of the only batch of an update."""
+    tokens, number = torch.empty(1, 1, dtype=torch.int64, device="meta"), torch.empty((), device="meta")
+    net_input = {name: tokens for name in ("src_tokens", "src_lengths", "prev_output_tokens")}
+    sample = {"net_input": net_input, "target": tokens}
+    step = RecordedStep(
+        sample,
+        model=nn.Module(),
+        criterion=nn.Module(),
+        optimizer=Namespace(scaler=DynamicLossScaler() if cfg.common.fp16 else None),
+        gradients=FlatGradients(parameters(cfg, shapes)),
+        pads={},
+        has_padding={},
+        record=lambda function, reset: lambda: None,
+    )
+    step.loss, step.log, step.used = number, {"loss": number, "nll_loss": number}, list(range(len(shapes)))
+    with Count() as count:
+        step.replay(sample)
     return count
 
 

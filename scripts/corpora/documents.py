@@ -6,8 +6,8 @@ from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple, TextIO
 
-from fairseq_luna.commands.command_line import CommandError
-from fairseq_luna.commands.text_files import SEPARATOR, read_lines, read_pairs
+from fairseq_luna.command_line import CommandError
+from fairseq_luna.text_files import SEPARATOR, read_lines, read_pairs
 
 # Names of each split's files, without the language.
 STEMS = {"train": ("train",), "valid": ("valid", "val"), "test": ("test", "test_2016_flickr")}

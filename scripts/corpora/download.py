@@ -6,8 +6,8 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 
-from fairseq_luna.commands.command_line import CommandError
-from fairseq_luna.commands.progress import shown
+from fairseq_luna.command_line import CommandError
+from fairseq_luna.progress import shown
 
 _BLOCK = 1 << 20
 _SECONDS_OF_SILENCE = 60

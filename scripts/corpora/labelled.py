@@ -11,8 +11,8 @@ from pathlib import Path
 
 import numpy as np
 
-from fairseq_luna.commands.command_line import CommandError
-from fairseq_luna.commands.text_files import read_lines
+from fairseq_luna.command_line import CommandError
+from fairseq_luna.text_files import read_lines
 
 Row = tuple[str, ...]
 Splits = dict[str, Callable[[], Iterable[Row]]]

@@ -12,7 +12,7 @@ from sacremoses import MosesPunctNormalizer, MosesTokenizer
 from subword_nmt.apply_bpe import BPE
 from subword_nmt.learn_bpe import learn_bpe
 
-from fairseq_luna.commands.text_files import read_lines
+from fairseq_luna.text_files import read_lines
 
 # Control and format characters become spaces, as in Moses' remove-non-printing-char.perl.
 _UNPRINTABLE = regex.compile(r"\p{C}")

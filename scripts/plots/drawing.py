@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from fairseq_luna.commands.command_line import CommandError
+from fairseq_luna.command_line import CommandError
 from plots.maps import AttentionMap, Axis
 from shared.picture import pyplot
 

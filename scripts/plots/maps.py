@@ -8,7 +8,7 @@ import torch
 from fairseq.modules import MultiheadAttention
 from torch import Tensor, nn
 
-from fairseq_luna.commands.command_line import CommandError
+from fairseq_luna.command_line import CommandError
 from fairseq_luna.modules import (
     FastformerAttention,
     LunaAttention,

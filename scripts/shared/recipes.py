@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from fairseq_luna.commands.steps import USER_DIR, shell, shortest
+from fairseq_luna.commands.shell_commands import USER_DIR, shell, shortest
 
 
 def recipe(name: str, data: Path, *overrides: str) -> str:

@@ -14,7 +14,7 @@ from commands import APOLLO, FAMILIES, TRANSFORMER, generate, train
 from fairseq_luna.commands import averaging
 from fairseq_luna.commands.average import last
 from fairseq_luna.commands.averaging import average
-from fairseq_luna.commands.output import save
+from fairseq_luna.files import save_checkpoint
 from fairseq_luna.loading import load
 from fairseq_luna.usage_error import UsageError
 from own_command import refused, shown
@@ -276,5 +276,5 @@ def test_a_failed_write_leaves_no_file(tmp_path, monkeypatch):
 
     monkeypatch.setattr(torch, "save", full)
     with pytest.raises(UsageError, match=r"^--output .*unexpected pos 64 vs 0$"):
-        save({"model": {}}, tmp_path / "mean.pt")
+        save_checkpoint({"model": {}}, tmp_path / "mean.pt")
     assert list(tmp_path.iterdir()) == []

@@ -9,9 +9,9 @@ import torch
 from fairseq import checkpoint_utils
 
 from commands import APOLLO, TRANSFORMER, run, train
-from fairseq_luna.commands import training_flags
 from fairseq_luna.commands.converting.parameters import NO_PARAMETER, convert
 from fairseq_luna.commands.converting.settings import settings_to_verify
+from fairseq_luna.commands.training_commands import plain
 from fairseq_luna.models.mixed.attentions import ATTENTIONS, fields_for
 from fairseq_luna.usage_error import CheckpointMismatch
 from own_command import refused, shown
@@ -223,7 +223,7 @@ def test_the_printed_command_has_what_the_data_needs(kind, flags, tiny_data, tmp
     before, after = (read(path)["cfg"] for path in (old, tmp_path / "start" / "checkpoint_last.pt"))
     for group, names in SAME.items():
         for name in names:
-            found = [training_flags.plain(cfg[group]).get(name) for cfg in (before, after)]
+            found = [plain(cfg[group]).get(name) for cfg in (before, after)]
             assert found[0] == found[1], (group, name)
 
 

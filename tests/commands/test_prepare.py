@@ -9,7 +9,7 @@ import pytest
 from corpus_files import pairs, text
 from fairseq_luna.__main__ import main
 from fairseq_luna.commands.prepare import VOCABULARIES, check_names, of_size
-from fairseq_luna.commands.training import on_text
+from fairseq_luna.commands.training_commands import train_on_text
 from fairseq_luna.usage_error import UsageError
 from own_command import refused, with_defaults
 from pasted import commands, paste
@@ -40,7 +40,7 @@ def prepare(*flags):
     [(900, "tiny", 2000), (160_000, "tiny", 8000), (200_001, "iwslt_de_en", 16000), (5_000_000, "base", 32000)],
 )
 def test_sizes_fit_the_text(pairs_of_text, size, pieces, tmp_path):
-    words = [str(word) for word in on_text(tmp_path, ("en", "de"), pairs_of_text)]
+    words = [str(word) for word in train_on_text(tmp_path, ("en", "de"), pairs_of_text)]
     assert words[words.index("--arch") + 1] == f"luna_{size}"
     assert words[words.index("--optimizer") + 1] == "adam"
     assert of_size(pairs_of_text, VOCABULARIES) == pieces

@@ -9,7 +9,7 @@ from fairseq.data import Dictionary
 
 from corpus_files import pairs, write_pairs
 from fairseq_luna.__main__ import main
-from fairseq_luna.commands.steps import shell
+from fairseq_luna.commands.shell_commands import shell
 from own_command import refused, shown
 from pasted import commands, paste
 from reader_data import read_words
@@ -149,9 +149,9 @@ def test_distillation_in_two_commands(old, tmp_path, monkeypatch, capsys):
         ("--pieces {model} --vocabulary-size 90", "--vocabulary-size 90: is for new pieces; leave it or --pieces out"),
         ("--pieces {model} --coverage 1", "--coverage 1.0: is for new pieces; leave it or --pieces out"),
         ("--pieces nowhere", "nowhere: there is no such file"),
-        ("--pieces {dict}", "dict.en.txt: is no SentencePiece model, or cannot be read"),
+        ("--pieces {dict}", "dict.en.txt: is not a SentencePiece model, or cannot be read"),
         ("--pieces {model} --dictionary nowhere", "nowhere: there is no such file"),
-        ("--pieces {model} --dictionary {model}", "joint.model: is no dictionary of fairseq's"),
+        ("--pieces {model} --dictionary {model}", "joint.model: is not a fairseq dictionary"),
         ("--pieces {model} --dictionary {other}", "0% of its words are pieces of --pieces "),
         ("--pieces {model} --dictionary {empty}", "empty: has no words"),
     ],

@@ -13,7 +13,7 @@ from commands import run
 from corpus_files import text
 from fairseq_luna import load
 from fairseq_luna.__main__ import main
-from fairseq_luna.commands.steps import USER_DIR
+from fairseq_luna.commands.shell_commands import USER_DIR
 from own_command import shown
 from pasted import commands, paste
 

@@ -13,10 +13,16 @@ import pytest
 
 from commands import APOLLO, FAMILIES, generate, train
 from fairseq_luna.__main__ import main
-from fairseq_luna.commands.scoring import measures, pieces
-from fairseq_luna.commands.scoring.generated import read_translations
-from fairseq_luna.commands.scoring.paired import paired_bootstrap
-from fairseq_luna.commands.text_files import shortened
+from fairseq_luna.commands.scoring.metrics import Options, paired_bootstrap, score
+from fairseq_luna.commands.scoring.system_output import (
+    AUTO,
+    NONE,
+    SENTENCEPIECE,
+    SUBWORD_NMT,
+    join_subwords,
+    read_translations,
+)
+from fairseq_luna.text_files import shortened
 from fairseq_luna.usage_error import UsageError
 from own_command import refused, shown
 
@@ -84,7 +90,7 @@ def test_scores_are_those_of_the_sacrebleu_command(lowercase, samples, count, tm
     hypotheses = [line.upper() if index % 5 == 0 else line for index, line in enumerate(HYPOTHESES)]
     other = worsened(REFERENCES, 9)
     references = [REFERENCES, other][:count]
-    result = measures.score(hypotheses, references, measures.Options(lowercase=lowercase, ter=True), samples=samples)
+    result = score(hypotheses, references, Options(lowercase=lowercase, ter=True), samples=samples)
     flags = ["-lc", "--chrf-lowercase"] if lowercase else []
     flags += ["--confidence", "--confidence-n", str(samples)] if samples > 1 else []
     files = [write_lines(tmp_path / str(number), lines) for number, lines in enumerate((*references, hypotheses))]
@@ -101,8 +107,8 @@ def test_scores_are_those_of_the_sacrebleu_command(lowercase, samples, count, tm
 def test_a_file_is_scored(generated, reference, tmp_path, capsys):
     output = tmp_path / "scores.json"
     text = run(capsys, generated, "--reference", reference, "--json", output)
-    expected = measures.score(HYPOTHESES, [REFERENCES])
-    assert text.startswith("tokenizer 13a: the usual one, for words with spaces between them; ")
+    expected = score(HYPOTHESES, [REFERENCES])
+    assert text.startswith("tokenizer 13a: the default, for text with spaces between words; ")
     assert f"\n{generated}: 40 sentences\n" in text
     for measure in expected.measures:
         assert f"{measure.score:6.2f}  {measure.name}  {measure.signature}\n" in text
@@ -120,7 +126,7 @@ def test_confidence_is_what_the_next_command_shows(generated, reference, capsys)
     assert (program.rpartition("/")[2], command) == ("fairseq-luna", "score")
     assert main([command, *given]) == 0
     output = capsys.readouterr()
-    expected = measures.score(HYPOTHESES, [REFERENCES], samples=1000)
+    expected = score(HYPOTHESES, [REFERENCES], samples=1000)
     for measure in expected.measures:
         line = f"{measure.mean:.2f} ± {measure.interval:.2f} in 95 % of resampled tests"
         assert measure.interval > 0.1 and line in output.out
@@ -168,7 +174,7 @@ def test_a_mark_that_the_reference_has_too_is_text(mark, every, tmp_path, capsys
     assert " 100.00  sacreBLEU" in output.out
     if mark == "@@" or every == 1:
         share = "100.0%" if every == 1 else "35.0%"
-        kind = pieces.SUBWORD_NMT if mark == "@@" else pieces.SENTENCEPIECE
+        kind = SUBWORD_NMT if mark == "@@" else SENTENCEPIECE
         said = f"'{mark}' in {share} of the lines, and in {share} of the references', is taken for text"
         assert f"warning: {files[0]}: {said}; if it is of pieces, give --remove-bpe {kind}\n" in output.err
     else:
@@ -181,7 +187,7 @@ def test_a_mark_in_few_lines_is_text(tmp_path, reference, capsys):
     for flags, expected in (((), lines), (("--remove-bpe", "subword-nmt"), ["Zeile mit Zeichen.", *lines[1:]])):
         assert main(["score", str(generated), "--reference", str(reference), *flags]) == 0
         output = capsys.readouterr()
-        assert f"{measures.score(expected, [REFERENCES]).bleu.score:6.2f}  sacreBLEU" in output.out
+        assert f"{score(expected, [REFERENCES]).bleu.score:6.2f}  sacreBLEU" in output.out
         assert ("'@@' in 2.5% of the lines is taken for text; if it is of pieces" in output.err) == (not flags)
 
 
@@ -191,20 +197,20 @@ JOINED = ["Hallo Welt", "ja", "nein"]
 
 
 @pytest.mark.parametrize("lines", [SUBWORDS, SENTENCEPIECES, JOINED], ids=["subword-nmt", "sentencepiece", "words"])
-@pytest.mark.parametrize("kind", [pieces.AUTO, None, pieces.NONE], ids=["auto", "named", "none"])
+@pytest.mark.parametrize("kind", [AUTO, None, NONE], ids=["auto", "named", "none"])
 def test_pieces_are_joined(lines, kind, tmp_path):
-    named = pieces.SUBWORD_NMT if lines is SUBWORDS else pieces.SENTENCEPIECE
+    named = SUBWORD_NMT if lines is SUBWORDS else SENTENCEPIECE
     file = write_generated(tmp_path / "generated", lines)
-    expected = lines if kind == pieces.NONE else JOINED
+    expected = lines if kind == NONE else JOINED
     assert read_generated(file, remove_bpe=kind or named) == expected
 
 
 def test_pieces_that_fairseq_has_joined_are_unchanged(tmp_path):
     # --bpe joins only the D- lines, --remove-bpe both; a single ▁ may be a character of the text.
     file = write_generated(tmp_path / "generated", JOINED, SENTENCEPIECES)
-    for kind in (pieces.AUTO, pieces.SENTENCEPIECE):
+    for kind in (AUTO, SENTENCEPIECE):
         assert read_translations([file], kind)[:2] == (JOINED, False)
-    assert pieces.join(["a \u2581 b", "c d", "e f"]) == (["a \u2581 b", "c d", "e f"], None)
+    assert join_subwords(["a \u2581 b", "c d", "e f"]) == (["a \u2581 b", "c d", "e f"], None)
 
 
 def test_the_same_translations_do_not_differ_significantly(reference, tmp_path, capsys):
@@ -275,7 +281,7 @@ def test_several_systems_and_references(reference, tmp_path, capsys):
     assert kept["references"] == [str(reference), str(other)]
     both = [REFERENCES, worsened(REFERENCES, 9)]
     assert {name: found["scores"]["sacreBLEU"]["score"] for name, found in kept["systems"].items()} == {
-        str(tmp_path / name): measures.score(lines, both).bleu.score for name, lines in texts.items()
+        str(tmp_path / name): score(lines, both).bleu.score for name, lines in texts.items()
     }
     rows = [(Path(row["baseline"]).name, Path(row["system"]).name) for row in kept["paired_bootstrap"]]
     assert rows == [
@@ -305,14 +311,10 @@ def test_files_are_systems_if_each_has_all_sentences_else_parts_of_one(reference
     both = [
         write_generated(tmp_path / name, lines) for name, lines in (("c", HYPOTHESES), ("d", worsened(REFERENCES, 3)))
     ]
-    score, other = (
-        f"{measures.score(lines, [REFERENCES]).bleu.score:6.2f}" for lines in (HYPOTHESES, worsened(REFERENCES, 3))
-    )
-    assert re.findall(r"^ +[\d.]+(?=  sacreBLEU)", run(capsys, *parts, "--reference", reference), re.M) == [
-        f"  {score}"
-    ]
+    ours, other = (f"{score(lines, [REFERENCES]).bleu.score:6.2f}" for lines in (HYPOTHESES, worsened(REFERENCES, 3)))
+    assert re.findall(r"^ +[\d.]+(?=  sacreBLEU)", run(capsys, *parts, "--reference", reference), re.M) == [f"  {ours}"]
     printed = run(capsys, *both, "--reference", reference)
-    assert re.findall(r"^ +[\d.]+(?=  sacreBLEU)", printed, re.M) == [f"  {score}", f"  {other}"]
+    assert re.findall(r"^ +[\d.]+(?=  sacreBLEU)", printed, re.M) == [f"  {ours}", f"  {other}"]
     printed = run(capsys, both[0], "--paired", *parts, "--reference", reference, "--samples", 2)
     assert printed.count("  sacreBLEU  ") == 2
     whole = write_lines(tmp_path / "whole", HYPOTHESES)
@@ -350,9 +352,9 @@ def test_counts_must_agree(tmp_path, capsys):
     line = refusal(capsys, generated, "--reference", other)
     assert line == f"{generated} against {other}: 3,003 hypotheses but 3,000 references"
     with pytest.raises(UsageError, match="1 hypotheses but 2 references"):
-        measures.score(["a"], [["a", "b"]])
+        score(["a"], [["a", "b"]])
     with pytest.raises(UsageError, match="no sentences"):
-        measures.score([], [[]])
+        score([], [[]])
 
 
 def test_plain_translations_are_scored(generated, reference, tmp_path, capsys):
@@ -370,7 +372,7 @@ def test_plain_translations_are_scored(generated, reference, tmp_path, capsys):
         f"{plain} against {reference}: 39 hypotheses but 40 references; it has no H- or D- lines of fairseq-generate, "
         "so each line is a translation"
     )
-    assert refusal(capsys, plain).startswith("--reference FILE is missing: the true translations, untouched")
+    assert refusal(capsys, plain).startswith("--reference FILE is missing: the untouched reference translation")
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from sacrebleu.metrics import BLEU
 
 from corpus_files import pairs
 from fairseq_luna.__main__ import main
-from fairseq_luna.commands.scoring.documents import read_labels, whole
+from fairseq_luna.commands.scoring.documents import join_documents, read_labels
 from own_command import refused, shown
 
 # Two documents of one source, the first on two lines, and one of another.
@@ -105,7 +105,7 @@ def test_each_line_of_a_single_document_is_one(tmp_path):
     """Else d-BLEU would not see which line was translated."""
     file = tmp_path / "test.documents"
     file.write_text("captions\t1\ncaptions\t1\ntalks\t1\ntalks\t1\ntalks\t2\n")
-    assert whole(list("abcde"), read_labels(file, 5)) == ["a", "b", "c d", "e"]
+    assert join_documents(list("abcde"), read_labels(file, 5)) == ["a", "b", "c d", "e"]
 
 
 def test_no_line_has_as_many_separators(files, capsys):

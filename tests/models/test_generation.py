@@ -6,7 +6,7 @@ import pytest
 import torch
 from fairseq.modules import SinusoidalPositionalEmbedding
 
-from fairseq_luna.commands.exporting.tensors import as_tensors, from_tensors
+from fairseq_luna.exporting.decoder_step import as_tensors, from_tensors
 from fairseq_luna.models.shared.generation import KEY
 from fairseq_luna.models.shared.positions import position_of_step
 from fairseq_luna.modules.decoding_state import flatten_state

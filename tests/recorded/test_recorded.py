@@ -8,7 +8,7 @@ import torch
 
 import fairseq_luna
 from commands import run
-from fairseq_luna.commands.steps import USER_DIR
+from fairseq_luna.commands.shell_commands import USER_DIR
 from own_command import shown
 from recorded import record
 from small_training import updates

@@ -10,7 +10,7 @@ import pytest
 import prepare_documents
 from corpora.documents import Limit, parts
 from corpus_files import pairs, write_pairs
-from fairseq_luna.commands.text_files import SEPARATOR
+from fairseq_luna.text_files import SEPARATOR
 from reader_data import read_words
 
 EMPTY = [("", "")]

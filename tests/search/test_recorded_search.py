@@ -1,11 +1,12 @@
 """The search of fixed shapes returns the hypotheses, order and scores of fairseq's SequenceGenerator."""
 
+from itertools import chain
 from typing import Any
 
 import pytest
 import torch
 from fairseq.search import BeamSearch, Sampling
-from fairseq.sequence_generator import SequenceGenerator
+from fairseq.sequence_generator import SequenceGenerator, SequenceGeneratorWithAlignment
 
 import operator_tape
 from fairseq_luna.models.mixed.attentions import available_in
@@ -101,6 +102,34 @@ def test_a_replayed_token_is_the_same_function(name, monkeypatch):
     for batch in reversed(batches()):
         assert_same(search.generate(batch), generator.generate([model], batch))
     assert list(search.recorded) and set(search.recorded) <= set(recorded)  # batches of the same shapes share a token
+
+
+@pytest.mark.parametrize("record", [None, operator_tape.record], ids=["eager", "replayed"])
+@pytest.mark.parametrize(
+    ("name", "flags"),
+    [("luna", {}), ("block", {"alignment_layer": 0, "alignment_heads": 2}), ("softmax", {})],
+    ids=lambda x: x if isinstance(x, str) else "",
+)
+def test_alignments_are_those_of_fairseq(name, flags, record, monkeypatch):
+    monkeypatch.setattr(sequence_generator, "recording_on", lambda device: record)
+    dictionary = translation_task(WORDS).target_dictionary
+    found, used = {}, searches_of(monkeypatch)
+    for search in ("fairseq", "recorded"):
+        model = model_of(name)
+        for flag, value in flags.items():
+            setattr(model.decoder.cfg, flag, value)
+        model.cfg.search = search
+        model.make_generation_fast_(beamable_mm_beam_size=None, need_attn="hard")
+        generator = SequenceGeneratorWithAlignment([model], dictionary, beam_size=4, max_len_b=24, min_len=2)
+        # The second time, as the first batch on a GPU is decoded by fairseq's search too.
+        found[search] = [generator.generate([model], batch) for batch in 2 * batches()][len(batches()) :]
+        assert used[-1] == search
+    for ours, theirs in zip(found["recorded"], found["fairseq"], strict=True):
+        assert_same(ours, theirs)
+        for one, other in zip(chain(*ours), chain(*theirs), strict=True):
+            torch.testing.assert_close(one["attention"], other["attention"], rtol=1e-4, atol=1e-5)
+            assert one["alignment"] == other["alignment"]
+    assert any(hypothesis["alignment"] for hypothesis in chain(*chain(*found["recorded"])))
 
 
 def searches_of(monkeypatch) -> list[str]:

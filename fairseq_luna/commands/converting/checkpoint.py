@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 import torch
 
+from ...checkpoint_files import read_checkpoint
 from ...compat.checkpoint_mismatch import MADE_FOR
-from .. import checkpoints
 from .parameters import Part, build, convert, load_old
 from .settings import flags_of, new_settings, old_settings, settings_to_verify
 
@@ -34,7 +34,7 @@ def converted(path: Path, arch: str, given: Mapping[str, Any], *, seed: int) -> 
     Raises:
         UsageError: ``path`` cannot be read or is of another model, or a setting cannot be used.
     """
-    state = checkpoints.load(path)
+    state = read_checkpoint(path, plain=True)
     before = old_settings(path, state)
     settings = new_settings(arch, given, before, path)
     old = load_old(before, state["model"], path)

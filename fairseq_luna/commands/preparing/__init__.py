@@ -1,1 +1,1 @@
-"""Text to the data of fairseq-train."""
+"""Steps of ``fairseq-luna prepare``."""

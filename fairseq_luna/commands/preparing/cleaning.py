@@ -1,22 +1,31 @@
-"""Dropping useless training pairs: an empty side, too many pieces, or too different lengths."""
+"""Training pairs that are left out: useless ones, and on request those that are held out too.
+
+A model has seen a held-out sentence that is in its training text, and its score says less.
+"""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 from ...subwords import is_blank
+from ...text_files import read_pairs
 
 EMPTY = "one side empty"
+HELD_OUT = ("valid", "test")
+PAIRS, SOURCES = "pairs", "sources"
+KINDS = (PAIRS, SOURCES)
+Pair = tuple[str, str]
 
 
 class Rules(NamedTuple):
-    """Which pairs are dropped, besides those with an empty side."""
+    """Limits of training pairs. Pairs with an empty side are always dropped."""
 
-    longest: int | None = None  # most pieces of a sentence
-    ratio: float | None = None  # most of the longer side's pieces for each of the shorter side's
+    longest: int | None = None  # maximum number of pieces in a sentence
+    ratio: float | None = None  # maximum ratio of the pieces of the longer side to the pieces of the shorter side
 
-    def against(self, first: str, second: str) -> str | None:
-        """The rule that drops the pair, or None; ``first`` and ``second`` are pieces between spaces."""
+    def violated_by(self, first: str, second: str) -> str | None:
+        """The rule that drops the pair, or None; ``first`` and ``second`` are pieces with spaces between them."""
         if is_blank(first) or is_blank(second):
             return EMPTY
         short, long = sorted((len(first.split()), len(second.split())))
@@ -27,11 +36,71 @@ class Rules(NamedTuple):
         return None
 
 
-def kept(pairs: Iterable[tuple[str, str]], rules: Rules, dropped: "Counter[str]") -> Iterator[tuple[str, str]]:
-    """The pairs that no rule drops; ``dropped`` counts the others by rule."""
+def clean_pairs(pairs: Iterable[tuple[str, str]], rules: Rules, dropped: "Counter[str]") -> Iterator[tuple[str, str]]:
+    """Yield the pairs that no rule drops; ``dropped`` counts the other pairs by rule."""
     for pair in pairs:
-        rule = rules.against(*pair)
+        rule = rules.violated_by(*pair)
         if rule is None:
             yield pair
         else:
             dropped[rule] += 1
+
+
+class Overlap:
+    """The held-out pairs of a folder of plain text, and which of them are in the training text too.
+
+    Args:
+        raw: folder with ``{valid,test}.<language>``.
+        leave_out: :data:`PAIRS` or :data:`SOURCES`: training pairs to leave out if both sides, or the source, are held
+            out. None: no pairs.
+    """
+
+    def __init__(self, raw: Path, languages: Sequence[str], leave_out: str | None) -> None:
+        self.leave_out = leave_out
+        self.splits: dict[str, list[Pair]] = {}
+        for split in HELD_OUT:
+            pairs = read_pairs(*(raw / f"{split}.{language}" for language in languages))
+            self.splits[split] = [stripped(pair) for pair in pairs]
+        whole = [pair for pairs in self.splits.values() for pair in pairs if not any(map(is_blank, pair))]
+        self.wanted = {kind: {compared_part(pair, kind) for pair in whole} for kind in KINDS}
+        self.found: dict[str, set[Pair]] = {kind: set() for kind in KINDS}
+
+    def leaves_out(self, pair: Pair) -> bool:
+        """Whether to leave out the training pair; if not, the pair is recorded for :meth:`counts`."""
+        pair = stripped(pair)
+        same = [kind for kind in KINDS if compared_part(pair, kind) in self.wanted[kind]]
+        if self.leave_out in same:
+            return True
+        for kind in same:
+            self.found[kind].add(compared_part(pair, kind))
+        return False
+
+    def counts(self) -> dict[str, dict[str, int]]:
+        """For each split, its number of pairs, and how many of its pairs and sources are in the training text."""
+        return {
+            split: {
+                "total": len(pairs),
+                **{kind: sum(compared_part(pair, kind) in self.found[kind] for pair in pairs) for kind in KINDS},
+            }
+            for split, pairs in self.splits.items()
+        }
+
+
+def stripped(pair: Pair) -> Pair:
+    """``pair`` without white space at the ends, which makes no difference."""
+    return pair[0].strip(), pair[1].strip()
+
+
+def compared_part(pair: Pair, kind: str) -> Pair:
+    """The part of ``pair`` that is compared: both sides, or for :data:`SOURCES` the source."""
+    return pair if kind == PAIRS else (pair[0], "")
+
+
+def lines_of_overlap(counts: dict[str, dict[str, int]]) -> list[str]:
+    """A line of text for each split that overlaps with the training text; ``counts``: of :meth:`Overlap.counts`."""
+    return [
+        f"{split}: {found[PAIRS]:,} of {found['total']:,} pairs also stand in the training text, "
+        f"and {found[SOURCES]:,} of the sources"
+        for split, found in counts.items()
+        if found[SOURCES]
+    ]

@@ -12,9 +12,9 @@ from pathlib import Path
 from threading import Thread
 from typing import TypeVar
 
-from ..command_line import CommandError
-from ..progress import shown
-from ..text_files import count_lines, in_chunks, read_lines
+from ...command_line import CommandError
+from ...progress import shown
+from ...text_files import count_lines, in_chunks, read_lines
 
 LINES_AT_ONCE = 2000
 T = TypeVar("T")

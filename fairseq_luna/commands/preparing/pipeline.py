@@ -1,4 +1,4 @@
-"""From plain text to a data-bin: pieces, cleaning, fairseq-preprocess. Finished steps are reused."""
+"""Steps from plain text to the data of fairseq-train. Finished steps are reused."""
 
 import json
 import shutil
@@ -8,17 +8,18 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from ...files import complete, once
+from ...progress import shown, working
+from ...text_files import count_lines, read_pairs
 from ...usage_error import UsageError
-from ..progress import shown, working
-from ..steps import complete, once, run_fairseq
-from ..text_files import count_lines, read_pairs
-from . import dictionaries, overlap
-from .cleaning import Rules, kept
-from .gathering import SPLITS, write
+from ..shell_commands import run_fairseq
+from .cleaning import HELD_OUT, Overlap, Pair, Rules, clean_pairs, lines_of_overlap
+from .corpus import SPLITS, write_splits
 from .parallel import transform
-from .pieces import Cut, learn_pieces, write_restricted
+from .piece_dictionaries import DICTIONARY, Unknown, count_unknown, read_dictionary, write_with_every_piece
+from .sentencepiece_model import Segmenter, learn_pieces, write_restricted
 
-DROPPED, OVERLAP, UNKNOWN = "dropped.json", "overlap.json", "unknown.json"
+DROPPED, OVERLAP, UNKNOWN = "dropped.json", "json", "unknown.json"
 MODEL = "joint.model"
 Cutter = Callable[[list[str]], list[str]]  # of lines, in another process too
 Cutters = Mapping[str, Cutter]  # by language
@@ -42,12 +43,12 @@ def prepare(
     Args:
         gather: writes ``{train,valid,test}.<language>`` to a folder.
         vocabulary: number of pieces.
-        rules: which training pairs are dropped.
+        rules: limits of training pairs.
         languages: source and target.
-        coverage: see :func:`~.pieces.learn_pieces`.
-        pieces: a SentencePiece model in place of one that is learned.
-        given: dictionaries of ``pieces``, of both languages or of source and target, in place of new ones.
-        leave_out: which training pairs that are held out too are dropped, one of :data:`.overlap.KINDS` or None.
+        coverage: see :func:`~.sentencepiece_model.learn_pieces`.
+        pieces: an existing SentencePiece model, in place of one that is learned.
+        given: dictionaries of ``pieces``, one for both languages or source and target, in place of new ones.
+        leave_out: training pairs to leave out because they are held out, see :class:`~.cleaning.Overlap`.
     """
     work = out / "work"
     raw = work / "raw"
@@ -55,26 +56,26 @@ def prepare(
     training = [raw / f"train.{language}" for language in languages]
     model = pieces or learned_model(out, training, vocabulary, coverage=coverage)
     words = dict(zip(languages, (given[0], given[-1]), strict=True)) if given else {}
-    cutters: Cutters = {language: Cut(model) for language in languages}
+    cutters: Cutters = {language: Segmenter(model) for language in languages}
     if words:
         restricted = {language: work / "models" / f"{language}.model" for language in languages}
         once("pieces of the dictionaries", work / "models", partial(restrict, model, words))
-        cutters = {language: Cut(path) for language, path in restricted.items()}
+        cutters = {language: Segmenter(path) for language, path in restricted.items()}
     cut_and_clean(out, raw, cutters, rules, workers, languages, leave_out)
     if words:
         keep_model(restricted[languages[0]], out)
     else:
         dictionary = dictionary_of_pieces(out, model, [work / "clean" / f"train.{name}" for name in languages], workers)
         words = dict.fromkeys(languages, dictionary)
-        cutters = {language: Cut(out / MODEL) for language in languages}
+        cutters = {language: Segmenter(out / MODEL) for language in languages}
     cut_held_out_and_binarise(out, raw, cutters, workers, languages, words)
 
 
 def restrict(model: Path, words: Mapping[str, Path], target: Path) -> None:
-    """Write ``model`` for each language, so that it cuts text into the pieces of the language's dictionary."""
+    """Write ``model`` for each language, restricted to the pieces in the dictionary of the language."""
     target.mkdir()
     for language, file in words.items():
-        write_restricted(model, dictionaries.read(file).indices, target / f"{language}.model")
+        write_restricted(model, read_dictionary(file).indices, target / f"{language}.model")
 
 
 def cut_and_clean(
@@ -86,7 +87,7 @@ def cut_and_clean(
     languages: Sequence[str],
     leave_out: str | None = None,
 ) -> None:
-    """Make ``out/work/clean``, the training text in pieces; ``text`` is what ``cutters`` read."""
+    """Make ``out/work/clean``, the training text in pieces, from the folder ``text``."""
     work = out / "work"
     once("pieces", work / "pieces", lambda target: cut_splits(text, target, cutters, workers, ("train",)))
     clean = partial(_clean, work / "raw", work / "pieces", rules=rules, languages=languages, leave_out=leave_out)
@@ -101,18 +102,18 @@ def cut_held_out_and_binarise(
     languages: Sequence[str],
     words: Mapping[str, Path] | None = None,
 ) -> None:
-    """The steps of :func:`prepare` after the training text is cut; ``words``: the dictionaries, None: new ones."""
+    """The steps of :func:`prepare` after :func:`cut_and_clean`; ``words``: existing dictionaries, if any."""
     work = out / "work"
     held_out, clean = work / "held_out", work / "clean"
     once(
         "pieces of valid and test",
         held_out,
-        lambda target: cut_splits(text, target, cutters, workers, overlap.HELD_OUT),
+        lambda target: cut_splits(text, target, cutters, workers, HELD_OUT),
     )
     once("references", out / "reference", lambda target: _keep_references(work / "raw", text, target, languages))
     data = partial(binarise, clean, held_out, workers=workers, log=work / "preprocess.output", languages=languages)
     once("data", out / "bin", partial(data, words=words))
-    texts = {"train": clean, **dict.fromkeys(overlap.HELD_OUT, held_out)}
+    texts = {"train": clean, **dict.fromkeys(HELD_OUT, held_out)}
     count = partial(_count_unknown, texts, out / "bin", languages=languages, workers=workers)
     once("share of unknown tokens", work / UNKNOWN, count)
 
@@ -120,21 +121,21 @@ def cut_held_out_and_binarise(
 def _count_unknown(
     texts: Mapping[str, Path], data: Path, target: Path, *, languages: Sequence[str], workers: int
 ) -> None:
-    """Write the number of unknown tokens and of all, for each split and language."""
+    """Write the number of unknown tokens and of all tokens to ``target``, for each split and language."""
     found = {}
     for language in languages:
-        words = dictionaries.read(data / f"dict.{language}.txt")
+        words = read_dictionary(data / f"dict.{language}.txt")
         for split, folder in texts.items():
             name = f"{split}.{language}"
-            found[name] = dictionaries.unknown(folder / name, words, workers)
+            found[name] = count_unknown(folder / name, words, workers)
     target.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
 
 
-def summary(out: Path, language: str, advice: str | None = None) -> tuple[int, str] | None:
-    """How many training pairs there are, and in words what is to know of the data; None if ``out/work`` was deleted.
+def data_summary(out: Path, language: str, advice: str | None = None) -> tuple[int, str] | None:
+    """Number of training pairs, and a description of the data; None if ``out/work`` was deleted.
 
     Args:
-        advice: what to do if held-out pairs stand in the training text too.
+        advice: line to add if held-out pairs are in the training text too.
     """
     work = out / "work"
     clean = work / "clean"
@@ -144,23 +145,23 @@ def summary(out: Path, language: str, advice: str | None = None) -> tuple[int, s
     listed = "".join(f"; {rule}: {count:,}" for rule, count in dropped.items())
     pairs = count_lines(clean / f"train.{language}")
     lines = [f"training pairs: {pairs:,} kept, {sum(dropped.values()):,} dropped{listed}"]
-    if repeated := overlap.said(_read(clean / OVERLAP)):
+    if repeated := lines_of_overlap(_read(clean / OVERLAP)):
         lines += [*repeated, *([advice] if advice else [])]
     for name, counts in _read(work / UNKNOWN).items():
-        if (found := dictionaries.Unknown(*counts)).tokens:
+        if (found := Unknown(*counts)).tokens:
             lines.append(f"unknown tokens in {name}: {found}")
     return pairs, "\n".join(lines)
 
 
 def _read(path: Path) -> dict[str, Any]:
-    """A file of JSON; nothing if an earlier version of this package, which did not write it, made the folder."""
+    """Read a file of JSON; empty if there is none, because an earlier version of this package made the folder."""
     return dict(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else {}
 
 
 def learned_model(
     out: Path, training: Sequence[Path], size: int, *, coverage: float = 1.0, symbols: Sequence[str] = ()
 ) -> Path:
-    """A SentencePiece model of the training text, in ``out/work``; see :func:`~.pieces.learn_pieces`."""
+    """Learn a SentencePiece model in ``out/work``; see :func:`~.sentencepiece_model.learn_pieces`."""
     learned, what = out / "work" / "sentencepiece", f"SentencePiece model of {size} pieces"
     if not learned.exists() and (out / MODEL).exists():
         print(f"{what}: reusing {out / MODEL}", flush=True)
@@ -177,30 +178,30 @@ def learned_model(
 def dictionary_of_pieces(
     out: Path, model: Path, training: Sequence[Path], workers: int, symbols: Sequence[str] = ()
 ) -> Path:
-    """Make ``out/joint.model``; returns a dictionary of its pieces.
+    """Make ``out/joint.model``, and return the file of a dictionary of its pieces.
 
     Args:
-        model: cut the files ``training``.
+        model: SentencePiece model that segmented the files ``training``.
         symbols: strings that remain pieces, wherever they occur.
     """
     made = out / "work" / "dictionary"
     once(
         "dictionary",
         made,
-        lambda target: dictionaries.write_with_every_piece(model, training, target, workers, symbols),
+        lambda target: write_with_every_piece(model, training, target, workers, symbols),
     )
     keep_model(made / MODEL, out)
-    return made / dictionaries.DICTIONARY
+    return made / DICTIONARY
 
 
 def keep_model(model: Path, out: Path) -> None:
-    """Copy ``model`` to where translating finds it."""
+    """Copy ``model`` to the place where ``fairseq-luna translate`` finds it."""
     with complete(out / MODEL) as copied:
         shutil.copyfile(model, copied)
 
 
 def cut_splits(text: Path, target: Path, cutters: Cutters, workers: int, splits: Sequence[str] = SPLITS) -> None:
-    """Write the pieces of splits, one line for each line of ``text``."""
+    """Write the pieces of ``splits``, one line for each line in the folder ``text``."""
     target.mkdir(exist_ok=True)
     for split in splits:
         for language, cut in cutters.items():
@@ -211,7 +212,7 @@ def cut_splits(text: Path, target: Path, cutters: Cutters, workers: int, splits:
 def _clean(
     raw: Path, pieces: Path, target: Path, *, rules: Rules, languages: Sequence[str], leave_out: str | None
 ) -> None:
-    """Only the training text: every sentence of valid and test is kept.
+    """Write the training text without the pairs that are dropped. All sentences of valid and test are kept.
 
     Raises:
         UsageError: no pair is left.
@@ -219,10 +220,10 @@ def _clean(
     target.mkdir()
     dropped: Counter[str] = Counter()
     texts, (source, of) = ([folder / f"train.{language}" for language in languages] for folder in (raw, pieces))
-    held_out = overlap.Overlap(raw, languages, leave_out)
+    held_out = Overlap(raw, languages, leave_out)
 
-    def left() -> Iterator[overlap.Pair]:
-        """The pairs of pieces that are not left out because they are held out."""
+    def left() -> Iterator[Pair]:
+        """Yield the pairs of pieces that are not left out because of the held-out text."""
         for text, pair in zip(read_pairs(*texts), read_pairs(source, of), strict=True):
             if held_out.leaves_out(text):
                 dropped[f"{leave_out} of valid or test"] += 1
@@ -230,7 +231,7 @@ def _clean(
                 yield pair
 
     pairs = shown(left(), "cleaning", count_lines(source))
-    if not write(kept(pairs, rules, dropped), [("train", None)], target, languages):
+    if not write_splits(clean_pairs(pairs, rules, dropped), [("train", None)], target, languages):
         listed = ", ".join(f"{rule}: {count:,}" for rule, count in dropped.items())
         raise UsageError(f"no training pair is left; dropped are {listed}")
     for name, content in ((DROPPED, dropped), (OVERLAP, held_out.counts())):
@@ -238,7 +239,7 @@ def _clean(
 
 
 def _keep_references(raw: Path, text: Path, target: Path, languages: Sequence[str]) -> None:
-    """Raw valid and test for scoring, and the tokenised test if there are tokens."""
+    """Copy the raw valid and test, for scoring, and the tokenized test if ``text`` is tokenized."""
     target.mkdir()
     for split in ("valid", "test"):
         for language in languages:
@@ -257,13 +258,13 @@ def binarise(
     languages: Sequence[str],
     words: Mapping[str, Path] | None = None,
 ) -> None:
-    """fairseq-preprocess.
+    """Run fairseq-preprocess.
 
     Args:
         training: folder of the training text.
         pieces: folder of valid and test.
         languages: source and target.
-        words: the dictionaries by language, or None for a joined one made from the training text.
+        words: dictionaries by language, or None for a joined one of the training text.
     """
     source, of = languages
     arguments = ["--source-lang", source, "--target-lang", of, "--workers", str(workers)]

@@ -1,7 +1,7 @@
-"""Reading translations, and scoring them."""
+"""Parts of ``fairseq-luna score``, and the constants that its flags name."""
 
-SAMPLES = 1000  # of the bootstrap
-SEED = 12345  # sacreBLEU's own
+SAMPLES = 1000  # default number of resampled tests of the bootstrap
+SEED = 12345  # sacreBLEU's default
 USUAL = "13a"  # sacreBLEU's tokenizer for text with spaces between words
-# Those that --tokenize offers, by sacreBLEU's names. char and flores also cut text without spaces.
+# Values of --tokenize, by sacreBLEU's names. char and flores also segment text without spaces.
 TOKENIZERS = (USUAL, "intl", "char", "zh", "ja-mecab", "ko-mecab", "flores101", "flores200", "none")

@@ -12,20 +12,20 @@ from typing import NamedTuple
 
 from sacrebleu.metrics import BLEU
 
+from ...text_files import SEPARATOR, read_lines
 from ...usage_error import UsageError
-from ..text_files import SEPARATOR, read_lines
-from .measures import DEFAULTS, Options, bleu_of
+from .metrics import DEFAULTS, Options, bleu_of
 
 
-class BySource(NamedTuple):
-    """The scores of one source's text."""
+class SourceScores(NamedTuple):
+    """Scores of the text of one source."""
 
     source: str | None  # None for all text
     documents: int
     document_bleu: float  # sacreBLEU's, a whole document in place of a sentence
-    segments: int  # in the first reference
-    aligned: int  # those in lines whose translation has as many separators as every reference
-    segment_bleu: float | None  # of the aligned ones; None if there are none
+    segments: int  # number of segments in the first reference
+    aligned: int  # segments of lines whose translation has as many separators as every reference
+    segment_bleu: float | None  # BLEU of the aligned segments; None if there are none
 
 
 def read_labels(file: Path, lines: int) -> list[str]:
@@ -35,7 +35,7 @@ def read_labels(file: Path, lines: int) -> list[str]:
     which caption was translated.
 
     Raises:
-        UsageError: not such a file, of another reference, or a document whose lines are apart.
+        UsageError: the file has another form or belongs to another reference, or other lines are inside a document.
     """
     labels = ["\t".join(map(str.strip, label.split("\t"))) for label in read_lines(file)]
     if len(labels) != lines:
@@ -61,8 +61,8 @@ def _check_order(labels: Sequence[str], named: str) -> None:
         last[label] = number
 
 
-def lines_of(sources: Sequence[str], labels: Sequence[str]) -> list[int]:
-    """The places of these sources' lines; UsageError if there is no such source."""
+def lines_of_sources(sources: Sequence[str], labels: Sequence[str]) -> list[int]:
+    """Indices of the lines of ``sources``. Raises UsageError for an unknown source."""
     present = dict.fromkeys(map(_source, labels))
     for source in sources:
         if source not in present:
@@ -70,7 +70,7 @@ def lines_of(sources: Sequence[str], labels: Sequence[str]) -> list[int]:
     return [line for line, label in enumerate(labels) if _source(label) in sources]
 
 
-def whole(lines: Sequence[str], labels: Sequence[str]) -> list[str]:
+def join_documents(lines: Sequence[str], labels: Sequence[str]) -> list[str]:
     """The text of each document, without separators."""
     return [
         " ".join(segment for _, line in group for segment in _segments(line) if segment)
@@ -78,13 +78,13 @@ def whole(lines: Sequence[str], labels: Sequence[str]) -> list[str]:
     ]
 
 
-def by_source(
+def scores_by_source(
     hypotheses: Sequence[str],
     references: Sequence[Sequence[str]],
     labels: Sequence[str],
     options: Options = DEFAULTS,
-) -> list[BySource]:
-    """Scores of the documents of each source, if there are several, and of all, against one reference or several."""
+) -> list[SourceScores]:
+    """Score the documents of each source, if there are several, and of all sources together."""
     of_source: dict[str, list[int]] = {}
     for line, label in enumerate(labels):
         of_source.setdefault(_source(label), []).append(line)
@@ -92,28 +92,30 @@ def by_source(
     groups[None] = range(len(labels))
     bleu = bleu_of(options)
     return [
-        _scores(bleu, source, at(lines, hypotheses), [at(lines, each) for each in references], at(lines, labels))
+        _scores(
+            bleu, source, select(lines, hypotheses), [select(lines, each) for each in references], select(lines, labels)
+        )
         for source, lines in groups.items()
     ]
 
 
-def at(places: Sequence[int], lines: Sequence[str]) -> list[str]:
+def select(places: Sequence[int], lines: Sequence[str]) -> list[str]:
     return [lines[place] for place in places]
 
 
 def _scores(
     bleu: BLEU, source: str | None, hypotheses: list[str], references: list[list[str]], labels: list[str]
-) -> BySource:
-    documents = [whole(reference, labels) for reference in references]
+) -> SourceScores:
+    documents = [join_documents(reference, labels) for reference in references]
     # Of each line, the segments of the hypothesis and of every reference.
     lines = [[_segments(side) for side in line] for line in zip(hypotheses, *references, strict=True)]
     even = [line for line in lines if len(set(map(len, line))) == 1]
     aligned = [segments for line in even for segments in zip(*line, strict=True)]
     ours, *theirs = zip(*aligned, strict=True) if aligned else ((), ())
-    return BySource(
+    return SourceScores(
         source,
         documents=len(documents[0]),
-        document_bleu=bleu.corpus_score(whole(hypotheses, labels), documents).score,
+        document_bleu=bleu.corpus_score(join_documents(hypotheses, labels), documents).score,
         segments=sum(len(line[1]) for line in lines),
         aligned=len(aligned),
         segment_bleu=bleu.corpus_score(ours, theirs).score if aligned else None,

@@ -1,18 +1,17 @@
-"""Scores as text and as JSON."""
+"""Printed lines and JSON of scores."""
 
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from ..steps import complete
-from .documents import BySource
-from .measures import Scores
-from .paired import Compared
+from ...files import complete
+from .documents import SourceScores
+from .metrics import Compared, Scores
 
 
 def lines_of_scores(name: str, scores: Scores, unit: str) -> list[str]:
-    """Each score with its signature, its confidence interval and the lengths of both sides."""
+    """Lines with each score, its signature, its confidence interval, and for BLEU the lengths of both sides."""
     lines = [f"{name}: {scores.sentences:,} {unit}"]
     for measure in scores.measures:
         lines.append(f"  {measure.score:6.2f}  {measure.name}  {measure.signature}")
@@ -26,8 +25,8 @@ def lines_of_scores(name: str, scores: Scores, unit: str) -> list[str]:
     return lines
 
 
-def lines_of_documents(rows: Sequence[BySource]) -> list[str]:
-    """A table with a row for each source."""
+def lines_of_documents(rows: Sequence[SourceScores]) -> list[str]:
+    """Lines of a table with a row for each source."""
     lines = ["  d-BLEU  documents  segment BLEU  segments with as many separators as the reference"]
     for row in rows:
         segment_bleu = "-" if row.segment_bleu is None else f"{row.segment_bleu:.2f}"
@@ -39,7 +38,7 @@ def lines_of_documents(rows: Sequence[BySource]) -> list[str]:
 
 
 def lines_of_comparison(compared: Sequence[Compared]) -> list[str]:
-    """A table for each measure, the baseline first; all of ``compared`` have the same one."""
+    """Lines of a table for each metric, the baseline first. All of ``compared`` have the same baseline."""
     lines = [f"paired bootstrap against {compared[0].system}: score, mean and 95 % interval of the resampled tests"]
     for measure, signature in {row.measure: row.signature for row in compared}.items():
         lines.append(f"  {measure}  {signature}")
@@ -54,10 +53,10 @@ def write_json(
     references: Sequence[Path],
     tokenizer: str,
     scores: Mapping[str, Scores],
-    documents: Mapping[str, Sequence[BySource]],
+    documents: Mapping[str, Sequence[SourceScores]],
     compared: Sequence[Compared],
 ) -> None:
-    """All scores, with the dataclasses' field names."""
+    """Write all scores to ``file``, with the field names of the dataclasses."""
     content = {
         "references": [*map(str, references)],
         "tokenizer": tokenizer,

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from ...modules.block_attention import WithinBlockAttention
 from ...ops.block_partition import block_means, cut_to_shrink
-from ...ops.masked_mean import masked_mean
+from ...ops.masked_softmax import masked_mean
 from ..shared.layers import ResidualLayer
 from .config import depth
 

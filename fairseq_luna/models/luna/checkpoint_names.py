@@ -18,7 +18,7 @@ RENAMED = {
     "layernorm_porjected_embedding": "layernorm_packed_embedding",
     "encoder.projected_embeddings": "encoder.packed_embeddings",
     "encoder.proj_layer_norm": "encoder.packed_layer_norm",
-    # Of readers of one text, the last one of those of the Long Range Arena.
+    # Names of the authors' text encoders; the last is used in their Long Range Arena.
     "proj_emb_layer_norm": "layernorm_packed_embedding",
     "emb_layer_norm": "layernorm_embedding",
     "encoder.encoder.": "encoder.sentence_encoder.",
@@ -69,7 +69,7 @@ def _less_one(state_dict: StateDict, norms: list[str]) -> bool:
 
 
 def rename(state_dict: StateDict) -> None:
-    """Rename the authors' parameters in place and drop those that their model does not use."""
+    """Rename the authors' parameters in place and drop the parameters that their model does not use."""
     for old in list(state_dict):
         new = old
         for theirs, ours in RENAMED.items():

@@ -45,7 +45,6 @@ class LunaDecoder(CausalDecoder):
         self, prev_output_tokens: Tensor, encoder_out: EncoderOut | None, weights_of: int
     ) -> WholeSequence:
         x, padding = self.embed_sequence(prev_output_tokens)
-        x = x.contiguous()
         encoder_out = selected_rows(checked_encoder_out(encoder_out))
         [packed], [source] = encoder_out["packed_out"], encoder_out["encoder_out"]
         paddings = {

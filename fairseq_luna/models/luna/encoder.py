@@ -69,7 +69,8 @@ class LunaEncoder(PaddedEncoder):
         slots = self.packed_embeddings.shape[0]
         padding_mask = None
         if not self.fix_projection_length:
-            if not isinstance(longest, torch.SymInt):  # in a graph for sources of any length the mask alone decides
+            # In a graph for sources of any length the mask alone decides.
+            if not (isinstance(longest, torch.SymInt) or self.always_has_masks):
                 slots = min(slots, longest or 1)
             if shortest < slots:
                 # A sentence that is all padding keeps one slot; without any, the softmax over its slots would be NaN.
@@ -81,7 +82,10 @@ class LunaEncoder(PaddedEncoder):
             packed = packed + self.packed_positions[:slots]
         if self.layernorm_packed_embedding is not None:
             packed = self.layernorm_packed_embedding(packed)
-        return self.dropout_module(packed[:, None].expand(-1, batch, -1)), Padding(padding_mask)
+        packed = self.dropout_module(packed[:, None].expand(-1, batch, -1))
+        if self.always_has_masks:  # without dropout the first compiled layer would get other strides than the others
+            packed = packed.contiguous()
+        return packed, Padding(padding_mask)
 
     def forward_scriptable(
         self,
@@ -99,11 +103,13 @@ class LunaEncoder(PaddedEncoder):
         batch, steps = src_tokens.shape
         padding = Padding(src_tokens.eq(self.padding_idx))
         has_padding: bool | None = getattr(src_tokens, "has_padding", None)  # of recorded_training.known_padding
-        if has_padding is not None:
+        if self.always_has_masks:
+            shortest = 0
+        elif has_padding is not None:
             shortest = 0 if has_padding else steps
         else:
             shortest = int(padding.lengths.min()) if batch else steps  # the one number read from the device
-        if shortest == steps:
+        if shortest == steps and not self.always_has_masks:
             padding = Padding()
         return self.encode(src_tokens, padding, return_all_hiddens, token_embeddings, shortest=shortest)
 

@@ -1,4 +1,4 @@
-"""Readers that the Luna paper's authors trained: their ``luna_bert``, and the encoders of their ``lra``."""
+"""Text encoders that the Luna paper's authors trained: their ``luna_bert``, and the encoders of their ``lra``."""
 
 import logging
 import re
@@ -9,19 +9,20 @@ from torch import Tensor
 
 from ...usage_error import CheckpointMismatch
 from ..luna.checkpoint_names import convert, is_of_the_authors
+from ..shared.checkpoint import first_names
 
 logger = logging.getLogger(__name__)
 
 StateDict = dict[str, Tensor]
 
-# A head of luna_bert and what it consists of, or the classifier of lra.
+# A parameter of a head of luna_bert, or of the classifier of lra.
 HEAD = re.compile(r"classification_heads\.([^.]+)\.(\w+)|(classifier|pre_logits|sentence_projection_layer)\.")
 # fairseq's head, which reads the first token's vector.
 READS_FIRST = {"dense", "out_proj"}
 
 
-def convert_reader(state_dict: StateDict, model: RobertaModel) -> None:
-    """Convert a reader of the authors' program in place; others stay as they are.
+def convert_text_encoder(state_dict: StateDict, model: RobertaModel) -> None:
+    """Convert a checkpoint of the authors' text encoders in place; other checkpoints stay as they are.
 
     Heads that ``model`` cannot have are left out, with a log line that names them.
 
@@ -56,9 +57,7 @@ def _leave_out_heads(state_dict: StateDict, *, reads_first: bool) -> None:
 
 def _complete(state_dict: StateDict, model: RobertaModel) -> None:
     """Add the other names of shared tensors, and the language model, which some encoders lack."""
-    first: dict[int, str] = {}
-    for name, parameter in model.named_parameters(remove_duplicate=False):
-        other = first.setdefault(id(parameter), name)
+    for name, other in first_names(model).items():
         if other in state_dict:
             state_dict.setdefault(name, state_dict[other])
     language_model = "encoder.lm_head."

@@ -1,6 +1,6 @@
 """The flags of RoBERTa with other attentions, with their checks.
 
-fairseq's flags keep their names and defaults; those that prune softmax attention's heads are left out. As in its
+fairseq's flags keep their names and defaults; the flags that prune softmax attention's heads are left out. As in its
 ``roberta`` and ``roberta_prenorm``, positions are learned, embeddings are not scaled, and they have a norm unless the
 layers are pre-norm.
 """
@@ -16,8 +16,16 @@ from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 from ..luna.config import LunaConfig
 from ..mixed.config import CHOICES, check_read, options_read
 from ..shared.architectures import TinyEncoder
-from ..shared.checks import check_heads, check_layers_to_keep, check_positive, check_rates, longest_text
+from ..shared.checks import (
+    check_compiled_layers,
+    check_heads,
+    check_layers_to_keep,
+    check_positive,
+    check_rates,
+    longest_text,
+)
 from ..shared.config import (
+    COMPILE_LAYERS,
     OLDER_NAME,
     TRANSFORMER_METADATA,
     ConvolutionOptions,
@@ -56,6 +64,7 @@ class RobertaConfig(FairseqDataclass):
     quant_noise_pq: float = field(default=0.0, metadata=TRANSFORMER_METADATA["quant_noise_pq"])
     quant_noise_pq_block_size: int = field(default=8, metadata=TRANSFORMER_METADATA["quant_noise_pq_block_size"])
     quant_noise_scalar: float = field(default=0.0, metadata=TRANSFORMER_METADATA["quant_noise_scalar"])
+    compile_layers: bool = field(default=False, metadata=COMPILE_LAYERS)
     share_encoder_layers: bool = field(
         default=False, metadata={"help": "all layers are one, applied as often as there are layers"}
     )
@@ -214,4 +223,5 @@ def roberta_config(nested: Any, task: Any) -> Any:
     check_heads("encoder_attention_heads", side.attention_heads, "encoder_embed_dim", side.embed_dim)
     check_layers_to_keep("encoder_layers_to_keep", side.layers_to_keep)
     check_rates(nested, "pooler_dropout")
+    check_compiled_layers(nested)
     return nested

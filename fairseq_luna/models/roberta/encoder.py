@@ -15,7 +15,7 @@ BuildEncoder = Callable[[Any, Any, nn.Embedding], TransformerEncoderBase]
 CLASSIFYING = ("sentence_prediction", "sentence_ranking", "commonsense_qa")
 
 
-class ReadingEncoder(RobertaEncoder):
+class TextEncoder(RobertaEncoder):
     """fairseq's RoBERTa encoder, an encoder of sentences and the output of a masked language model.
 
     Args:

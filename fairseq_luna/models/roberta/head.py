@@ -8,7 +8,7 @@ from fairseq.models.roberta.model import RobertaClassificationHead
 from torch import Tensor
 
 from ...modules.attention_pooling import AttentionPooling
-from ...ops.masked_mean import masked_mean
+from ...ops.masked_softmax import masked_mean
 from ...usage_error import UsageError
 
 POOLINGS = ["cls", "mean", "attention"]
@@ -62,7 +62,7 @@ class ClassificationHead(RobertaClassificationHead):
 
 
 class HubInterface(RobertaHubInterface):
-    """What :meth:`FlatRobertaModel.from_pretrained` returns: ``encode``, ``fill_mask``, ``extract_features`` and so on.
+    """The result of :meth:`FlatRobertaModel.from_pretrained`, with ``encode``, ``fill_mask`` and so on.
 
     fairseq's own ``predict`` does not tell a head which steps are padding.
     """

@@ -14,8 +14,9 @@ from ..luna.encoder import LunaEncoder
 from ..mixed.attentions import build_for_stack
 from ..shared.architectures import register_architectures
 from ..shared.checkpoint import KeepsLayers
+from ..shared.compiled_layers import CompilesLayers
 from ..shared.encoder import SelfAttentionEncoder
-from .authors_checkpoint import convert_reader
+from .authors_checkpoint import convert_text_encoder
 from .config import (
     LUNA_ARCHITECTURES,
     MIXED_ARCHITECTURES,
@@ -24,18 +25,18 @@ from .config import (
     luna_roberta_config,
     mixed_roberta_config,
 )
-from .encoder import CLASSIFYING, ReadingEncoder
+from .encoder import CLASSIFYING, TextEncoder
 from .head import ClassificationHead, HubInterface
 
 
-class FlatRobertaModel(KeepsLayers, RobertaModel):
+class FlatRobertaModel(CompilesLayers, KeepsLayers, RobertaModel):
     """fairseq's RoBERTa with another encoder of sentences, built from a flat config.
 
     Its tasks ``masked_lm``, ``sentence_prediction``, ``sentence_ranking`` and ``commonsense_qa`` work as they are. In
     the last three the model has no output for words: its weights would get no gradient, which stops several processes.
     """
 
-    def __init__(self, args: Any, encoder: ReadingEncoder) -> None:
+    def __init__(self, args: Any, encoder: TextEncoder) -> None:
         super().__init__(args, encoder)
         # fairseq initialises every linear map as BERT's. One with an initialization of its own keeps that.
         for module in encoder.modules():
@@ -65,10 +66,12 @@ class FlatRobertaModel(KeepsLayers, RobertaModel):
         """Build the model from the flat config of the command line, of hydra or of a checkpoint."""
         nested = cls.nested_config(cfg, task)
         dictionary = task.source_dictionary
-        encoder = ReadingEncoder(nested, dictionary, build_sentence_encoder=cls.build_sentence_encoder)
+        encoder = TextEncoder(nested, dictionary, build_sentence_encoder=cls.build_sentence_encoder)
         model = cls(nested, encoder)
         if isinstance(task, tuple(TASK_REGISTRY[name] for name in CLASSIFYING if name in TASK_REGISTRY)):
             encoder.lm_head = None  # made first, so that a seed gives the other weights that it gives with it
+        if nested.compile_layers:
+            model.compile_layers_in_training()
         return model
 
     def upgrade_state_dict_named(self, state_dict: dict[str, Tensor], name: str) -> None:
@@ -135,11 +138,11 @@ class LunaRobertaModel(FlatRobertaModel):
     build_sentence_encoder = staticmethod(partial(LunaEncoder, packed_is_read=False))
 
     def upgrade_state_dict_named(self, state_dict: dict[str, Tensor], name: str) -> None:
-        """As in fairseq, after converting a reader of the authors' program.
+        """As in fairseq, after converting a checkpoint of the authors' text encoders.
 
         A last layer that --encoder-layers-to-keep chose needs no norm of its slots.
         """
-        convert_reader(state_dict, self)
+        convert_text_encoder(state_dict, self)
         super().upgrade_state_dict_named(state_dict, name)
         layers = self.encoder.sentence_encoder.layers
         # A pre-norm layer has the norm, and so has one that is all layers.

@@ -1,1 +1,1 @@
-"""What every family of encoder-decoders shares; a family adds its flags and its attention."""
+"""The parts that all families of encoder-decoders share; a family adds its flags and its attention."""

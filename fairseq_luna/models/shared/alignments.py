@@ -15,22 +15,22 @@ def words_of_pieces(pieces: Sequence[str], mark: str | None) -> list[int]:
     """The number of the word, counted from 0 between spaces, in which each of ``pieces`` stands.
 
     Args:
-        mark: of the pieces, see :func:`fairseq_luna.subwords.mark_of`; None: each is a word.
+        mark: subword marker of the pieces, see :func:`fairseq_luna.subwords.subword_marker`; None: each is a word.
     """
     if mark is None:
         return list(range(len(pieces)))
-    found, begun, inside = [], 0, False
+    words, begun, inside = [], 0, False
     for piece in pieces:
         if mark == CUT:
-            found.append(begun)
+            words.append(begun)
             begun += not piece.endswith(CUT)
             continue
         inside = inside and not piece.startswith(SPACE)
-        found.append(begun - inside)  # one of marks alone is of the word that follows
+        words.append(begun - inside)  # a piece of markers alone belongs to the word that follows
         for character in piece:
             begun += character != SPACE and not inside
             inside = character != SPACE
-    return found
+    return words
 
 
 def word_pairs(pairs: Pairs, source: Sequence[int], target: Sequence[int]) -> list[tuple[int, int]]:
@@ -39,12 +39,12 @@ def word_pairs(pairs: Pairs, source: Sequence[int], target: Sequence[int]) -> li
     Args:
         source, target: of :func:`words_of_pieces`.
     """
-    found = {(source[ours], target[theirs]) for ours, theirs in pairs}
-    return sorted(found, key=lambda pair: (pair[1], pair[0]))
+    aligned = {(source[ours], target[theirs]) for ours, theirs in pairs}
+    return sorted(aligned, key=lambda pair: (pair[1], pair[0]))
 
 
 def replacements(replace_unk: Any) -> dict[str, str]:
-    """The words in the file ``replace_unk`` that replace those of the source; none for True or "".
+    """Translations of source words, read from the file ``replace_unk``; empty for True or "".
 
     Raises:
         TypeError: that is neither a boolean nor a file's name.

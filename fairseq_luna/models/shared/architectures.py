@@ -79,7 +79,7 @@ def preset(config: Any, family: type) -> dict[str, Any]:
 
 
 def set_missing(settings: Mapping[str, Any], args: Namespace) -> None:
-    """Set those of ``settings`` that the command line does not give."""
+    """Set the ``settings`` that the command line does not give."""
     for name, value in settings.items():
         if not hasattr(args, name):
             setattr(args, name, value)

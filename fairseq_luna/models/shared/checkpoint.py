@@ -78,12 +78,12 @@ def keep_layers(state_dict: StateDict, side: str, kept: Sequence[int]) -> dict[s
         kept: layer numbers in any order; the layers keep theirs.
     """
     layer = re.compile(rf"({side}(?:\.\w+)?\.layers\.)(\d+)(\..*)")
-    found = {name: layer.fullmatch(name) for name in state_dict}
-    if len({match[2] for match in found.values() if match}) == len(kept):
+    matches = {name: layer.fullmatch(name) for name in state_dict}
+    if len({match[2] for match in matches.values() if match}) == len(kept):
         return dict(state_dict)
     places = {str(number): place for place, number in enumerate(sorted(kept))}
     pruned = {}
-    for name, match in found.items():
+    for name, match in matches.items():
         if match is None:
             pruned[name] = state_dict[name]
         elif match[2] in places:
@@ -93,14 +93,19 @@ def keep_layers(state_dict: StateDict, side: str, kept: Sequence[int]) -> dict[s
 
 def check_shared(model: nn.Module, given: StateDict) -> None:
     """Raise CheckpointMismatch if tensors of ``given`` differ that are one in ``model``, which has the last of them."""
-    first: dict[int, str] = {}
-    for name, parameter in model.named_parameters(remove_duplicate=False):
-        other = first.setdefault(id(parameter), name)
+    for name, other in first_names(model).items():
         a, b = given.get(other), given.get(name)
         if a is not None and b is not None and a.data_ptr() != b.data_ptr() and not torch.equal(a, b):
             raise CheckpointMismatch(
                 f"does not fit the model: {other} and {name} are one tensor in the model and differ there"
             )
+
+
+def first_names(model: nn.Module) -> dict[str, str]:
+    """The first name of each parameter, by all of its names; tied parameters have several."""
+    first: dict[nn.Parameter, str] = {}
+    every_name = model.named_parameters(remove_duplicate=False)
+    return {name: first.setdefault(parameter, name) for name, parameter in every_name}
 
 
 def mismatch(own: StateDict, given: StateDict, *, strict: bool) -> str | None:

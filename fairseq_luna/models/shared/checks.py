@@ -160,6 +160,20 @@ def check_adaptive_softmax(nested: Any) -> None:
         raise UsageError(f"--adaptive-softmax-factor {factor}: must be above 0 and finite, such as 4")
 
 
+def check_compiled_layers(nested: Any) -> None:
+    """Refuse options with which layers cannot be compiled: UsageError."""
+    if not nested.compile_layers:
+        return
+    for name, value, unset in (
+        ("--checkpoint-activations", nested.checkpoint_activations, False),
+        (f"--quant-noise-pq {nested.quant_noise.pq}", nested.quant_noise.pq, 0),
+        (f"--quant-noise-scalar {nested.quant_noise.scalar}", nested.quant_noise.scalar, 0),
+        ("--luna-kernel triton", getattr(nested, "luna_kernel", "torch"), "torch"),
+    ):
+        if value != unset:
+            raise UsageError(f"--compile-layers: cannot go with {name}; give one or the other")
+
+
 def check_layers_to_keep(name: str, kept: str | None) -> None:
     """Check that ``kept`` is a list of layers; whether the checkpoint has them is checked when it is loaded."""
     layers = [part.strip() for part in kept.split(",")] if kept else []

@@ -23,7 +23,14 @@ from fairseq.models.transformer.transformer_config import (
 )
 
 from ...older_names import renamed
-from .checks import REFUSED, check_alignment, check_rates, check_refused, check_sizes
+from .checks import (
+    REFUSED,
+    check_alignment,
+    check_compiled_layers,
+    check_rates,
+    check_refused,
+    check_sizes,
+)
 
 PARTS = {"encoder": EncDecBaseConfig, "decoder": DecoderConfig, "quant_noise": QuantNoiseConfig}
 
@@ -101,12 +108,17 @@ RECORD_TRAINING_HELP = (
 )
 Search = ChoiceEnum(SEARCHES)
 
+COMPILE_LAYERS = {
+    "help": "in training, compile each encoder and decoder layer with torch.compile; for a GPU, where it starts fewer"
+    " kernels after some minutes of compiling; on a CPU it is slower"
+}
+
 
 @dataclass
 class FlatTransformerConfig(_TransformerOptions):
-    """The options of fairseq's transformer, flat, and those that every encoder-decoder of this package adds.
+    """The options of fairseq's transformer, flat, and the options that every encoder-decoder of this package adds.
 
-    They are generated from fairseq's TransformerConfig, because versions of fairseq differ in them.
+    fairseq's options are generated from its TransformerConfig, because versions of fairseq differ in them.
     """
 
     decoder_embed_dim: OptionalInt = field(
@@ -121,7 +133,7 @@ class FlatTransformerConfig(_TransformerOptions):
     decoder_output_dim: OptionalInt = field(
         default=None, metadata={"help": "decoder output dim (default: decoder embed dim)"}
     )
-    # What fairseq has in transformer_align alone.
+    # In fairseq only transformer_align has these two.
     alignment_layer: OptionalInt = field(
         default=None,
         metadata={"help": "decoder layer whose attention to the source is the alignment, from 0 (default: the last)"},
@@ -129,6 +141,7 @@ class FlatTransformerConfig(_TransformerOptions):
     alignment_heads: OptionalInt = field(
         default=None, metadata={"help": "how many heads of it are averaged, from the first (default: all)"}
     )
+    compile_layers: bool = field(default=False, metadata=COMPILE_LAYERS)
     # A model may be given another search after the training, with --model-overrides.
     search: Search = field(
         default="fairseq",
@@ -205,4 +218,5 @@ def checked_config(
     check_sizes(nested)
     check_alignment(nested)
     check_rates(nested, *rates)
+    check_compiled_layers(nested)
     return nested

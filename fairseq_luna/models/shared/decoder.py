@@ -36,6 +36,8 @@ class CausalDecoder(TransformerDecoderBase):
     need_attn = False
     # Set for generation, in which no token is padding: a step need not wait for the device to look for some.
     generates = False
+    # See PaddedEncoder.
+    always_has_masks = False
 
     def make_generation_fast_(self, *, need_attn: Any = False, **kwargs: Any) -> None:
         """Called by fairseq-generate; ``need_attn`` is the value of --print-alignment, False if it is not given."""
@@ -86,7 +88,7 @@ class CausalDecoder(TransformerDecoderBase):
             Logits ``(B, V)``, with adaptive softmax the features ``(B, C)`` instead; and the state after this step.
         """
         found = self.step_features(tokens, position, source, state, padding=Padding.of(padding))
-        return self.output_layer(found.features)[:, 0], found.state
+        return self.output_layer(found.features).squeeze(1), found.state
 
     def step_features(
         self,
@@ -188,13 +190,14 @@ class CausalDecoder(TransformerDecoderBase):
     def padding_of_tokens(self, tokens: Tensor) -> Padding:
         """The padding of ``tokens (B, T)``; whether there is any is the one number read from the device."""
         mask = tokens.eq(self.padding_idx)
-        return Padding(mask if mask.any() else None)
+        return Padding(mask if self.always_has_masks or mask.any() else None)
 
     def embed_sequence(self, prev_output_tokens: Tensor) -> tuple[Tensor, Padding]:
         """The first layer's input ``(T, B, C)`` for whole sequences, and their padding."""
         padding = self.padding_of_tokens(prev_output_tokens)
         positions = positions_of_sequence(self.embed_positions, prev_output_tokens.shape[1], padding)
-        return self.embed(prev_output_tokens, positions), padding
+        # All layers get the same strides, for which a compiled layer is one graph.
+        return self.embed(prev_output_tokens, positions).contiguous(), padding
 
     def embed(self, tokens: Tensor, positions: Tensor | None) -> Tensor:
         """The first layer's input ``(T, B, C)`` for ``tokens (B, T)`` and ``positions (B or 1, T, C)``."""

@@ -15,6 +15,9 @@ from .source_rows import EncoderOut, encoder_out, reordered
 class PaddedEncoder(TransformerEncoderBase):
     """fairseq's encoder with one :class:`.Padding` for positions and layers, whose output is not copied for beams."""
 
+    # With masks for batches without padding too a compiled layer needs one graph instead of two.
+    always_has_masks = False
+
     def forward_embedding(
         self, src_tokens: Tensor, token_embedding: Tensor | None = None, padding: Padding | None = None
     ) -> tuple[Tensor, Tensor]:
@@ -69,7 +72,8 @@ class SelfAttentionEncoder(PaddedEncoder):
             The dictionary of fairseq's encoder; without padding the list of masks is empty.
         """
         mask = src_tokens.eq(self.padding_idx)
-        padding = Padding(mask if mask.any() else None)  # the one number read from the device
+        # Whether there is padding is the one number read from the device.
+        padding = Padding(mask if self.always_has_masks or mask.any() else None)
         return self.encode(src_tokens, padding, return_all_hiddens, token_embeddings)
 
     def encode(

@@ -12,13 +12,14 @@ from ...usage_error import UsageError, flag
 from .attentions import BuildAttention, Sharing, all_children, build_attention
 from .checkpoint import KeepsLayers
 from .checks import REFUSED_OUTSIDE_LUNA, check_trained_alignment
+from .compiled_layers import CompilesLayers
 from .config import checked_config
 from .decoder import SelfAttentionDecoder
 from .encoder import SelfAttentionEncoder
 from .translator import TorchTranslator
 
 
-class FlatConfigModel(KeepsLayers, TransformerModelBase):
+class FlatConfigModel(CompilesLayers, KeepsLayers, TransformerModelBase):
     """fairseq's transformer model, built from a flat config (see :mod:`.config`).
 
     A subclass has a class or static method ``nested_config(cfg)``, which returns the checked nested config, and builds
@@ -37,6 +38,8 @@ class FlatConfigModel(KeepsLayers, TransformerModelBase):
             check_trained_alignment(nested, cls.unfit_for_alignment(nested))
         model = super().build_model(nested, task)
         model.decoder.need_attn = trains_alignment
+        if nested.compile_layers:
+            model.compile_layers_in_training()
         return model
 
     @classmethod
@@ -47,7 +50,7 @@ class FlatConfigModel(KeepsLayers, TransformerModelBase):
 
     @staticmethod
     def unfit_for_alignment(cfg: Any) -> str | None:
-        """Why --load-alignments cannot train the attention to the source that the nested ``cfg`` describes, or None."""
+        """Why --load-alignments cannot train the cross-attention that the nested ``cfg`` describes, or None."""
         return None
 
     def upgrade_state_dict_named(self, state_dict: dict[str, Tensor], name: str) -> None:
@@ -61,7 +64,7 @@ class FlatConfigModel(KeepsLayers, TransformerModelBase):
 
 
 class SelfAttentionModel(FlatConfigModel):
-    """An encoder-decoder with other self-attentions than fairseq's transformer and fairseq's attention to the source.
+    """An encoder-decoder with other self-attentions than fairseq's transformer, and fairseq's cross-attention.
 
     A subclass names its flat config, the declaration of its self-attention, and the flag with which all layers of a
     side have the same projections.
@@ -77,10 +80,10 @@ class SelfAttentionModel(FlatConfigModel):
 
     @classmethod
     def building(cls, cfg: Any, place: str) -> BuildAttention:
-        """What builds the self-attention of each layer of a side.
+        """A function that builds the self-attention of each layer of a side.
 
         Raises:
-            UsageError: with scalar quantisation, for which fairseq would replace shared projections of one layer alone.
+            UsageError: with scalar quantization, for which fairseq would replace shared projections of one layer alone.
         """
         build = partial(build_attention, cls.attention, place=place)
         if not getattr(cfg, cls.share_layers):

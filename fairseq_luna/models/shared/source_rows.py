@@ -10,7 +10,7 @@ from torch import Tensor
 from ...ops.padding import Padding
 
 EncoderOut = dict[str, list[Tensor]]
-# What decoders read, and the dimension of the batch.
+# The entries that decoders read, and the dimension of the batch in each.
 READ_BY_DECODERS = {"encoder_out": 1, "encoder_padding_mask": 0, "packed_out": 1, "packed_padding_mask": 0}
 
 

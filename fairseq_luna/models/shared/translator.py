@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from ... import quiet
 from ...option_names import checks_names
 from ...search_options import check_numbers, check_search, one_or_several
-from ...subwords import SPACE, is_blank, mark_of
+from ...subwords import SPACE, is_blank, subword_marker
 from ...translation import EMPTY, Translation
 from ...usage_error import UnreadableText, UsageError
 from .alignments import Pairs, replacements, with_replacements, word_pairs, words_of_pieces
@@ -29,11 +29,11 @@ OF_TEXT = ("self", "sentences", "beam", "verbose", "nbest", "scores", "alignment
 class TorchTranslator(GeneratorHubInterface):
     """A trained model, or an ensemble, that translates text. Threads can share one; it cannot be pickled or copied.
 
-    It is fairseq's hub interface, of which these are of most use besides ``translate``:
+    It is fairseq's hub interface, whose most useful methods besides ``translate`` are:
 
     - ``generate(tokens, beam=5, **options)``: for each sentence of ``encode(text)`` its hypotheses, the best first,
       with ``tokens``, ``score``, ``positional_scores`` and, with ``print_alignment="hard"``, ``alignment``. Options are
-      ``nbest``, ``batch_size``, ``max_tokens`` and those of fairseq's generation.
+      ``nbest``, ``batch_size``, ``max_tokens`` and the options of fairseq's generation.
     - ``encode(text)``, ``decode(tokens)``: through the subword model. ``to("cuda")``, ``half()``: as any module.
     """
 
@@ -42,9 +42,9 @@ class TorchTranslator(GeneratorHubInterface):
         if PREFIXES not in signature(task.build_generator).parameters:
             task.build_generator = _without_prefixes(task.build_generator)
         generator = task.build_generator(self.models, cfg.generation)
-        # Besides the end mark those of languages, as in fairseq-generate.
+        # The end-of-sentence symbol and the language symbols, as in fairseq-generate.
         self.marks = getattr(generator, "symbols_to_strip_from_output", {generator.eos})
-        self.source_mark, self.target_mark = mark_of(self.src_dict), mark_of(self.tgt_dict)
+        self.source_mark, self.target_mark = subword_marker(self.src_dict), subword_marker(self.tgt_dict)
         self.reads_pieces = self.source_mark == SPACE
 
     def __reduce_ex__(self, protocol: Any) -> NoReturn:
@@ -88,7 +88,7 @@ class TorchTranslator(GeneratorHubInterface):
         """Translate a text, or several.
 
         An option that is None has the value that ``load`` was given, else the default that is named here. Text that
-        says nothing becomes "", and so does one that is too long with ``skip_invalid_size_inputs``.
+        is blank becomes "", and so does one that is too long with ``skip_invalid_size_inputs``.
 
         Args:
             sentences: a text, or any iterable of texts.
@@ -98,7 +98,7 @@ class TorchTranslator(GeneratorHubInterface):
             nbest: return so many translations of each text, the best first; at most ``beam``.
             scores: return a :class:`~fairseq_luna.translation.Translation` with its score in place of a text.
             alignments: the same, with the pairs of a word of the source and a word of the translation, by the last
-                layer's attention to the source.
+                layer's cross-attention.
             replace_unk: put the word of the source that is aligned in place of a word that the model does not know,
                 ``<unk>``: True, or a file with a word and its translation in each line.
             batch_size, max_tokens: texts, and pieces with padding, in a batch; one of them alone replaces the
@@ -106,8 +106,8 @@ class TorchTranslator(GeneratorHubInterface):
             lenpen: length penalty (1): above 1 prefers longer translations.
             unkpen: penalty of unknown words (0): above 0 makes them rarer.
             unnormalized: compare log-probabilities that are not divided by the length.
-            max_len_a, max_len_b: longest translation: a (0) pieces for each of the source, plus b (200).
-            min_len: pieces of a translation at least, with the end mark (1).
+            max_len_a, max_len_b: longest translation: a (0) pieces for each source piece, plus b (200).
+            min_len: pieces of a translation at least, with the end-of-sentence symbol (1).
             match_source_len: a translation has as many pieces as its source.
             no_repeat_ngram_size: no sequence of so many pieces occurs twice (0: they may).
             sampling: draw words at random instead of searching; ``torch.manual_seed`` makes that repeatable.
@@ -115,8 +115,8 @@ class TorchTranslator(GeneratorHubInterface):
             temperature: logits are divided by it (1): above 1 makes unlikely words likelier.
             diverse_beam_groups, diverse_beam_strength: a search in so many groups that differ (strength 0.5).
             diversity_rate: a search that takes siblings of a hypothesis down by so much.
-            prefix_allowed_tokens_fn: gets the number of the text and the words so far, and returns those that may
-                follow.
+            prefix_allowed_tokens_fn: gets the number of the text and the words so far, and returns the words that
+                may follow.
             inference_step_args: of the task's ``inference_step``.
             skip_invalid_size_inputs: texts that are too long become "".
 
@@ -150,7 +150,7 @@ class TorchTranslator(GeneratorHubInterface):
     def _ranked(
         self, texts: Sequence[str], beam: int, verbose: bool, options: dict[str, Any], words: dict[str, str] | None
     ) -> list[list[Translation]]:
-        """The translations of each text, the best first; ``words`` replace those that the model does not know."""
+        """The translations of each text, the best first; ``words`` replace words that the model does not know."""
         cut = ("" if is_blank(text) else self.apply_bpe(self.tokenize(text)) for text in texts)
         pieces = {place: some for place, some in enumerate(cut) if not is_blank(some)}
         tokens = {place: self.binarize(some) for place, some in pieces.items()}
@@ -176,7 +176,7 @@ class TorchTranslator(GeneratorHubInterface):
 
         Args:
             source: pieces of the text.
-            shift: marks of languages before them.
+            shift: the number of language symbols before them.
             words: see :func:`.alignments.with_replacements`; None: unknown words stay.
         """
         unsaid = {*self.marks, self.tgt_dict.bos(), self.tgt_dict.eos()}
@@ -195,7 +195,7 @@ class TorchTranslator(GeneratorHubInterface):
         return Translation(text, float(hypothesis["score"]), word_pairs(pairs, *aligned))
 
     def _pieces_before(self, tokens: Tensor) -> int:
-        """Marks of languages that the task puts before a sentence."""
+        """The number of language symbols that the task puts before a sentence."""
         read = self.task.build_dataset_for_inference([tokens], [len(tokens)])[0]["source"]
         return len(read) - len(tokens)
 
@@ -289,14 +289,14 @@ class TorchTranslator(GeneratorHubInterface):
         return super().apply_bpe(sentence)
 
     def unknown_tokens(self, sentence: str) -> tuple[int, int]:
-        """How many tokens of ``sentence`` the dictionary lacks, and how many there are, without the end mark."""
+        """The numbers of unknown tokens and of all tokens of ``sentence``, without the end-of-sentence symbol."""
         if is_blank(sentence):
             return 0, 0
         tokens = self.encode(sentence)[:-1]
         return int(tokens.eq(self.src_dict.unk()).sum()), len(tokens)
 
     def string(self, tokens: Tensor) -> str:
-        """The words of the target, without marks."""
+        """The words of the target, without end-of-sentence and language symbols."""
         return self.tgt_dict.string(tokens, extra_symbols_to_ignore=self.marks)
 
     def _build_batches(self, tokens: Any, skip_invalid_size_inputs: bool) -> Any:

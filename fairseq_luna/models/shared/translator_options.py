@@ -1,4 +1,4 @@
-"""The options of fairseq's generation: those that translating takes, and what to do instead of the others."""
+"""The options of fairseq's generation: which of them translating takes, and what to do instead of the others."""
 
 from collections.abc import Iterable
 from dataclasses import fields

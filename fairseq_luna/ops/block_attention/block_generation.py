@@ -58,7 +58,7 @@ def block_attention_step(
     """One step of causal :func:`.block_attention_reference`.
 
     Args:
-        q, k, v, project, padding, dropout_p: as of the reference, with T = 1. A padded step is not counted, and its
+        q, k, v, project, padding, dropout_p: as in the reference, with T = 1. A padded step is not counted, and its
             output is undefined.
         state: the state after the previous steps; None = there are none.
         block_size: steps in a block.
@@ -96,7 +96,7 @@ def unordered_block_attention_step(
 def before_step(
     state: BlockState | None, v: Tensor, block_size: int, finish: Finish, padding: PaddingLike
 ) -> tuple[BlockState, Place | None]:
-    """The state before a step with values ``v (B, H, 1, D)``, and the place of the step; None = behind the others."""
+    """The state before a step with values ``v (B, H, 1, D)``, and the place of the step; None = after the others."""
     padding = Padding.of(padding)
     if state is None:
         none = v[:, :, :0]
@@ -145,7 +145,7 @@ def with_blocks_in_order(state: BlockState) -> BlockState:
 
 
 def place_of(state: BlockState) -> Place | None:
-    """The place of the step that follows the state; None = behind the others in all rows."""
+    """The place of the step that follows the state; None = after the others in all rows."""
     if state.steps is None:
         return None
     block_size = state.members.shape[2]

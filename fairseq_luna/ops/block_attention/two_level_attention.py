@@ -76,7 +76,7 @@ def unordered_block_attention_reference(
     Args:
         v: ``(B, H, T, D)``.
         reduce: "mean" or "sum".
-        project, blocks, causal, dropout_p: as of :func:`block_attention_reference`.
+        project, blocks, causal, dropout_p: as in :func:`block_attention_reference`.
 
     Returns:
         Y and Z as :func:`block_attention_reference`, in the dtype of ``v``.
@@ -145,7 +145,7 @@ def block_attention(
 
     Args:
         q, k, v: ``(B, H, T, D)``.
-        project, blocks, causal, dropout_p: as of :func:`block_attention_reference`.
+        project, blocks, causal, dropout_p: as in :func:`block_attention_reference`.
 
     Returns:
         Y ``(B, H, T, D)``, undefined at padding, and one result of level two for each block, ``(B, H, M, D)``, both in

@@ -239,7 +239,7 @@ def state_after(
     activation: str = "softplus",
     padding: PaddingLike = None,
 ) -> PrefixMean:
-    """The state after a sequence whose outputs are not needed; arguments as of :func:`luna_causal_attention_step`."""
+    """The state after a sequence whose outputs are not needed; arguments as in :func:`luna_causal_attention_step`."""
     pack = pack_activation(activation)(scores)
     return prefix_mean_of(pack, side_by_side(k, v, tied=tied), padding=padding)
 
@@ -259,7 +259,7 @@ def luna_causal_attention_step(
     """One step of :func:`luna_causal_attention_reference`, in O(L D).
 
     Args:
-        q, k, v, activation, padding, dropout_p: as of :func:`luna_causal_attention_reference`, with T = 1.
+        q, k, v, activation, padding, dropout_p: as in :func:`luna_causal_attention_reference`, with T = 1.
         scores: the pack scores ``(B, H, 1, L)``, see :func:`pack_scores`.
         state: the state after the previous steps, ``(B, H, L, D)`` for tied keys and values, otherwise
             ``(B, H, L, 2 D)``; in fp32 if the inputs are half precision.

@@ -112,7 +112,7 @@ class RandomBlocks:
         """The blocks that each of ``number`` blocks sees, ``(B, H, number, W)`` int64.
 
         In the last dimension: the block before, own, after, first, last, random ones; all are different, or NONE. For
-        sentences of ``counts (B,)`` blocks; undefined behind their last block.
+        sentences of ``counts (B,)`` blocks; undefined after their last block.
         """
         count, block = counts[:, None, None], torch.arange(number, device=counts.device)
         near = [

@@ -148,7 +148,7 @@ def _chunked(x: Tensor, chunks: Chunks, before: int = 0, after: int = 0) -> Tens
 
 
 def _keys_of_chunks(x: Tensor, chunks: Chunks, *, first: bool) -> Tensor:
-    """The keys or values ``(B, H, T, D)`` that each chunk sees, and behind them, if requested, the ``first``."""
+    """The keys or values ``(B, H, T, D)`` that each chunk sees, and after them, if requested, the ``first``."""
     chunk_keys = _chunked(x, chunks, chunks.before, chunks.after)
     if not first:
         return chunk_keys
@@ -293,6 +293,6 @@ def _block_sparse_mask(
     place = torch.arange(pattern.block_size, device=seen.device)
     j = seen[..., None] * pattern.block_size + place
     hidden = (j >= lengths[:, None, None, None, None]).flatten(3)
-    # Behind the last block of a sentence nothing is masked, because a softmax over nothing is NaN.
+    # After the last block of a sentence nothing is masked, because a softmax over nothing is NaN.
     block = torch.arange(seen.shape[2], device=seen.device)[:, None]
     return additive_mask(hidden & (block < counts[:, None, None, None]), dtype)[:, :, :, None]

@@ -5,7 +5,7 @@ from itertools import cycle, islice
 
 import pytest
 
-from fairseq_luna.commands.preparing.cleaning import EMPTY, Rules, kept
+from fairseq_luna.commands.preparing.cleaning import EMPTY, Rules, clean_pairs
 
 RECIPE = Rules(longest=250, ratio=1.5)
 
@@ -32,17 +32,17 @@ def words(number):
     ],
 )
 def test_rules(first, second, rule):
-    assert RECIPE.against(words(first), words(second)) == rule
+    assert RECIPE.violated_by(words(first), words(second)) == rule
 
 
 def test_without_limits_only_pairs_with_an_empty_side_are_dropped():
-    assert Rules().against(words(1), words(900)) is None
+    assert Rules().violated_by(words(1), words(900)) is None
     for blank in (" \u00a0", "\u3000", "\u2581 \U000f3000", "\u200b"):
-        assert Rules().against(blank, "a") == Rules().against("a", blank) == EMPTY
+        assert Rules().violated_by(blank, "a") == Rules().violated_by("a", blank) == EMPTY
 
 
 def test_dropped_pairs_of_an_endless_corpus_are_counted_by_rule():
     dropped = Counter()
     pairs = cycle([("a", "b"), ("", "b"), ("a", ""), ("a b c d", "a"), ("c", "d")])
-    assert list(islice(kept(pairs, RECIPE, dropped), 4)) == 2 * [("a", "b"), ("c", "d")]
+    assert list(islice(clean_pairs(pairs, RECIPE, dropped), 4)) == 2 * [("a", "b"), ("c", "d")]
     assert dropped == {EMPTY: 4, "one side longer than 1.5 times the other": 2}

@@ -3,7 +3,7 @@
 import pytest
 
 from corpus_files import write_pairs
-from fairseq_luna.commands.preparing.overlap import Overlap, said
+from fairseq_luna.commands.preparing.cleaning import Overlap, lines_of_overlap
 
 TRAIN = [("a b", "x"), ("c ", " y"), ("a b", "z"), ("e", "v"), ("", "")]
 VALID = [("a b", "x"), ("a b", "q"), ("n", "n"), ("", "")]
@@ -30,4 +30,4 @@ def test_pairs_and_sources_are_counted_and_left_out(leave_out, kept, lines, tmp_
         write_pairs(tmp_path, split, pairs)
     found = Overlap(tmp_path, ("en", "de"), leave_out)
     assert [pair for pair in TRAIN if not found.leaves_out(pair)] == kept
-    assert said(found.counts()) == lines
+    assert lines_of_overlap(found.counts()) == lines

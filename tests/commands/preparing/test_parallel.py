@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from fairseq_luna.commands.command_line import command
+from fairseq_luna.command_line import command
 from fairseq_luna.commands.preparing import parallel
 from fairseq_luna.commands.preparing.parallel import in_order, transform
-from fairseq_luna.commands.steps import once
+from fairseq_luna.files import once
 
 
 @pytest.mark.parametrize("workers", [1, 2])

@@ -1,7 +1,7 @@
 """SentencePiece's pieces, which joined are the text (tests/commands/test_prepare.py), of every character and line."""
 
 from corpus_files import pairs, text
-from fairseq_luna.commands.preparing.pieces import Cut, learn_pieces
+from fairseq_luna.commands.preparing.sentencepiece_model import Segmenter, learn_pieces
 
 
 def learned(folder, lines, vocabulary):
@@ -14,7 +14,7 @@ def learned(folder, lines, vocabulary):
 def test_long_lines_are_learned_and_unknown_characters_are_marked(tmp_path):
     """SentencePiece leaves lines of more than 4,192 bytes out unless it is told otherwise."""
     assert "▁quartz" in learned(tmp_path, [*(german for _, german in pairs(60)), "quartz " * 1000], 80)
-    cut = Cut(tmp_path / "joint.model")
+    cut = Segmenter(tmp_path / "joint.model")
     assert cut(["Ω heute", ""]) == ["▁ <unk> " + cut(["heute"])[0], ""]
 
 

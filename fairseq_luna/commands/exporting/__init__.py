@@ -1,1 +1,0 @@
-"""A trained model as ONNX graphs that share one file of weights."""

@@ -1,0 +1,76 @@
+"""Export of a trained model to a folder of ONNX graphs that share one file of weights."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from .. import environment
+from ..files import once, remove
+from ..model_files import PathLike
+from ..progress import working
+from ..usage_error import UsageError
+
+# Largest differences of log-probabilities in fp32 that are accepted: of all words, and of all but a hundredth.
+NEAR, CLOSE = 1e-3, 1e-4
+TRANSLATE = "use fairseq-luna translate"
+ANOTHER_FORM = f"an attention may have another form from some length on; {TRANSLATE}"
+
+
+def export_model(
+    model: PathLike,
+    output: Path,
+    *,
+    data: PathLike | None,
+    pieces: PathLike | None,
+    languages: Mapping[str, str | None],
+    int8: bool = False,
+) -> None:
+    """Export the checkpoint at ``model`` to the new folder ``output``, and compare its numbers with the model's.
+
+    Args:
+        model, data, pieces: see :func:`fairseq_luna.load`.
+        output: folder that does not exist; it is complete if it exists afterwards.
+        languages: ``source_lang`` and ``target_lang``, if the checkpoint does not say.
+        int8: store the weights of matrix products as bytes.
+
+    Raises:
+        UsageError: the model cannot be loaded or exported, or the numbers of its graphs are not the model's.
+    """
+    environment.require_fairseq()
+    try:
+        from .comparison import difference
+        from .exported_folder import write_folder
+        from .onnx_graphs import CANNOT
+    except ImportError as error:
+        raise UsageError(f"{error}; pip install onnx onnxscript onnxruntime") from error
+    from ..loading import load
+
+    given: dict[str, Any] = {name: value for name, value in languages.items() if value}
+    translator = load(model, data=data, pieces=pieces, **given)
+
+    def write(folder: Path, *, int8: bool) -> None:
+        remove(folder)
+        folder.mkdir()
+        try:
+            write_folder(translator, folder, int8=int8)
+        except UsageError:
+            raise
+        except CANNOT as error:
+            reason = type(error).__name__
+            raise UsageError(f"{model}: its attentions cannot be written as ONNX ({reason}); {TRANSLATE}") from error
+        try:
+            with working("comparing its numbers with the model's"):
+                worst, usual = difference(translator, folder)
+        except RuntimeError as error:  # onnxruntime's; it has no class for that
+            raise UsageError(f"{model}: a graph cannot be run; {ANOTHER_FORM}") from error
+        kind = "int8" if int8 else "fp32"
+        print(f"{kind}: log-probabilities of the graphs and of the model differ by {worst:.1e} at most", flush=True)
+        if not (int8 or (worst <= NEAR and usual <= CLOSE)):
+            raise UsageError(f"{model}: that is too much; {ANOTHER_FORM}")
+
+    def make(folder: Path) -> None:
+        write(folder, int8=False)  # also before int8, whose rounding would hide that a graph is wrong
+        if int8:
+            write(folder, int8=True)
+
+    once("export", output, make)

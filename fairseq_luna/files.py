@@ -1,0 +1,83 @@
+"""Files that a command writes: complete if they exist, and known again by their fingerprints."""
+
+import hashlib
+import shutil
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from .usage_error import UsageError
+
+UNFINISHED = ".unfinished"  # after the name of a file or folder that is being written
+_BLOCK = 1 << 20
+
+
+@contextmanager
+def complete(target: Path) -> Iterator[Path]:
+    """The path to write a file or a folder to, renamed to ``target`` at the end, or removed after an exception.
+
+    An existing file ``target`` is replaced.
+    """
+    unfinished = target.with_name(target.name + UNFINISHED)
+    remove(unfinished)  # of a run that was killed
+    try:
+        yield unfinished
+        unfinished.replace(target)
+    finally:
+        remove(unfinished)
+
+
+def once(what: str, target: Path, make: Callable[[Path], object]) -> None:
+    """Make the file or folder ``target`` with ``make(path)`` unless it exists, and print which of the two happens."""
+    if target.exists():
+        print(f"{what}: reusing {target}", flush=True)
+        return
+    print(f"{what}: making {target}", flush=True)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with complete(target) as unfinished:
+        make(unfinished)
+
+
+def remove(path: Path) -> None:
+    """Delete a file or a folder if it exists."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def fingerprint(path: Path, inside: Iterable[Path] | None = None) -> dict[str, Any]:
+    """Size and SHA-256 of a file, or of a folder by the files ``inside`` it that are read, in their order."""
+    content, size = hashlib.sha256(), 0
+    for file in [path] if inside is None else inside:
+        if inside is not None:
+            content.update(f"{file.relative_to(path)}\0{file.stat().st_size}\0".encode())
+        with file.open("rb") as opened:
+            for block in iter(lambda: opened.read(_BLOCK), b""):
+                content.update(block)
+                size += len(block)
+    return {"bytes": size, "sha256": content.hexdigest()}
+
+
+def check_output(output: Path, inputs: Iterable[Path], *, force: bool, flag: str = "--output") -> None:
+    """Raises UsageError if ``output``, the value of ``flag``, cannot be written, or would replace something."""
+    if output.resolve() in {path.resolve() for path in inputs}:
+        raise UsageError(f"{flag} {output}: that is an input; give another name")
+    if not output.absolute().parent.is_dir():
+        raise UsageError(f"{flag} {output}: there is no folder {output.parent}")
+    if output.exists() and not (output.is_dir() or output.is_file()):
+        raise UsageError(f"{flag} {output}: is a pipe or a device, and would be replaced; name a file")
+    if output.is_dir() or (output.exists() and not force):
+        raise UsageError(f"{flag} {output}: it exists; give another name{'' if output.is_dir() else ', or --force'}")
+
+
+def save_checkpoint(state: dict[str, Any], output: Path) -> None:
+    """Write the checkpoint ``output`` so that it is never incomplete. Raises UsageError if it cannot be written."""
+    import torch  # takes seconds; wrong flags are refused before that
+
+    try:
+        with complete(output) as unfinished:
+            torch.save(state, unfinished)
+    except (OSError, RuntimeError) as error:  # torch raises RuntimeError when the disk is full
+        raise UsageError(f"--output {output}: {next(iter(str(error).splitlines()), error)}") from error

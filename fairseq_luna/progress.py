@@ -1,0 +1,45 @@
+"""Progress of a command, on stderr."""
+
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from threading import Event, Thread
+from time import monotonic
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from tqdm import tqdm
+
+T = TypeVar("T")
+
+
+def shown(items: Iterable[T], what: str, total: int | None = None, unit: str = " lines") -> "tqdm[T]":
+    """Yield ``items`` with a progress bar, if stderr is a terminal."""
+    from tqdm import tqdm
+
+    return tqdm(items, desc=f"  {what}", total=total, unit=unit, unit_scale=True, disable=None)
+
+
+@contextmanager
+def working(what: str) -> Iterator[None]:
+    """Print ``what`` the block does, for work of unknown length. A terminal also shows the seconds that have passed."""
+    began, done = monotonic(), Event()
+
+    def show(end: str) -> None:
+        print(f"\r  {what}: {monotonic() - began:.0f} s", end=end, file=sys.stderr, flush=True)
+
+    def watch() -> None:
+        while not done.wait(1):
+            show("")
+
+    watcher = Thread(target=watch, daemon=True) if sys.stderr.isatty() else None
+    print(f"  {what} ...", end="" if watcher else "\n", file=sys.stderr, flush=True)
+    if watcher:
+        watcher.start()
+    try:
+        yield
+    finally:
+        done.set()
+        if watcher:
+            watcher.join()
+            show("\n")

@@ -1,0 +1,52 @@
+"""Steps leave no incomplete results."""
+
+import pytest
+
+from fairseq_luna.commands import shell_commands
+from fairseq_luna.files import once
+from fairseq_luna.usage_error import UsageError
+
+
+def test_a_failing_command_is_named_with_its_log(tmp_path):
+    log = tmp_path / "log"
+    with pytest.raises(UsageError, match=r"(?s)^fairseq-train ended with status 2; .*--arch"):
+        shell_commands.run_fairseq("train", [str(tmp_path), "--arch", "no_such_arch"], log)
+
+
+def test_preprocess_has_the_patches(tmp_path):
+    """Without them merged parts of more than 2 GiB a side are written wrongly."""
+    for language in ("a", "b"):
+        (tmp_path / f"train.{language}").write_text("w\n" * 4)
+    flags = ["--source-lang=a", "--target-lang=b", "--workers=2", f"--trainpref={tmp_path}/train"]
+    shell_commands.run_fairseq("preprocess", [*flags, f"--destdir={tmp_path}/bin"], tmp_path / "log")
+    assert f"user_dir='{shell_commands.USER_DIR}'" in (tmp_path / "log").read_text()
+    assert (tmp_path / "bin" / "train.a-b.a.idx").exists()
+
+
+def test_the_remains_of_a_killed_step_are_removed(tmp_path):
+    left = tmp_path / "thing.unfinished"
+    left.mkdir()
+    (left / "half").touch()
+
+    def make(path):
+        path.mkdir()
+        (path / "whole").touch()
+
+    once("thing", tmp_path / "thing", make)
+    assert [path.name for path in (tmp_path / "thing").iterdir()] == ["whole"]
+    assert not left.exists()
+
+
+def test_commands_of_this_environment_are_found_by_any_shell(tmp_path, monkeypatch):
+    programs = tmp_path / "a b" / "bin"
+    programs.mkdir(parents=True)
+    for name in ("python", "fairseq-train"):
+        (programs / name).touch(mode=0o755)
+    monkeypatch.setattr(shell_commands.sys, "executable", str(programs / "python"))
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    monkeypatch.chdir(tmp_path)
+    assert shell_commands.program("fairseq-train") == "'a b/bin/fairseq-train'"
+    assert shell_commands.program("no-such-program") == "no-such-program"
+    assert shell_commands.shown_path(tmp_path / "my data") == "'my data'"
+    monkeypatch.setenv("PATH", f"{programs}:/usr/bin:/bin")
+    assert shell_commands.program("fairseq-train") == "fairseq-train"

@@ -1,0 +1,124 @@
+"""--compile-layers: the layers are compiled in training, and everything else is as it was."""
+
+import copy
+import logging
+import pickle
+
+import pytest
+import torch
+
+import commands
+import readers
+from fairseq_luna.models.shared import compiled_layers
+from fairseq_luna.usage_error import UsageError
+from support import CLOSE, PAD, as_prefix, build_model, sentences
+
+FAMILIES = {
+    "luna": {"family": "luna"},
+    "fastformer": {"family": "fastformer"},
+    "block": {"family": "block"},
+    "linear": {"family": "mixed", "encoder_self_attention": "linear", "decoder_self_attention": "linear"},
+}
+EVERY_FAMILY = pytest.mark.parametrize("flags", FAMILIES.values(), ids=FAMILIES)
+# Padded or not, on either side.
+BATCHES = [((9, 9), (7, 7)), ((12, 5, 8), (6, 10, 3)), ((6, 6, 6), (11, 10, 4)), ((20, 17), (13, 13))]
+
+
+@pytest.fixture
+def graphs(monkeypatch):
+    """The graphs that the layers are compiled to, by a backend that runs them in eager mode."""
+    compiled = []
+
+    def keep(graph, inputs):
+        compiled.append(graph)
+        return graph.forward
+
+    torch._dynamo.reset()
+    monkeypatch.setattr(compiled_layers, "BACKEND", keep)
+    return compiled
+
+
+def step(model, lengths):
+    """The logits at real tokens, and the gradients."""
+    source, target = sentences(*lengths[0]), sentences(*lengths[1], seed=2)
+    model.zero_grad()
+    torch.manual_seed(3)
+    out = model(source, source.ne(PAD).sum(1), as_prefix(target))[0][target.ne(PAD)]
+    if model.training:
+        out.square().mean().backward()
+    return out.detach(), {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
+
+
+@EVERY_FAMILY
+def test_a_training_is_the_same_and_evaluation_is_eager(flags, graphs, caplog):
+    caplog.set_level(logging.INFO, compiled_layers.__name__)
+    model, eager = build_model(**flags, compile_layers=True), build_model(**flags)
+    assert [name for name, _ in model.named_parameters()] == [name for name, _ in eager.named_parameters()]
+    assert model.state_dict().keys() == eager.state_dict().keys()
+    for lengths in BATCHES:
+        for each in (model, eager):
+            each.train()
+        torch.testing.assert_close(step(model, lengths), step(eager, lengths), **CLOSE)
+        compiled = len(graphs)
+        for each in (model, eager):
+            each.eval()
+        assert step(model, lengths)[0].equal(step(eager, lengths)[0])
+        assert len(graphs) == compiled
+    # One for the encoder's layers and one for the decoder's, of which luna's last one is another; block has two, for
+    # texts of one block and of several.
+    assert 2 <= len(graphs) <= {"luna": 3, "block": 4}.get(flags["family"], 2)
+    assert sum(record.message.startswith("compiling the layers") for record in caplog.records) == 1
+
+
+def test_a_reader_is_compiled_too(graphs):
+    model, eager = (readers.build("luna", compile_layers=on).train() for on in (True, False))
+    for lengths in ((9, 9), (12, 5)):
+        texts = sentences(*lengths)
+        torch.testing.assert_close(readers.classify(model, texts), readers.classify(eager, texts), **CLOSE)
+    assert len(graphs) == 2  # the last layer has no norm of the packed sequence
+
+
+def test_a_compiled_model_can_be_copied_and_pickled(graphs):
+    model = build_model("luna", compile_layers=True).train()
+    expected = step(model, BATCHES[0])
+    for copied in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
+        torch.testing.assert_close(step(copied, BATCHES[0]), expected, **CLOSE)
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ({"checkpoint_activations": True}, "--checkpoint-activations"),
+        ({"quant_noise_pq": 0.1}, "--quant-noise-pq 0.1"),
+        ({"quant_noise_scalar": 0.5}, "--quant-noise-scalar 0.5"),
+        ({"luna_kernel": "triton"}, "--luna-kernel triton"),
+    ],
+)
+def test_what_cannot_be_compiled_is_refused(flags, message):
+    with pytest.raises(UsageError) as refused:
+        build_model("luna", compile_layers=True, **flags)
+    assert str(refused.value) == f"--compile-layers: cannot go with {message}; give one or the other"
+    with pytest.raises(UsageError, match="--compile-layers: cannot go with"):
+        readers.build("luna", compile_layers=True, quant_noise_pq=0.1)
+
+
+def test_without_a_compiler_there_is_one_line(monkeypatch):
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(UsageError, match=r"^--compile-layers: torch needs a C\+\+ compiler"):
+        build_model("luna", compile_layers=True)
+
+
+@pytest.mark.slow
+def test_a_training_with_updates_of_two_batches_validation_and_a_resume(tiny_data, tmp_path, monkeypatch):
+    monkeypatch.setattr(compiled_layers, "BACKEND", "aot_eager")
+    torch._dynamo.reset()
+    flags = (*commands.FAMILIES["luna"], *commands.APOLLO, "--update-freq=2", "--dropout=0.1")
+    states = []
+    for name, more in (("eager", ()), ("compiled", ("--compile-layers",))):
+        for updates in (2, 4):
+            path = commands.train(tiny_data, tmp_path / name, *flags, *more, f"--max-update={updates}")
+        states.append(torch.load(path, weights_only=True))
+    assert states[1]["cfg"]["model"]["compile_layers"]
+    torch.testing.assert_close(states[1]["model"], states[0]["model"], **CLOSE)
+    assert states[1]["optimizer_history"][-1]["num_updates"] == 4

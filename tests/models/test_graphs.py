@@ -1,0 +1,121 @@
+"""A compiled layer is a bounded number of graphs, whatever the sizes of the batches: torch gives up after a number.
+
+All names run with ``pytest -m inductor``: Python traces each graph in about a second.
+"""
+
+import random
+
+import pytest
+import torch
+
+from fairseq_luna.models.shared import compiled_layers
+from support import PAD, as_prefix, build_model, sentences
+from variants import VARIANTS
+
+# What --compile-layers refuses cannot be compiled, or has weights that change within a step.
+COMPILED = {
+    name: flags for name, flags in VARIANTS.items() if not {"checkpoint_activations", "quant_noise_pq"} & flags.keys()
+}
+# One for the encoder and one for the decoder, and others for long sentences and for layers that differ.
+GRAPHS = {}
+MOST = 2
+
+
+# Its name in torch 2.6, and since.
+FAILS_AT_THE_LIMIT = {
+    name: True
+    for name in ("fail_on_cache_limit_hit", "fail_on_recompile_limit_hit")
+    if name in torch._dynamo.config.get_config_copy()
+}
+
+
+def lengths(draw, padded, sentences):
+    longest = draw.randint(5, draw.choice((12, 40, 140)))
+    return [longest] + [draw.randint(3, longest - 1) if padded else longest for _ in range(sentences - 1)]
+
+
+def batches(count):
+    """Pairs of the lengths of sources and of targets: each side with padding and without."""
+    draw = random.Random(5)
+    for number in range(count):
+        size = draw.randint(2, 6)
+        yield lengths(draw, number % 2, size), lengths(draw, number // 2 % 2, size)
+
+
+def logits(model, source_lengths, target_lengths):
+    source, target = sentences(*source_lengths), sentences(*target_lengths, seed=2)
+    torch.manual_seed(3)
+    return model(source, source.ne(PAD).sum(1), as_prefix(target))[0][target.ne(PAD)]
+
+
+def graphs_of_layers(flags, monkeypatch, *, count=30):
+    """How many graphs the layers of a model that trains with --compile-layers are."""
+    compiled = []
+
+    def keep(graph, inputs):
+        compiled.append(graph)
+        return graph.forward
+
+    torch._dynamo.reset()
+    monkeypatch.setattr(compiled_layers, "BACKEND", keep)
+    model, eager = build_model(**flags, compile_layers=True).train(), build_model(**flags).train()
+    with torch._dynamo.config.patch(FAILS_AT_THE_LIMIT):
+        for source_lengths, target_lengths in batches(count):
+            found, expected = (logits(each, source_lengths, target_lengths) for each in (model, eager))
+            torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
+        found.square().mean().backward()
+    return len(compiled)
+
+
+@pytest.mark.inductor
+@pytest.mark.parametrize("name", COMPILED)
+def test_graphs_over_30_batches(name, monkeypatch):
+    count = graphs_of_layers(COMPILED[name], monkeypatch)
+    print(f"GRAPHS {name} {count}")
+    assert count <= GRAPHS.get(name, MOST)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["luna-tied", "mixed-linear"])
+def test_graphs_of_some(name, monkeypatch):
+    test_graphs_over_30_batches(name, monkeypatch)
+
+
+def graphs_of_a_decoder(flags, *, tokens=12):
+    """How many graphs the first steps of a decoder are, whose state may grow."""
+    compiled = []
+
+    def keep(graph, inputs):
+        compiled.append(graph)
+        return graph.forward
+
+    torch._dynamo.reset()
+    model = build_model(**flags).eval()
+    source, prefix = sentences(7, 4), as_prefix(sentences(tokens, tokens, seed=2))
+    step = torch.compile(model.decoder.step, backend=keep)
+    with torch.no_grad(), torch._dynamo.config.patch(FAILS_AT_THE_LIMIT):
+        encoder_out = model.encoder(source, source.ne(PAD).sum(1))
+        read = model.decoder.read_source(encoder_out)
+        state = expected_state = model.decoder.initial_state(read, encoder_out)
+        for position in range(tokens):
+            inputs = prefix[:, position], torch.tensor([position]), read
+            found, state = step(*inputs, state)
+            expected, expected_state = model.decoder.step(*inputs, expected_state)
+            torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
+    return len(compiled)
+
+
+@pytest.mark.inductor
+@pytest.mark.parametrize("name", COMPILED)
+def test_graphs_of_generation(name):
+    """Of the first step, which makes the state, of the second, and of all others; block attention has more at the ends
+    of its blocks."""
+    count = graphs_of_a_decoder(COMPILED[name])
+    print(f"STEPS {name} {count}")
+    assert count <= (8 if "block" in name else 4)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["luna-tied", "mixed-softmax"])
+def test_graphs_of_generation_of_some(name):
+    test_graphs_of_generation(name)
