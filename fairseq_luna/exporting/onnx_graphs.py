@@ -199,6 +199,12 @@ def solve_triangular(
     return op.MatMul(sides, inverse)
 
 
+def softplus(x: Value, beta: float = 1.0, threshold: float = 20.0) -> Value:
+    """Without torch's linear part above a threshold: onnxruntime's does not overflow there."""
+    scale = op.Constant(value_float=float(beta))
+    return op.Div(op.Softplus(op.Mul(x, scale)), scale)
+
+
 OPERATORS: dict[Callable[..., Any], Callable[..., Any]] = {
     torch.ops.aten.lerp.Tensor: lerp,
     torch.ops.aten.linalg_solve_triangular.default: solve_triangular,
@@ -206,5 +212,6 @@ OPERATORS: dict[Callable[..., Any], Callable[..., Any]] = {
     torch.ops.aten.repeat_interleave.self_int: repeat_interleave,
     torch.ops.aten.searchsorted.Tensor: searchsorted,
     torch.ops.aten.sort.stable: sort,
+    torch.ops.aten.softplus.default: softplus,
     torch.ops.aten.scaled_dot_product_attention.default: attention,
 }

@@ -35,8 +35,6 @@ VARIANTS = {
     "luna-triton-chunked-loss": (
         *("--arch=luna_base", "--luna-kernel=triton", "--criterion=label_smoothed_cross_entropy_chunked"),
     ),
-    "luna-compiled": ("--arch=luna_base", "--compile-layers"),
-    "softmax-compiled": ("--arch=mixed_base", "--compile-layers"),
     "softmax-chunked-loss": ("--arch=mixed_base", "--criterion=label_smoothed_cross_entropy_chunked"),
     "luna-segment-bias": ("--arch=luna_base_untied", "--attention-kernel-size=5", "--luna-segment-bias=4"),
     # The variants of README's tables.

@@ -148,8 +148,8 @@ def test_what_is_no_language_is_refused(code, advice, tmp_path, capsys):
     hypothesis, reference = files(tmp_path, "zh", "ref.zh")
     said = refused(capsys, "score", hypothesis, "--reference", reference, "--language", code)
     assert (
-        said
-        == f"--language {code}: is not a language code of ISO 639; give a code such as de, zh_CN, jpn or zho_Hans{advice}"
+        said == f"--language {code}: is not a language code of ISO 639; "
+        f"give a code such as de, zh_CN, jpn or zho_Hans{advice}"
     )
 
 

@@ -6,7 +6,7 @@ import torch
 from fairseq.criterions.label_smoothed_cross_entropy import LabelSmoothedCrossEntropyCriterion
 from fairseq.models import MODEL_REGISTRY
 
-from fairseq_luna.models.mixed.attentions import ATTENTIONS
+from fairseq_luna.models.mixed.attentions import fields_for
 from fairseq_luna.recorded_training.known_padding import KEY, padding_by_name
 from support import PAD, as_prefix, build_model, sentences, translation_task
 
@@ -39,7 +39,7 @@ def model_of(name, **flags):
     elif name in FAMILIES:
         model = build_model(name.partition("-")[0], words=WORDS, **FAMILIES[name], **flags)
     else:
-        model = build_model("mixed", words=WORDS, **ATTENTIONS[name].fields(name), **flags)
+        model = build_model("mixed", words=WORDS, **fields_for(name), **flags)
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.mul_(1.5)

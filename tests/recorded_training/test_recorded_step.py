@@ -10,6 +10,7 @@ from fairseq.optim.dynamic_loss_scaler import DynamicLossScaler
 import operator_tape
 from fairseq_luna.criterions import LabelSmoothedCrossEntropyChunked
 from fairseq_luna.models.mixed.attentions import ATTENTIONS
+from fairseq_luna.models.shared import compiled_layers
 from fairseq_luna.recorded_training import FlatGradients, RecordedStep
 from fairseq_luna.recorded_training.known_padding import KEY
 from training_steps import FAMILIES, FULL, PADDED, PADS, batches, criterion_of, eager, model_of
@@ -87,3 +88,16 @@ def test_a_step_that_asks_the_device_for_a_number_is_not_recorded():
     sample, *_ = batches(PADDED)
     with pytest.raises(RuntimeError, match="asks the device"):
         recorded_step(model_of("luna"), criterion_of(Asking), sample)
+
+
+def test_compiled_layers_are_recorded(monkeypatch):
+    monkeypatch.setattr(compiled_layers, "BACKEND", "aot_eager")
+    model, criterion, samples = model_of("softmax"), criterion_of(), batches(PADDED)
+    model.compile_layers_in_training()
+    model.train()
+    loss, _, gradients = eager(model, criterion, samples[1])
+    step = recorded_step(model, criterion, samples[0])
+    model.zero_grad()
+    replayed, _ = step.replay(samples[1])
+    torch.testing.assert_close(replayed, loss, rtol=0, atol=0)
+    torch.testing.assert_close({name: p.grad for name, p in model.named_parameters()}, gradients, rtol=0, atol=0)
