@@ -15,7 +15,7 @@ from fairseq_luna.commands import averaging
 from fairseq_luna.commands.average import last
 from fairseq_luna.commands.averaging import average
 from fairseq_luna.files import save_checkpoint
-from fairseq_luna.loading import load
+from fairseq_luna.loading import load_translator
 from fairseq_luna.usage_error import UsageError
 from own_command import refused, shown
 
@@ -97,7 +97,7 @@ def test_the_next_command_finds_the_data(elsewhere, three, tiny_data, tmp_path, 
     words = shlex.split(shown(capsys, "average", file, "--output", output).splitlines()[-1])
     assert words[1] == "translate" and Path(words[2]).resolve() == output.resolve()
     assert words[3:] == (["--data", str(tmp_path / "moved" / "data")] if elsewhere else [])
-    assert load(words[2], data=words[4] if elsewhere else None)
+    assert load_translator(words[2], data=words[4] if elsewhere else None)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=["fp16", "bf16"])
