@@ -90,6 +90,7 @@ def test_a_step_that_asks_the_device_for_a_number_is_not_recorded():
         recorded_step(model_of("luna"), criterion_of(Asking), sample)
 
 
+@pytest.mark.slow
 def test_compiled_layers_are_recorded(monkeypatch):
     monkeypatch.setattr(compiled_layers, "BACKEND", "aot_eager")
     model, criterion, samples = model_of("softmax"), criterion_of(), batches(PADDED)
