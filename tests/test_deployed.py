@@ -150,7 +150,7 @@ def test_n_best_lists_scores_and_batches_are_those_of_the_trained_model(export, 
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        (["{made}", "--sampling"], "--sampling: the graphs of an exported model do not give it; use fairseq-luna"),
+        (["{made}", "--sampling"], "--sampling: is not supported by exported models; use fairseq-luna"),
         (["{made}", "--fp16"], "--fp16: an exported model computes on a CPU"),
         (["{made}", "--bem", "3"], "unrecognized arguments: --bem"),
         (["{made}", "--nbest", "9"], "nbest 9: must be at most beam 5"),
@@ -202,7 +202,7 @@ def test_silencing_logs_leaves_logging_as_it_was():
 
 def test_int8_is_smaller_and_translates(export, tmp_path, monkeypatch):
     folder, made = export("luna")
-    monkeypatch.setattr("fairseq_luna.exporting.exported_folder.graphs_of", lambda *_: graphs_of(made))
+    monkeypatch.setattr("fairseq_luna.exporting.exported_folder.make_graphs", lambda *_: graphs_of(made))
     assert main(["export", str(folder), f"--output={tmp_path / 'int8'}", "--int8"]) == 0
     whole, small = ((path / "weights.bin").stat().st_size for path in (made, tmp_path / "int8"))
     assert small < whole
@@ -280,7 +280,7 @@ def speaking(export, tmp_path_factory):
     shutil.rmtree(copied / "exported")
     (copied / "exported").mkdir()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("fairseq_luna.exporting.exported_folder.graphs_of", lambda *_: graphs_of(made))
+        patch.setattr("fairseq_luna.exporting.exported_folder.make_graphs", lambda *_: graphs_of(made))
         write_folder(fairseq_luna.load(copied), copied / "exported", int8=False)
     return copied, copied / "exported"
 
@@ -361,7 +361,7 @@ def test_words_are_not_read_as_pieces(speaking, tmp_path, monkeypatch):
     folder, made = speaking
     copied = shutil.copytree(folder, tmp_path / "model", ignore=shutil.ignore_patterns("*.model", "exported"))
     assert main(["export", str(copied), f"--output={tmp_path / 'new'}"]) == 2
-    monkeypatch.setattr("fairseq_luna.exporting.exported_folder.graphs_of", lambda *_: ())
+    monkeypatch.setattr("fairseq_luna.exporting.exported_folder.make_graphs", lambda *_: ())
     monkeypatch.setattr("fairseq_luna.exporting.comparison.difference", lambda *_: (0.0, 0.0))
     assert main(["export", str(copied), f"--output={tmp_path / 'new'}", "--pieces=none"]) == 0
     settings = json.loads((made / "settings.json").read_text())
@@ -415,7 +415,7 @@ def test_what_cannot_be_exported_is_refused(export, tiny_data, tmp_path, monkeyp
     assert "an ensemble cannot be exported" in refused(capsys, "export", f"{folder}:{folder}", f"--output={new}")
     translator = fairseq_luna.load(folder)
     for part, value, said in (
-        ("task", TranslationMultiSimpleEpochTask, "TranslationMultiSimpleEpochTask: may add marks of languages"),
+        ("task", TranslationMultiSimpleEpochTask, "TranslationMultiSimpleEpochTask: may add language symbols"),
         ("bpe", SubwordNMTBPE, "only SentencePiece models"),
     ):
         with monkeypatch.context() as patch, pytest.raises(UsageError, match=said):

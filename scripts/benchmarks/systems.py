@@ -12,7 +12,7 @@ from fairseq.tasks.translation import TranslationTask
 from torch import Tensor
 
 from fairseq_luna.command_line import positive
-from fairseq_luna.commands.dictionaries import joint_dictionary
+from fairseq_luna.commands.converting.parameters import made_up_dictionary
 from fairseq_luna.models.mixed.attentions import ATTENTIONS
 from shared.by_name import flags_for
 
@@ -35,8 +35,6 @@ VARIANTS = {
     "luna-triton-chunked-loss": (
         *("--arch=luna_base", "--luna-kernel=triton", "--criterion=label_smoothed_cross_entropy_chunked"),
     ),
-    "luna-compiled": ("--arch=luna_base", "--compile-layers"),
-    "softmax-compiled": ("--arch=mixed_base", "--compile-layers"),
     "softmax-chunked-loss": ("--arch=mixed_base", "--criterion=label_smoothed_cross_entropy_chunked"),
     "luna-segment-bias": ("--arch=luna_base_untied", "--attention-kernel-size=5", "--luna-segment-bias=4"),
     # The variants of README's tables.
@@ -121,7 +119,7 @@ def build(args: Namespace, system: str, longest: int, more: Sequence[str] = ()) 
     given = ["--share-all-embeddings", *(f"--{key}={flags[key]}" for key in flags), *(SYSTEMS | VARIANTS)[system]]
     parser = options.get_training_parser(default_task="translation")
     parsed = options.parse_args_and_arch(parser, input_args=["no-data", *given, *more])
-    cfg, words = convert_namespace_to_omegaconf(parsed), joint_dictionary(sizes.vocabulary)
+    cfg, words = convert_namespace_to_omegaconf(parsed), made_up_dictionary(sizes.vocabulary)
     task = TranslationTask(cfg.task, words, words)
     return task.build_model(cfg.model).to(device=args.device, dtype=DTYPES[args.dtype]), task, cfg
 

@@ -16,9 +16,17 @@ from variants import VARIANTS
 COMPILED = {
     name: flags for name, flags in VARIANTS.items() if not {"checkpoint_activations", "quant_noise_pq"} & flags.keys()
 }
-# One for the encoder's layers and one for the decoder's. Others have
+# One for the encoder and one for the decoder, and others for long sentences and for layers that differ.
 GRAPHS = {}
 MOST = 2
+
+
+# Its name in torch 2.6, and since.
+FAILS_AT_THE_LIMIT = {
+    name: True
+    for name in ("fail_on_cache_limit_hit", "fail_on_recompile_limit_hit")
+    if name in torch._dynamo.config.get_config_copy()
+}
 
 
 def lengths(draw, padded, sentences):
@@ -51,7 +59,7 @@ def graphs_of_layers(flags, monkeypatch, *, count=30):
     torch._dynamo.reset()
     monkeypatch.setattr(compiled_layers, "BACKEND", keep)
     model, eager = build_model(**flags, compile_layers=True).train(), build_model(**flags).train()
-    with torch._dynamo.config.patch(fail_on_recompile_limit_hit=True):
+    with torch._dynamo.config.patch(FAILS_AT_THE_LIMIT):
         for source_lengths, target_lengths in batches(count):
             found, expected = (logits(each, source_lengths, target_lengths) for each in (model, eager))
             torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
@@ -71,3 +79,43 @@ def test_graphs_over_30_batches(name, monkeypatch):
 @pytest.mark.parametrize("name", ["luna-tied", "mixed-linear"])
 def test_graphs_of_some(name, monkeypatch):
     test_graphs_over_30_batches(name, monkeypatch)
+
+
+def graphs_of_a_decoder(flags, *, tokens=12):
+    """How many graphs the first steps of a decoder are, whose state may grow."""
+    compiled = []
+
+    def keep(graph, inputs):
+        compiled.append(graph)
+        return graph.forward
+
+    torch._dynamo.reset()
+    model = build_model(**flags).eval()
+    source, prefix = sentences(7, 4), as_prefix(sentences(tokens, tokens, seed=2))
+    step = torch.compile(model.decoder.step, backend=keep)
+    with torch.no_grad(), torch._dynamo.config.patch(FAILS_AT_THE_LIMIT):
+        encoder_out = model.encoder(source, source.ne(PAD).sum(1))
+        read = model.decoder.read_source(encoder_out)
+        state = expected_state = model.decoder.initial_state(read, encoder_out)
+        for position in range(tokens):
+            inputs = prefix[:, position], torch.tensor([position]), read
+            found, state = step(*inputs, state)
+            expected, expected_state = model.decoder.step(*inputs, expected_state)
+            torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
+    return len(compiled)
+
+
+@pytest.mark.inductor
+@pytest.mark.parametrize("name", COMPILED)
+def test_graphs_of_generation(name):
+    """Of the first step, which makes the state, of the second, and of all others; block attention has more at the ends
+    of its blocks."""
+    count = graphs_of_a_decoder(COMPILED[name])
+    print(f"STEPS {name} {count}")
+    assert count <= (8 if "block" in name else 4)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["luna-tied", "mixed-softmax"])
+def test_graphs_of_generation_of_some(name):
+    test_graphs_of_generation(name)

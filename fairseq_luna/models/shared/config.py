@@ -110,7 +110,7 @@ Search = ChoiceEnum(SEARCHES)
 
 COMPILE_LAYERS = {
     "help": "in training, compile each encoder and decoder layer with torch.compile; for a GPU, where it starts fewer"
-    " kernels after some minutes of compiling"
+    " kernels after some minutes of compiling; on a CPU it is slower"
 }
 
 
