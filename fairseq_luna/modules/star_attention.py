@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from ..ops.masked_mean import masked_mean
+from ..ops.masked_softmax import masked_mean
 from ..ops.padding import Padding
 from ..ops.softmax_attention import softmax_attention
 from ..ops.star_attention import star_attention

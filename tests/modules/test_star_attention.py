@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from fairseq_luna.modules import StarAttention
-from fairseq_luna.ops.masked_mean import masked_mean
+from fairseq_luna.ops.masked_softmax import masked_mean
 from fairseq_luna.ops.padding import Padding
 from fairseq_luna.ops.star_attention import star_attention, star_attention_reference
 from numeric import scattered_padding, sequences
