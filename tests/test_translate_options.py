@@ -278,7 +278,8 @@ def test_a_deployed_model_names_what_it_cannot_do():
     pytest.importorskip("onnxruntime")
     from fairseq_luna.deployed import Translator
 
-    for name, said in {"bem": "did you mean beam", "sampling": "exported models do not support it", "fp16": "on a CPU"}.items():
+    advice = {"bem": "did you mean beam", "sampling": "exported models do not support it", "fp16": "on a CPU"}
+    for name, said in advice.items():
         for call in (Translator.translate, Translator.translations):
             with pytest.raises(TypeError, match=rf"has no option {name}.*{said}"):
                 call(None, "w1", **{name: 1})
