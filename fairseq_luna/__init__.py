@@ -39,32 +39,35 @@ def load(
         translator = fairseq_luna.load("checkpoints")
         print(translator.translate("Two dogs run."))
 
-    This imports ``fairseq_luna.models``, which registers the models and patches fairseq. What fairseq logs below a
-    warning is left out, here and in translating, unless ``LOGLEVEL`` is in the environment or its logger has a level.
+    Importing ``fairseq_luna.models``, which this function does, registers the models and patches fairseq. fairseq's log
+    messages below a warning are silenced, also during translation, unless ``LOGLEVEL`` is in the environment or its
+    logger has a level.
 
     Args:
-        path: a checkpoint, several with ``:`` between them (an ensemble), or a folder with ``checkpoint_best.pt``,
+        path: a checkpoint, an ensemble of checkpoints with ``:`` between them, or a folder with ``checkpoint_best.pt``,
             ``checkpoint_last.pt`` or ``model.pt``.
-        device: of the model, such as "cuda".
-        data: the folder with the dictionaries, or the one that ``fairseq-luna prepare`` made; None: they are looked
-            for beside the checkpoint, at the training's path, and where that path leads from the checkpoint, so that a
-            training's folder can be moved.
-        pieces: a SentencePiece model (``*.model``) or codes of subword-nmt; None: those beside the checkpoint or the
-            data, which a model of pieces needs. "none": text is in pieces already. Text for codes must be tokenised.
-        source_lang, target_lang: languages, if the training was not told them, or of a model of several.
-        max_tokens, batch_size: pieces with padding, and texts, in a batch; None: the training's.
-        max_source_positions, max_target_positions: longest text and translation in pieces; None: the training's.
-        fp16, bf16: compute in half precision, fp16 on a GPU alone.
-        search: the beam search, "fairseq" or "recorded", which finds the same translations and on a GPU replays a token
-            as one graph; None: the checkpoint's, by default fairseq's.
-        engine: "torch", or "onnx" for a CPU: the model is exported once, beside the checkpoint, which takes a minute or
-            more, and translates several times as fast from then on. The result is a
-            :class:`fairseq_luna.deployed.Translator`, whose ``translate`` has the same names for what it can do.
-        overrides: other options of fairseq's task, model, subwords and generation, such as ``lenpen=0.6``, which
-            replace those in the checkpoint.
+        device: device of the model, such as "cuda".
+        data: folder with the dictionaries, or the folder that ``fairseq-luna prepare`` made. None looks for them beside
+            the checkpoint, at the path of the training, and at the place where that path leads from the checkpoint, so
+            that the folder of a training can be moved.
+        pieces: SentencePiece model (``*.model``) or BPE codes of subword-nmt, which needs tokenized text. None looks
+            for a subword model beside the checkpoint and the data. "none" means that the text is in subwords already.
+        source_lang, target_lang: languages, if the checkpoint does not say or has several.
+        max_tokens, batch_size: maximum number of tokens per batch, padding included, and of texts. None: as in
+            training.
+        max_source_positions, max_target_positions: maximum number of tokens in a text and in a translation. None: as in
+            training.
+        fp16, bf16: compute in half precision; fp16 needs a GPU.
+        search: beam search, "fairseq" or "recorded". The second finds the same translations, and on a GPU replays each
+            step as one CUDA graph. None: as the checkpoint says, by default "fairseq".
+        engine: "torch", or "onnx" for a CPU. "onnx" exports the model once, to a folder beside the checkpoint, which
+            takes a minute or more; from then on it translates several times as fast. The result is a
+            :class:`fairseq_luna.deployed.Translator`, whose ``translate`` has the same option names.
+        overrides: other options of fairseq's task, model, subwords and generation, such as ``lenpen=0.6``, instead of
+            the options in the checkpoint.
 
     Raises:
-        TypeError: the checkpoint has no such option, or ``path`` is no name.
+        TypeError: the checkpoint has no such option, or ``path`` is not a name.
         UsageError: a file is missing or cannot be used, the languages are not the checkpoint's, or the device cannot be
             used or cannot compute in this precision.
     """

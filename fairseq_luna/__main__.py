@@ -70,9 +70,8 @@ def explain(given: Sequence[str]) -> None:
     if given:
         name = args.command or given[0]
         if name == "train":
-            raise CommandError(
-                f'train: is {TRAIN}, fairseq\'s own command: {TRAIN} DATA --user-dir "$({PROGRAM} info --path)"'
-            )
+            command = f'{TRAIN} DATA --user-dir "$({PROGRAM} info --path)"'
+            raise CommandError(f"train: fairseq's own command trains: {command}")
         near = get_close_matches(name, commands.COMMANDS, n=1)
         advice = f"did you mean {near[0]}? " if near else ""
         raise CommandError(f"{name}: {advice}the commands are {', '.join(commands.COMMANDS)}")

@@ -34,12 +34,13 @@ def read_checkpoint(path: Path, *, plain: bool = False) -> dict[str, Any]:
     except (AttributeError, LookupError, RuntimeError, TypeError) as error:
         raise UsageError(f"{path}: has no model; give a checkpoint that fairseq-train saved") from error
     state.pop("last_optimizer_state", None)
-    model = state.get("model")
-    if not (state.get("cfg") is None or OmegaConf.is_dict(state["cfg"])):
-        raise UsageError(f"{path}: has no settings of its training; give a checkpoint that fairseq-train saved")
+    model, cfg = state.get("model"), state.get("cfg")
     if not isinstance(model, dict) or not model or not all(isinstance(weight, Tensor) for weight in model.values()):
         raise UsageError(f"{path}: has no model; give a checkpoint that fairseq-train saved")
-    if plain and state.get("cfg") is not None:
+    # fairseq makes a config of older settings, which are a namespace, and of any text.
+    if not (OmegaConf.is_dict(cfg) and "model" in cfg) and state.get("args") is None:
+        raise UsageError(f"{path}: has no settings of its training; give a checkpoint that fairseq-train saved")
+    if plain and cfg is not None:
         state["cfg"] = OmegaConf.to_container(state["cfg"], resolve=True, enum_to_str=True)
     return state
 

@@ -30,7 +30,7 @@ class CommandError(UsageError):
 
 
 class Parser(ArgumentParser):
-    """Shows its description as it is written, and raises CommandError for wrong arguments.
+    """Argument parser that shows its description unwrapped, and raises CommandError for wrong arguments.
 
     A flag with one value may be given once: argparse itself would read the last value in silence. Flags of the actions
     ``append``, ``extend`` and ``count`` may be repeated.
@@ -51,7 +51,7 @@ class Parser(ArgumentParser):
 
 
 def _once(kind: type[Action]) -> type[Action]:
-    """The action ``kind``, which refuses a second flag with the same destination."""
+    """The argparse action ``kind``, changed to refuse a second flag with the same destination."""
 
     class Once(kind):  # type: ignore[misc, valid-type]
         def __call__(
@@ -67,7 +67,7 @@ def _once(kind: type[Action]) -> type[Action]:
 
 
 def _repeated(first: str, second: str, before: object, now: object) -> str:
-    """The complaint about the flag ``second`` with the value ``now`` after ``first`` with the value ``before``."""
+    """The error message for the flag ``second`` with the value ``now`` after ``first`` with the value ``before``."""
     shown = [" ".join(map(str, value)) if isinstance(value, list) else str(value) for value in (before, now)]
     if first == second and all(shown):
         return f"is given twice, with {shown[0]} and with {shown[1]}; give it once"
@@ -75,14 +75,14 @@ def _repeated(first: str, second: str, before: object, now: object) -> str:
 
 
 def positive(text: str) -> int:
-    """The type of a flag that counts something."""
+    """Parse a whole number of 1 or more, as the ``type`` of a flag."""
     if not text.isdecimal() or int(text) < 1:
         raise ArgumentTypeError(f"{text!r} must be a whole number of 1 or more")
     return int(text)
 
 
 def reported(program: str, run: Callable[[], int | None]) -> int:
-    """The exit status of ``run``, whose errors are printed in one line that begins with the name ``program``."""
+    """Call ``run``, print its errors in one line that starts with ``program``, and return the exit status."""
 
     def fail(message: object, status: int) -> int:
         if wants_traceback():
@@ -120,11 +120,11 @@ def command(main: Callable[[Sequence[str] | None], int | None]) -> Callable[...,
 
 
 def open_standard_streams() -> None:
-    """Let a command print whatever it has to say.
+    """Make standard streams usable as a shell may leave them: closed, or in an encoding without most characters.
 
-    A stream that is closed becomes the null device: the next file to be opened would otherwise get its number, and what
-    C code prints. A character that the encoding lacks is printed as its code. ``sys.__stdout__`` stays None if standard
-    output was closed, and ``sys.stdin`` if standard input was.
+    A closed stream is opened as the null device: otherwise the next file to be opened would get its number, and the
+    output of C code. A character that the encoding lacks is printed as an escape. ``sys.__stdout__`` stays None if
+    standard output was closed, and ``sys.stdin`` if standard input was.
     """
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         stream = getattr(sys, name)
@@ -133,7 +133,7 @@ def open_standard_streams() -> None:
             if name != "stdin":
                 setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 (until the process ends)
         elif name != "stdin":
-            with suppress(AttributeError):  # a stream that a program has put there
+            with suppress(AttributeError):  # a stream of a program that replaced it
                 stream.reconfigure(errors="backslashreplace")
 
 

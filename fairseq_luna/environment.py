@@ -1,4 +1,4 @@
-"""Which fairseq is installed, and what to do if it is missing or does not support this Python.
+"""The installed fairseq, and advice if it is missing or does not support this Python.
 
 fairseq 0.12.2 cannot be imported from Python 3.11 on; ``fairseq-fixed`` is fairseq's main branch with that fixed. Both
 install the same package, ``fairseq``.

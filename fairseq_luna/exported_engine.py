@@ -28,11 +28,11 @@ def exported_translator(
     target_lang: str | None = None,
     threads: int = 1,
 ) -> Any:
-    """A :class:`fairseq_luna.deployed.Translator` for the checkpoint at ``path``, which is exported if it was not yet.
+    """A :class:`fairseq_luna.deployed.Translator` for the checkpoint at ``path``, which is exported at the first use.
 
     Args:
-        path, data, pieces, source_lang, target_lang: as of :func:`fairseq_luna.load`, without ensembles.
-        threads: CPU threads of onnxruntime.
+        path, data, pieces, source_lang, target_lang: see :func:`fairseq_luna.load`; ``path`` is not an ensemble.
+        threads: number of CPU threads.
 
     Raises:
         UsageError: the model cannot be exported, the folder of the checkpoint cannot be written to, or onnxruntime,
@@ -62,7 +62,7 @@ def exported_translator(
 
 
 def load_exported(path: PathLike, engine: str, options: dict[str, Any]) -> Any:
-    """The translator for ``load(path, engine=engine, **options)``.
+    """Load the translator for ``load(path, engine=engine, **options)``.
 
     Raises:
         UsageError: there is no such ``engine``, or it does not have an option that is given.
@@ -81,7 +81,7 @@ def load_exported(path: PathLike, engine: str, options: dict[str, Any]) -> Any:
 def exported_folder(
     checkpoint: Path, data: PathLike | None, pieces: PathLike | None, languages: dict[str, str | None]
 ) -> Path:
-    """The folder beside ``checkpoint`` for its exported model: another checkpoint or another option has another one."""
+    """The folder beside ``checkpoint`` for its exported model, which depends on its content and the options."""
     options = hashlib.sha256()
     for part in (fingerprint(checkpoint), data and Path(data).resolve(), pieces and Path(pieces).resolve(), languages):
         options.update(f"{part}\n".encode())

@@ -25,15 +25,15 @@ from .models.shared.translator import TorchTranslator
 from .models.shared.translator_options import check_names
 from .piece_models import LEAST_KNOWN, known_share, restricted
 from .search_options import check_numbers
-from .subwords import mark_of
+from .subwords import subword_marker
 from .trained_languages import described, difference, known_languages, languages, untrained_pair
 from .usage_error import UsageError
 
 logger = logging.getLogger(__name__)
 
-# Pieces of a batch, for models trained without --max-tokens.
+# Tokens per batch, for models trained without --max-tokens.
 BATCH = 4096
-# Parts of a checkpoint's settings that decide how a text is translated; the others are of the training alone.
+# Parts of a checkpoint's settings that affect translation; the other parts affect only training.
 READ = ("task", "model", "tokenizer", "bpe")
 
 
@@ -85,7 +85,7 @@ def load(
         found = Path(pieces) if pieces is not None else subword_model(beside)
         if found is not None:
             translator.bpe = _subwords(found)
-        elif mark := mark_of(translator.src_dict):
+        elif mark := subword_marker(translator.src_dict):
             raise UsageError(
                 f"{path}: its dictionary has pieces of words ({mark}), and no *.model or codes are beside it or the"
                 f" data; name the subword model with pieces= (--pieces), or {NONE} for text that is in pieces"
@@ -98,7 +98,7 @@ def load(
 
 
 def _precision(device: Any, *, fp16: bool, bf16: bool) -> torch.dtype | None:
-    """The dtype of the weights, None for what they are.
+    """The dtype to convert the weights to, or None.
 
     Raises:
         UsageError: there is no such ``device``, or it cannot compute in this precision.
@@ -120,7 +120,7 @@ def _precision(device: Any, *, fp16: bool, bf16: bool) -> torch.dtype | None:
 def _trained(
     path: PathLike, files: Sequence[Path], overrides: dict[str, Any], data: PathLike | None
 ) -> tuple[list[Any], Any, Any]:
-    """The models, config and task of the checkpoints ``files`` at ``path``."""
+    """Load the models, config and task of the checkpoints ``files`` at ``path``."""
     untold = UsageError(
         f"{path}: the training was not told its languages; "
         "give source_lang= and target_lang= (--source-lang, --target-lang)"
@@ -147,7 +147,7 @@ def _trained(
             ) from error
         except UsageError:
             raise
-        except Exception as error:  # of any kind: the settings may be another program's
+        except Exception as error:  # any kind: another program may have written the settings
             if "infer language pair" in str(error):
                 raise untold from error
             reason = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
@@ -164,7 +164,7 @@ def _trained(
 
 
 def _settings(file: Path, state: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """The settings in the checkpoint ``file`` by part, each flat; an old one has all flags of its training in each."""
+    """The settings in the checkpoint ``file``, by part. In old checkpoints each part has all flags of the training."""
     if state.get("args") is not None:
         return dict.fromkeys((*READ, "checkpoint"), vars(state["args"]))
     if not OmegaConf.is_dict(state.get("cfg")):
@@ -177,13 +177,14 @@ def _settings(file: Path, state: dict[str, Any]) -> dict[str, dict[str, Any]]:
 def _check_languages(
     file: Path, settings: dict[str, Any], overrides: dict[str, Any], others: dict[str, str], data: PathLike | None
 ) -> dict[str, str]:
-    """The languages of the checkpoint ``file``, with ``settings`` of its task, after a comparison with those wanted.
+    """The languages of the checkpoint ``file``, after a comparison with the languages that were asked for.
 
     Args:
-        data: where it is, if not where the settings say.
+        settings: settings of the checkpoint's task.
+        data: the data folder, if it is not at the recorded path.
 
     Raises:
-        UsageError: the languages in ``overrides`` are not those, or the ``others`` of an ensemble.
+        UsageError: ``overrides``, or ``others`` of the same ensemble, have other languages.
     """
     given = languages(overrides)
     trained, source = known_languages(file, settings, (data, settings.get("data")))
@@ -198,7 +199,7 @@ def _check_languages(
 
 
 def _data_place(file: Path, settings: dict[str, dict[str, Any]], data: PathLike | None) -> PathLike | None:
-    """Where the data of the checkpoint ``file`` is, if not where its settings say; ``data`` if that is given."""
+    """The data folder of the checkpoint ``file``: ``data`` if given, None if the recorded path is right."""
     if data is not None:
         return binary_data(data)
     recorded, saved = settings["task"].get("data"), settings["checkpoint"].get("save_dir")
@@ -206,8 +207,8 @@ def _data_place(file: Path, settings: dict[str, dict[str, Any]], data: PathLike 
 
 
 def _override(state: dict[str, Any], wanted: dict[str, Any], data: PathLike | None) -> dict[str, Any]:
-    """Put ``wanted`` options and the place of the data into the settings of a checkpoint; returns all that was put."""
-    # What the training read and the model has: its tokenizer, for BLEU, and embeddings.
+    """Put ``wanted`` options and the data folder into the settings of a checkpoint; returns all replaced options."""
+    # Not needed any more: the tokenizer of validation by BLEU, and files of embeddings, which the model has.
     wanted = {"eval_bleu": False, "encoder_embed_path": None, "decoder_embed_path": None, **wanted}
     if data is not None:
         wanted["data"] = os.fspath(data)
@@ -219,10 +220,10 @@ def _override(state: dict[str, Any], wanted: dict[str, Any], data: PathLike | No
 
 
 def _use_known_pieces(translator: TorchTranslator) -> None:
-    """Let the SentencePiece model cut text into pieces of the dictionary alone, where it can.
+    """Restrict the SentencePiece model to pieces that the dictionary has.
 
     Raises:
-        UsageError: it is of another text, and its pieces would be unknown words.
+        UsageError: the SentencePiece model belongs to another model, and its pieces would be unknown.
     """
     if not isinstance(translator.bpe, SentencepieceBPE):
         return
@@ -237,7 +238,7 @@ def _use_known_pieces(translator: TorchTranslator) -> None:
 
 
 def _subwords(pieces: Path) -> Any:
-    """fairseq's reader of a subword model."""
+    """fairseq's subword encoder for the file ``pieces``."""
     try:
         if pieces.suffix == ".model":
             return SentencepieceBPE(SentencepieceConfig(sentencepiece_model=str(pieces)))
@@ -256,7 +257,7 @@ def _subwords(pieces: Path) -> Any:
 
 
 def _is_dictionary(file: Path) -> bool:
-    """Whether every line has a word and a number, of which hardly any are among the pairs that subword-nmt joins."""
+    """Whether every line has a word and a number, which is rare among the pairs that subword-nmt merges."""
     lines = file.read_text(encoding="utf-8").removesuffix("\n").split("\n")
     fields = [line.removesuffix(" #fairseq:overwrite").rpartition(" ") for line in lines]
     return all(word and count.isdecimal() for word, _, count in fields)

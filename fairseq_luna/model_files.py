@@ -1,4 +1,4 @@
-"""Where the files of a trained model are: checkpoints, dictionaries, subword model. Needs neither torch nor fairseq."""
+"""Places of the files of a trained model: checkpoints, dictionaries, subword model. Needs neither torch nor fairseq."""
 
 import os
 from collections.abc import Iterable, Iterator
@@ -13,7 +13,7 @@ NONE = "none"  # in place of a subword model, for text that is in pieces
 
 
 def check_files(path: PathLike, data: PathLike | None, pieces: PathLike | None) -> list[Path]:
-    """The checkpoints at ``path``, after a look at all that :func:`fairseq_luna.load` was given.
+    """The checkpoints at ``path``, after a check of all paths given to :func:`fairseq_luna.load`.
 
     Raises:
         UsageError: there is no such file or folder.
@@ -38,7 +38,7 @@ def check_file(path: Path, what: str) -> None:
     """Raises UsageError unless ``path`` is a regular file, which can be read more than once and from any place.
 
     Args:
-        what: it is, in words.
+        what: what the file should be, in words.
     """
     if path.is_file():
         return
@@ -50,7 +50,7 @@ def check_file(path: Path, what: str) -> None:
 
 
 def checkpoints(path: PathLike) -> list[Path]:
-    """The checkpoint at ``path``, or those of an ensemble; each may be named by its folder."""
+    """The checkpoint at ``path``, or the checkpoints of an ensemble; each may be named by its folder."""
     parts = [os.fspath(path)] if os.fspath(path) and Path(path).exists() else os.fspath(path).split(os.pathsep)
     if "" in parts:
         raise UsageError(f"{os.fspath(path)!r}: the name of a checkpoint is empty; name a file or its folder")
@@ -72,16 +72,20 @@ def _checkpoint(path: Path) -> Path:
 
 
 def data_folder(checkpoint: Path, data: str, save_dir: str) -> Path | None:
-    """The folder with the dictionaries of ``checkpoint``, if it is not the training's; None: it is, or none is found.
+    """The folder with the dictionaries of ``checkpoint``, if it is not the one that the checkpoint records.
 
-    They may be beside the checkpoint. A training's folder may have moved as a whole, or its paths may be relative to
-    another folder than the current one: the way from one path to the other still leads to the data then.
+    They may be beside the checkpoint. The folder of a training may also have moved as a whole, or its paths may be
+    relative to another folder than the current one. The way from one recorded path to the other then still leads from
+    the checkpoint to the data.
 
     Args:
-        data, save_dir: paths of the training, as the checkpoint has them; "" if it does not.
+        data, save_dir: paths that the checkpoint records; "" if it does not.
+
+    Returns:
+        None if the recorded path is right, or if no dictionaries are found.
 
     Raises:
-        UsageError: of two places, both have dictionaries, which differ.
+        UsageError: two places have dictionaries, which differ.
     """
     folder = Path(os.path.abspath(checkpoint.parent))
     if dictionaries(folder):
@@ -102,7 +106,7 @@ def data_folder(checkpoint: Path, data: str, save_dir: str) -> Path | None:
 
 
 def _places(folder: Path, recorded: Path, save_dir: str) -> Iterator[Path]:
-    """Where the data may be, seen from the checkpoint's ``folder``."""
+    """Possible places of the data, seen from the checkpoint's ``folder``."""
     if recorded.name and save_dir and recorded.is_absolute() == Path(save_dir).is_absolute():
         yield Path(os.path.normpath(folder / os.path.relpath(recorded, save_dir)))
     if recorded.name and not recorded.is_absolute():
@@ -111,7 +115,7 @@ def _places(folder: Path, recorded: Path, save_dir: str) -> Iterator[Path]:
 
 
 def dictionaries(folder: Path) -> dict[str, bytes]:
-    """The content of fairseq's dictionaries in ``folder``, by name."""
+    """The contents of the fairseq dictionaries in ``folder``, by file name."""
     return {file.name: file.read_bytes() for file in sorted(folder.glob("dict.*.txt")) if file.is_file()}
 
 

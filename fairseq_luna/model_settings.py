@@ -1,4 +1,4 @@
-"""Which settings of a model decide what it computes, and in which of them two models differ."""
+"""Settings that determine what a model computes, and the differences of two models in them."""
 
 import re
 from argparse import Namespace
@@ -26,7 +26,7 @@ _MODEL_FLAGS = re.compile(
 
 
 def deciding(model: Any) -> Settings:
-    """The settings that decide what a model computes, as far as its config ``model`` has them.
+    """The settings that determine what a model computes, as far as its config ``model`` has them.
 
     Args:
         model: flat: a mapping, a namespace with a whole command line, or None.
@@ -40,8 +40,8 @@ def differences(theirs: Any, ours: Any, *, heads: bool = True) -> dict[str, tupl
     """The settings in which two models of the same tensors compute something else, each with both values.
 
     A setting that only one of them has is compared with its default, as of a checkpoint from before there was the
-    setting, or of fairseq's transformer beside a model of this package. The first difference is that of ``_name``, if
-    the two are of different classes.
+    setting, or of fairseq's transformer beside a model of this package. The first difference is ``_name``, if the two
+    models have different classes.
 
     Args:
         theirs, ours: configs, as in :func:`deciding`.

@@ -1,4 +1,4 @@
-"""Keyword arguments that a function does not have: a TypeError that suggests the nearest, which Python 3.13 began."""
+"""Unknown keyword arguments: a TypeError that suggests the nearest name, as Python does from 3.13 on."""
 
 import functools
 import inspect
@@ -13,15 +13,15 @@ R = TypeVar("R")
 
 
 class UnknownOption(UsageError, TypeError):
-    """A keyword argument that a function does not have, or that cannot have an effect there."""
+    """A keyword argument that a function does not have, or that would have no effect."""
 
 
 def unknown_option(function: str, name: str, known: Iterable[str], elsewhere: Mapping[str, str] = {}) -> UnknownOption:
     """The error for the argument ``name`` of ``function``.
 
     Args:
-        known: the names that the function has, of which the nearest are suggested.
-        elsewhere: what to do instead, by the names of options that have no effect there.
+        known: names of the function's arguments; the nearest ones are suggested.
+        elsewhere: advice by name, for options that other functions have.
     """
     if name in elsewhere:
         return UnknownOption(f"{function}() has no option {name}: {elsewhere[name]}")

@@ -4,7 +4,7 @@ from collections.abc import Container, Iterator, Sequence
 
 from sentencepiece import SentencePieceProcessor
 
-# Of the words of a dictionary, which joins at most three languages with subword models of their own.
+# Share of a dictionary's words that must be pieces of its model: it may join three languages with separate models.
 LEAST_KNOWN = 1 / 3
 # A model is a message of protocol buffers, whose fields are messages too: among others the pieces, in their order, and
 # examples of how text is cut, which a restricted model cuts otherwise.

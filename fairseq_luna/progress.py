@@ -1,4 +1,4 @@
-"""What a command shows while it works, on stderr."""
+"""Progress of a command, on stderr."""
 
 import sys
 from collections.abc import Iterable, Iterator
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 def shown(items: Iterable[T], what: str, total: int | None = None, unit: str = " lines") -> "tqdm[T]":
-    """``items`` with a progress bar if stderr is a terminal."""
+    """Yield ``items`` with a progress bar, if stderr is a terminal."""
     from tqdm import tqdm
 
     return tqdm(items, desc=f"  {what}", total=total, unit=unit, unit_scale=True, disable=None)
@@ -22,7 +22,7 @@ def shown(items: Iterable[T], what: str, total: int | None = None, unit: str = "
 
 @contextmanager
 def working(what: str) -> Iterator[None]:
-    """Say that the block does ``what``, whose end cannot be foreseen, and for how long: on a terminal every second."""
+    """Print ``what`` the block does, for work of unknown length. A terminal also shows the seconds that have passed."""
     began, done = monotonic(), Event()
 
     def show(end: str) -> None:

@@ -1,4 +1,4 @@
-"""Checks of the options that translating takes, for trained and for exported models."""
+"""Checks of options of translation, for trained and for exported models."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -14,9 +14,9 @@ COUNTS = (
 )
 NUMBERS = ("lenpen", "max_len_a", "max_len_b", "min_len", "unkpen", "temperature", "sampling_topp", "diversity_rate")
 LENGTHS = ("max_len_a", "max_len_b", "min_len")
-# Counts that are none at fairseq's default.
+# Counts that are off at fairseq's default.
 OPTIONAL_COUNTS = {"sampling_topk": -1, "diverse_beam_groups": -1, "no_repeat_ngram_size": 0}
-# fairseq takes one of them. It refuses some pairs, and ignores the second of the others.
+# Searches, of which fairseq runs one: it refuses some pairs, and silently ignores one option of other pairs.
 SEARCHES = (
     *("sampling", "diverse_beam_groups", "match_source_len", "diversity_rate"),
     *("constraints", "prefix_allowed_tokens_fn"),
@@ -50,14 +50,14 @@ def check_numbers(options: Mapping[str, Any]) -> None:
 
 
 def check_search(options: Mapping[str, Any], *, words: int) -> None:
-    """Check how ``options`` of a search go together, after :func:`check_numbers`.
+    """Check that ``options`` of a search go together, after :func:`check_numbers`.
 
     Args:
-        options: with the ``beam``; a missing one is fairseq's default.
-        words: of the target's dictionary.
+        options: must have the ``beam``; missing options have fairseq's defaults.
+        words: number of words in the target dictionary.
 
     Raises:
-        UsageError: an option would have no effect or cannot be.
+        UsageError: an option would have no effect, or contradicts another one.
     """
     given = {name: value for name, value in options.items() if value is not None}
     beam, topk, topp = given["beam"], given.get("sampling_topk", -1), given.get("sampling_topp", -1.0)
@@ -81,10 +81,10 @@ def check_search(options: Mapping[str, Any], *, words: int) -> None:
 
 
 def one_or_several(sentences: Any) -> list[str]:
-    """The texts in ``sentences``.
+    """The texts in ``sentences``, which is a text or an iterable of texts.
 
     Raises:
-        TypeError: that is no iterable of texts.
+        TypeError: ``sentences`` is something else.
         UnreadableText: a text has a NUL character, or half of a surrogate pair.
     """
     texts: Iterable[Any] = iter([sentences])

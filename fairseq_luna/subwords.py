@@ -1,21 +1,21 @@
-"""Pieces of words, as SentencePiece and subword-nmt mark them."""
+"""Subword markers of SentencePiece and subword-nmt, and characters that no piece can have."""
 
 import unicodedata
 from typing import Any
 
-SPACE = "\u2581"  # SentencePiece's, before the first piece of a word
-CUT = "@@"  # subword-nmt's, after every piece of a word but the last
-FEW = 0.01  # of a dictionary's occurrences: text of whole words may have a mark by chance
-# No piece can have these characters: fairseq divides a line at white space, and SPACE is the mark. The models of
-# "fairseq-luna prepare" replace each by one of Unicode's private use, which :func:`restored` turns back.
+SPACE = "\u2581"  # SentencePiece's marker, before the first piece of a word
+CUT = "@@"  # subword-nmt's marker, after every piece of a word except the last
+FEW = 0.01  # share of the occurrences in a dictionary: text of whole words may have a marker by chance
+# No piece can have these characters: fairseq splits a line at white space, and SPACE is the marker. The SentencePiece
+# models of "fairseq-luna prepare" replace each by a private-use character, which :func:`restored` turns back.
 NO_PIECE = (*(char for char in map(chr, range(0x10000)) if char.isspace() and char != " "), SPACE)
-# Also escaped is the first character of these where they stand in text. As pieces they would be read as fairseq's own.
+# If these strings are in a text, their first character is escaped too: fairseq would read them as its own symbols.
 SPECIAL = ("<s>", "<pad>", "</s>", "<unk>")
 _PRIVATE_USE = 0xF0000
 
 
-def mark_of(dictionary: Any) -> str | None:
-    """The mark, SPACE or CUT, of the pieces in fairseq's ``dictionary``; None: it has whole words."""
+def subword_marker(dictionary: Any) -> str | None:
+    """The subword marker of a fairseq ``dictionary``, SPACE or CUT; None if it has whole words."""
     words = range(dictionary.nspecial, len(dictionary))
     total = sum(dictionary.count[word] for word in words)
     for mark, marked in ((SPACE, str.startswith), (CUT, str.endswith)):
@@ -25,12 +25,12 @@ def mark_of(dictionary: Any) -> str | None:
 
 
 def is_blank(text: str) -> bool:
-    """Whether ``text``, whole or in pieces, has nothing but white space, its marks, and invisible characters."""
+    """Whether ``text``, whole or in subwords, has only white space, subword markers and invisible characters."""
     return all(x == SPACE or x.isspace() or unicodedata.category(x) in ("Cc", "Cf") for x in restored(text))
 
 
 def escaped(char: str) -> str:
-    """The character of private use that stands for ``char`` in a piece."""
+    """The private-use character that stands for ``char`` in a piece."""
     return chr(_PRIVATE_USE + ord(char))
 
 
@@ -43,5 +43,5 @@ def restored(text: str) -> str:
 
 
 def joined(pieces: str) -> str:
-    """The text of SentencePiece's ``pieces``, which stand between spaces."""
+    """The text of SentencePiece ``pieces``, which are separated by spaces."""
     return restored(pieces.replace(" ", "").replace(SPACE, " ").strip())

@@ -10,7 +10,7 @@ from typing import BinaryIO, TypeVar
 
 from .usage_error import UsageError
 
-# Between the segments of a document that stand in one line.
+# Between segments of a document in the same line.
 SEPARATOR = "<sep>"
 _GZIP = b"\x1f\x8b"
 T = TypeVar("T")
@@ -23,10 +23,10 @@ _MARKS = {
 
 
 def read_lines(path: Path) -> Iterator[str]:
-    """The lines of a file, as :func:`decoded`.
+    """Yield the lines of a file, plain or gzipped; see :func:`decoded`.
 
     Raises:
-        UsageError: a line that is not UTF-8 or has a NUL byte, or a corrupt gzip file.
+        UsageError: a line is not UTF-8 or has a NUL byte, or a gzip file is corrupt.
     """
     try:
         with _open(path) as file:
@@ -36,10 +36,10 @@ def read_lines(path: Path) -> Iterator[str]:
 
 
 def decoded(lines: Iterable[bytes], where: str = "") -> Iterator[str]:
-    """Lines as text, without their ends. Only a newline ends a line: sentences contain U+2028 and similar characters.
+    """Decode lines and remove their ends. Only a newline ends a line: sentences contain U+2028 and similar characters.
 
     Raises:
-        UsageError: a line that is not UTF-8, or that has a NUL byte; its number stands after ``where``.
+        UsageError: a line is not UTF-8 or has a NUL byte. The message has ``where`` and its number.
     """
     for number, line in enumerate(lines, 1):
         if number == 1:
@@ -63,10 +63,10 @@ def decoded(lines: Iterable[bytes], where: str = "") -> Iterator[str]:
 
 
 def read_pairs(first: Path, second: Path) -> Iterator[tuple[str, str]]:
-    """The pairs of lines of two files.
+    """Yield the pairs of lines of two files.
 
     Raises:
-        UsageError: one has more lines than the other; both numbers are said.
+        UsageError: one file has more lines. The message has both numbers.
     """
     iterators = read_lines(first), read_lines(second)
     for paired, (line, other) in enumerate(zip_longest(*iterators)):
@@ -80,30 +80,30 @@ def read_pairs(first: Path, second: Path) -> Iterator[tuple[str, str]]:
 
 
 def count_lines(path: Path) -> int:
-    """Lines of a plain file that ends in a newline."""
+    """The number of lines of a plain file that ends in a newline."""
     with path.open("rb") as file:
         return sum(block.count(b"\n") for block in iter(lambda: file.read(1 << 20), b""))
 
 
 def ending(path: Path) -> str:
-    """``de`` of ``test.de`` or ``test.de.gz``."""
+    """The ending of a file name, such as ``de`` for ``test.de`` and ``test.de.gz``."""
     return (path.with_suffix("") if path.suffix == ".gz" else path).suffix.removeprefix(".")
 
 
 def shortened(line: str, longest: int = 80) -> str:
-    """``line`` as it fits into a message."""
+    """``line``, cut to ``longest`` characters for a message."""
     return line if len(line) <= longest else f"{line[: longest - 3]}..."
 
 
 def in_chunks(items: Iterable[T], size: int) -> Iterator[list[T]]:
-    """Lists of ``size`` items, the last one shorter."""
+    """Yield lists of ``size`` items; the last list may be shorter."""
     iterator = iter(items)
     while chunk := list(islice(iterator, size)):
         yield chunk
 
 
 def _wide_encoding(start: bytes) -> str | None:
-    """The encoding by iconv's name, if ``start`` begins a text in UTF-16 or UTF-32, with byte order mark or without."""
+    """UTF-16 or UTF-32, by iconv's name, if a text in this encoding starts with ``start``, with or without a BOM."""
     for mark, encoding in _MARKS.items():  # UTF-32's first, which begins with UTF-16's
         if start.startswith(mark):
             return encoding

@@ -1,4 +1,4 @@
-"""The languages that a checkpoint was trained with: a model that gets another one translates nonsense."""
+"""Languages of a checkpoint's training. With other languages its model translates nonsense."""
 
 import os
 from argparse import Namespace
@@ -22,9 +22,9 @@ def languages(settings: Any) -> dict[str, str]:
 
 
 def known_languages(file: object, settings: Any, folders: Iterable[object]) -> tuple[dict[str, str], str]:
-    """The languages that the checkpoint ``file`` was trained with, as far as they are known, and who says so.
+    """Languages of the training of the checkpoint ``file``, as far as they are known, and where they are recorded.
 
-    A training that was not told its languages took them from the names of its data.
+    A training without language flags took its languages from the file names of its data.
 
     Args:
         settings: of the checkpoint's task.
@@ -46,7 +46,7 @@ def _languages_of_data(folder: str) -> dict[str, str]:
 
 
 def difference(trained: Mapping[str, str], given: Mapping[str, str]) -> str | None:
-    """How the languages that were ``given`` differ from those of the training; None if they do not, as far as known."""
+    """A description of how the ``given`` languages differ from the ``trained`` ones; None if they do not."""
     if all(given[name] == trained.get(name, given[name]) for name in given):
         return None
     shown = ", ".join(f"{flag(name)} {value}" for name, value in given.items())
@@ -64,7 +64,7 @@ def untrained_pair(settings: Any, given: Mapping[str, str]) -> str | None:
 
 
 def described(trained: Mapping[str, str]) -> str:
-    """``trained`` in words."""
+    """``trained`` in words, such as "from en to de"."""
     ways = zip(("from", "to"), (trained.get(name) for name in NAMES), strict=True)
     return " ".join(f"{way} {language}" for way, language in ways if language)
 

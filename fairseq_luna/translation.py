@@ -1,4 +1,4 @@
-"""What a translator returns where more than the text is asked for."""
+"""Result of a translator, if more than the text is asked for."""
 
 from typing import NamedTuple
 
@@ -7,11 +7,11 @@ class Translation(NamedTuple):
     """A translation.
 
     Attributes:
-        text: it.
-        score: its log-probability divided by its length in pieces to the power of ``lenpen``, as fairseq gives it; 0
-            for a text that says nothing, whose translation is "".
-        alignment: pairs of a word of the source and a word of ``text``, both numbered from 0 between spaces; None
-            unless alignments were asked for.
+        text: the translation.
+        score: log-probability / length in tokens ** ``lenpen``, as in fairseq; 0 for a blank text, which is translated
+            as "".
+        alignment: pairs of a source word and a word of ``text``, both numbered from 0 between spaces; None unless
+            alignments were asked for.
     """
 
     text: str

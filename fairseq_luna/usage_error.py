@@ -10,7 +10,7 @@ class UsageError(ValueError):
 
 
 class UnreadableText(UsageError):
-    """A text that a model cannot read, such as one with more pieces than it has positions for."""
+    """A text that a model cannot read, such as a text with more tokens than the model has positions."""
 
 
 class ArgumentError(UsageError):

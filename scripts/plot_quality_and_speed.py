@@ -1,11 +1,10 @@
-"""Draw README's picture: the time of each model against the length, beside its quality in docs/results.md.
+"""Draw README's picture from its tables: each model's time relative to fairseq's transformer, and its BLEU.
 
-    python scripts/plot_quality_and_speed.py train.json generate.json --output docs/images/quality_and_speed.png
+    python scripts/plot_quality_and_speed.py --output docs/images/quality_and_speed.png --force
 
-The files are what scripts/benchmark.py train and generate write with --json; docs/speed.md has the commands.
+Times are read from the table of README's section "Speed", BLEU and the range of its seeds from docs/results.md.
 """
 
-import json
 import re
 import sys
 from collections.abc import Sequence
@@ -14,53 +13,109 @@ from pathlib import Path
 from fairseq_luna.command_line import CommandError, Parser, command
 from shared import picture
 
-RESULTS = Path(__file__).parents[1] / "docs" / "results.md"
-# By the benchmark's name: the name in the picture, and the beginning of its row in RESULTS.
+ROOT = Path(__file__).parents[1]
+# By the benchmark's name: the row of README's table, the name in the picture, and the row of docs/results.md.
 SYSTEMS = {
-    "transformer": ("fairseq's transformer", "transformer, fairseq's"),
-    "luna-packed-convolution": ("Luna, as in the paper", "Luna, packed source as in the paper"),
-    "luna-convolution": ("Luna, softmax to the source", "Luna, softmax attention to the source, convolution"),
-    "fastformer-convolution": ("Fastformer", "Fastformer, convolution"),
-    "block-convolution": ("block attention", "block attention, convolution"),
+    "transformer": ("fairseq's transformer", "fairseq's transformer", "transformer, fairseq's"),
+    "softmax-convolution": (
+        *("`--arch mixed_base`, fused softmax *", "mixed_base, fused softmax *"),
+        "softmax attention everywhere, convolution",
+    ),
+    "luna-packed-convolution": (
+        *("Luna, untied, packed cross-attention", "Luna, packed cross-attention"),
+        "Luna, packed cross-attention as in the paper",
+    ),
+    "luna-convolution": (
+        *("Luna, untied, softmax cross-attention", "Luna, softmax cross-attention"),
+        "Luna, softmax cross-attention, convolution",
+    ),
+    "fastformer-convolution": ("Fastformer", "Fastformer", "Fastformer, convolution"),
+    "block-convolution": ("block attention", "block attention", "block attention, convolution"),
 }
+TITLES = (
+    *("training step\n25 tokens", "training step\n512 tokens", "training step\n2,048 tokens"),
+    *("generation\n25 tokens", "generation\n512 tokens"),
+)
+BOOTSTRAP = 1.6  # BLEU; half of the 95 % interval in docs/results.md
 
 
 @command
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = Parser(__doc__)
-    parser.add_argument("train", type=Path, metavar="TRAIN", help="times of a training step")
-    parser.add_argument("generate", type=Path, metavar="GENERATE", help="times of generation")
     picture.add_arguments(parser)
     args = parser.parse_args(arguments)
     picture.check_output(args.output, force=args.force)
-    figure, axes = picture.pyplot().subplots(1, 3, figsize=(11, 3.8), width_ratios=(3, 3, 2), layout="constrained")
-    for axis, file, what in zip(axes, (args.train, args.generate), ("a training step", "generation"), strict=False):
-        rows = json.loads(file.read_text(encoding="utf-8"))["rows"]
-        for system, (label, _) in SYSTEMS.items():
-            points = sorted((row["length"], row["ratio"]) for row in rows if row["system"] == system)
-            if not points:
-                raise CommandError(f"{file}: has no times of {system}; give it with --systems")
-            axis.plot(*zip(*points, strict=True), marker="o", color=picture.COLOURS[system], label=label)
-        axis.set(xscale="log", ylim=(0, None), xlabel="words", title=f"time of {what}, transformer = 1")
-        lengths = sorted({row["length"] for row in rows})
-        axis.set_xticks(lengths, [f"{length:,}" for length in lengths])
-        axis.minorticks_off()
-        axis.grid(True, alpha=0.3)
-    page = RESULTS.read_text(encoding="utf-8")
-    for place, (system, (_, row)) in enumerate(SYSTEMS.items()):
-        bleu, least, largest = quality(page, row)
-        spread = [[bleu - least], [largest - bleu]]
-        axes[2].errorbar(bleu, -place, xerr=spread, fmt="o", color=picture.COLOURS[system])
-        axes[2].annotate(f"{bleu:.1f}", (bleu, -place), (0, 7), textcoords="offset points", ha="center")
-    axes[2].set(xlim=(36.5, 41), ylim=(0.5 - len(SYSTEMS), 0.5), yticks=[], title="sacreBLEU, Multi30k")
-    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=len(SYSTEMS))
+    readme = (ROOT / "README.md").read_text(encoding="utf-8").partition("\n## Speed\n")[2]
+    results = (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
+    pyplot = picture.pyplot()
+    pyplot.rcParams["font.size"] = 12
+    figure, axes = pyplot.subplots(
+        *(1, len(TITLES) + 1), figsize=(15, 4.2), width_ratios=(*[1] * len(TITLES), 2), layout="constrained"
+    )
+    for axis, title, times in zip(axes, TITLES, zip(*relative_times(readme), strict=True), strict=False):
+        draw_times(axis, times)
+        axis.set_title(title, fontsize=12)
+    draw_quality(axes[-1], [quality(results, row) for _, _, row in SYSTEMS.values()])
+    axes[0].set_yticks(range(len(SYSTEMS)), [label for _, label, _ in SYSTEMS.values()])
+    for axis in axes[1:]:
+        axis.set_yticks([])
+    for axis in axes:
+        axis.set_ylim(len(SYSTEMS) - 0.1, -0.5)
+        axis.tick_params(axis="y", length=0)
+        for side in ("top", "right", "left"):
+            axis.spines[side].set_visible(False)
+    figure.supxlabel("time relative to fairseq's transformer (shorter is faster)", x=0.45, fontsize=12)
     picture.save(figure, args.output)
 
 
-def quality(page: str, row: str) -> tuple[float, ...]:
-    """BLEU on the test, mean, least and largest of the seeds, where there are several."""
+def relative_times(readme: str) -> list[tuple[float | None, ...]]:
+    """The times of each system relative to fairseq's transformer; None where the table has no number.
+
+    Raises:
+        CommandError: a system has no row in the table.
+    """
+    rows = []
+    for name, _, _ in SYSTEMS.values():
+        found = re.search(rf"^\| {re.escape(name)} \| (.*) \|$", readme, re.M)
+        if not found:
+            raise CommandError(f"README.md: the table of the section Speed has no row {name!r}")
+        numbers = [re.match(r"[\d.]+", cell.strip()) for cell in found[1].split("|")]
+        rows.append(tuple(number and float(number[0]) for number in numbers))
+    return rows
+
+
+def draw_times(axis, times: Sequence[float | None]) -> None:
+    """A horizontal bar for each system, with its number at the end."""
+    for place, (system, time) in enumerate(zip(SYSTEMS, times, strict=True)):
+        if time is None:
+            axis.text(0.03, place, "not measured", va="center", color="#555555")
+        else:
+            axis.barh(place, time, height=0.7, color=picture.COLOURS[system])
+            axis.text(time + 0.03, place, "1" if time == 1 else f"{time:.2f}", va="center")
+    axis.set_xlim(0, 1.5)
+    axis.set_xticks([0, 0.5, 1], ["0", "0.5", "1"])
+
+
+def draw_quality(axis, scores: Sequence[tuple[float, float, float]]) -> None:
+    """BLEU with the range of its seeds, over the bootstrap interval of the transformer's score."""
+    first = scores[0][0]
+    axis.axvspan(first - BOOTSTRAP, first + BOOTSTRAP, color="#E4E4E4")
+    interval = f"grey: {first:.1f} ± {BOOTSTRAP}, 95 % bootstrap"
+    axis.text(first, len(SYSTEMS) - 0.4, interval, ha="center", va="center", fontsize=11, color="#555555")
+    for place, (system, (bleu, least, largest)) in enumerate(zip(SYSTEMS, scores, strict=True)):
+        colour = picture.COLOURS[system]
+        axis.errorbar(bleu, place, xerr=[[bleu - least], [largest - bleu]], fmt="o", color=colour, capsize=4)
+        seeds = "" if largest > least else " (one seed)"
+        axis.text(largest + 0.12, place, f"{bleu:.1f}{seeds}", va="center")
+    axis.set_xlim(36.7, 41.4)
+    axis.set_title("sacreBLEU on Multi30k\nmean and range of three seeds", fontsize=12)
+
+
+def quality(page: str, row: str) -> tuple[float, float, float]:
+    """BLEU on the test: the mean, the least and the largest of the seeds, or one seed's score three times."""
     if several := re.search(rf"^\| {re.escape(row)} \| ([\d.]+) \(([\d.]+) to ([\d.]+)\)", page, re.M):
-        return tuple(map(float, several.groups()))
+        mean, least, largest = map(float, several.groups())
+        return mean, least, largest
     [bleu] = re.findall(rf"^\| {re.escape(row)} \|.*\| ([\d.]+) \| [\d.]+ \|$", page, re.M)
     return (float(bleu),) * 3
 

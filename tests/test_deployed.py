@@ -24,14 +24,15 @@ from fairseq.tasks.translation_multi_simple_epoch import TranslationMultiSimpleE
 
 import fairseq_luna
 from commands import FAMILIES, SIZES, TRANSFORMER, train
+from fairseq_luna import quiet
 from fairseq_luna.__main__ import main
+from fairseq_luna.files import fingerprint
 from fairseq_luna.usage_error import UsageError
 from own_command import refused
 
 pytest.importorskip("onnxscript")
 deployed = pytest.importorskip("fairseq_luna.deployed")
 comparison = pytest.importorskip("fairseq_luna.exporting.comparison")
-marks_of = pytest.importorskip("fairseq_luna.deployed.folder").marks_of
 graphs = pytest.importorskip("fairseq_luna.exporting.onnx_graphs")
 onnx = pytest.importorskip("onnx")
 write_folder = pytest.importorskip("fairseq_luna.exporting.exported_folder").write_folder
@@ -149,7 +150,7 @@ def test_n_best_lists_scores_and_batches_are_those_of_the_trained_model(export, 
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        (["{made}", "--sampling"], "--sampling: the graphs of an exported model do not give it; use fairseq-luna"),
+        (["{made}", "--sampling"], "--sampling: is not supported by exported models; use fairseq-luna"),
         (["{made}", "--fp16"], "--fp16: an exported model computes on a CPU"),
         (["{made}", "--bem", "3"], "unrecognized arguments: --bem"),
         (["{made}", "--nbest", "9"], "nbest 9: must be at most beam 5"),
@@ -160,7 +161,7 @@ def test_n_best_lists_scores_and_batches_are_those_of_the_trained_model(export, 
 def test_what_an_exported_model_does_not_have_is_one_line(tmp_path, capsys, monkeypatch, given, said):
     from fairseq_luna.deployed import __main__ as program
 
-    monkeypatch.setattr(program.translate, "end_at_signals", lambda: None)
+    monkeypatch.setattr(program, "end_at_signals", lambda: None)
     monkeypatch.setattr(sys, "argv", ["deployed", *(word.format(made=tmp_path) for word in given)])
     assert program.main() == 2
     [line] = capsys.readouterr().err.splitlines()
@@ -175,7 +176,7 @@ def test_a_decoder_that_cannot_be_exported_is_refused_first(tiny_data, tmp_path,
         made.append(inputs)
         raise torch.onnx.OnnxExporterError("no such operator\nin two lines")
 
-    monkeypatch.setattr(graphs, "onnx_of", onnx_of)
+    monkeypatch.setattr(graphs, "to_onnx", onnx_of)
     said = refused(capsys, "export", tmp_path, "--data", tiny_data, "--output", tmp_path / "out")
     cannot = "its attentions cannot be written as ONNX (OnnxExporterError)"
     assert said == f"{tmp_path}: {cannot}; use fairseq-luna translate"
@@ -189,10 +190,10 @@ def graphs_of(made):
     return [*starts, graphs.Graph("step.onnx", onnx.load(made / "step.onnx"))]
 
 
-def test_an_export_leaves_logging_as_it_was():
+def test_silencing_logs_leaves_logging_as_it_was():
     logging.disable(logging.INFO)
     try:
-        with graphs.quiet():
+        with quiet.all_loggers(logging.WARNING), quiet.all_loggers(logging.INFO):
             assert logging.root.manager.disable == logging.WARNING
         assert logging.root.manager.disable == logging.INFO
     finally:
@@ -201,7 +202,7 @@ def test_an_export_leaves_logging_as_it_was():
 
 def test_int8_is_smaller_and_translates(export, tmp_path, monkeypatch):
     folder, made = export("luna")
-    monkeypatch.setattr("fairseq_luna.exporting.exported_folder.graphs_of", lambda *_: graphs_of(made))
+    monkeypatch.setattr("fairseq_luna.exporting.exported_folder.make_graphs", lambda *_: graphs_of(made))
     assert main(["export", str(folder), f"--output={tmp_path / 'int8'}", "--int8"]) == 0
     whole, small = ((path / "weights.bin").stat().st_size for path in (made, tmp_path / "int8"))
     assert small < whole
@@ -241,7 +242,7 @@ def test_a_changed_or_missing_file_is_refused(speaking):
 def test_a_graph_that_onnxruntime_cannot_load_is_named(exported):
     (exported / "step.onnx").write_text("no graph")
     settings = json.loads((exported / "settings.json").read_text())
-    settings["files"]["step.onnx"] = marks_of(exported / "step.onnx")
+    settings["files"]["step.onnx"] = fingerprint(exported / "step.onnx")
     (exported / "settings.json").write_text(json.dumps(settings))
     with pytest.raises(UsageError, match=r"step\.onnx: cannot be loaded"):
         deployed.Translator(exported).translate(TEXTS[0])
@@ -279,7 +280,7 @@ def speaking(export, tmp_path_factory):
     shutil.rmtree(copied / "exported")
     (copied / "exported").mkdir()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("fairseq_luna.exporting.exported_folder.graphs_of", lambda *_: graphs_of(made))
+        patch.setattr("fairseq_luna.exporting.exported_folder.make_graphs", lambda *_: graphs_of(made))
         write_folder(fairseq_luna.load(copied), copied / "exported", int8=False)
     return copied, copied / "exported"
 
@@ -291,7 +292,7 @@ def test_pieces_that_the_dictionary_of_an_older_export_lacks_are_cut_into_those_
     words = (made / "source.txt").read_text(encoding="utf-8")
     (made / "source.txt").write_text(words.replace(f"{lacking} ", "zoo "), encoding="utf-8")
     settings = json.loads((made / "settings.json").read_text())
-    settings["files"]["source.txt"] = marks_of(made / "source.txt")
+    settings["files"]["source.txt"] = fingerprint(made / "source.txt")
     (made / "settings.json").write_text(json.dumps(settings))
     old = deployed.Translator(made)
     assert lacking not in old.pieces.encode("talks walk", out_type=str)
@@ -360,7 +361,7 @@ def test_words_are_not_read_as_pieces(speaking, tmp_path, monkeypatch):
     folder, made = speaking
     copied = shutil.copytree(folder, tmp_path / "model", ignore=shutil.ignore_patterns("*.model", "exported"))
     assert main(["export", str(copied), f"--output={tmp_path / 'new'}"]) == 2
-    monkeypatch.setattr("fairseq_luna.exporting.exported_folder.graphs_of", lambda *_: ())
+    monkeypatch.setattr("fairseq_luna.exporting.exported_folder.make_graphs", lambda *_: ())
     monkeypatch.setattr("fairseq_luna.exporting.comparison.difference", lambda *_: (0.0, 0.0))
     assert main(["export", str(copied), f"--output={tmp_path / 'new'}", "--pieces=none"]) == 0
     settings = json.loads((made / "settings.json").read_text())
@@ -414,7 +415,7 @@ def test_what_cannot_be_exported_is_refused(export, tiny_data, tmp_path, monkeyp
     assert "an ensemble cannot be exported" in refused(capsys, "export", f"{folder}:{folder}", f"--output={new}")
     translator = fairseq_luna.load(folder)
     for part, value, said in (
-        ("task", TranslationMultiSimpleEpochTask, "TranslationMultiSimpleEpochTask: may add marks of languages"),
+        ("task", TranslationMultiSimpleEpochTask, "TranslationMultiSimpleEpochTask: may add language symbols"),
         ("bpe", SubwordNMTBPE, "only SentencePiece models"),
     ):
         with monkeypatch.context() as patch, pytest.raises(UsageError, match=said):

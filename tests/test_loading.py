@@ -22,8 +22,8 @@ import fairseq_luna
 from commands import FAMILIES, run, train
 from fairseq_luna import __main__ as command
 from fairseq_luna.commands import translate
-from fairseq_luna.commands.translate import end_at_signals, translated
 from fairseq_luna.exporting.decoder_step import EncoderForExport
+from fairseq_luna.line_translation import end_at_signals, translate_lines
 from fairseq_luna.loading import load
 from fairseq_luna.text_files import decoded
 from fairseq_luna.usage_error import UsageError
@@ -205,9 +205,10 @@ def test_lines_keep_their_order_and_empty_ones_stay_empty(translator):
     lines = ["\n", TEXTS[2] + "\r\n", "  \n", *TEXTS[:2], ""]
     expected = dict(zip(TEXTS, translator.translate(TEXTS, **SIZES), strict=True))
     for size in (1, 2, 100):
-        assert list(translated(translator, lines, size, **SIZES)) == [expected.get(line.strip(), "") for line in lines]
+        found = list(translate_lines(translator, lines, size, **SIZES))
+        assert found == [expected.get(line.strip(), "") for line in lines]
     read = iter(TEXTS)
-    assert next(translated(translator, read, 2, **SIZES)) == expected[TEXTS[0]]
+    assert next(translate_lines(translator, read, 2, **SIZES)) == expected[TEXTS[0]]
     assert list(read) == TEXTS[2:]  # not read yet
 
 
@@ -228,7 +229,7 @@ def test_a_line_that_cannot_be_translated_takes_no_others_with_it(translator):
     ):
         found = []
         with pytest.raises(UsageError, match=said):
-            found.extend(translated(translator, lines, size, **SIZES))
+            found.extend(translate_lines(translator, lines, size, **SIZES))
         assert found == kept
 
 

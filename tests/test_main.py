@@ -23,9 +23,11 @@ PACKAGE = Path(fairseq_luna.__file__).parent
 
 
 @pytest.mark.parametrize("asked", [(), ("--help",), ("-h",)])
-def test_the_help_has_every_command(asked, capsys):
+def test_the_help_has_every_command_in_the_order_of_use(asked, capsys):
     text = shown(capsys, *asked)
-    assert re.findall(r"^    (\w+) ", text, flags=re.M) == list(COMMANDS)
+    expected = ["prepare", "fairseq-train", "translate", "score", "average", "convert", "export", "info"]
+    assert re.findall(r"^    ([\w-]+) ", text, flags=re.M) == expected
+    assert set(COMMANDS) == {*expected} - {"fairseq-train"}
     assert max(map(len, text.splitlines())) <= 120
 
 
@@ -45,12 +47,19 @@ def test_the_help_of_a_command_has_an_example_that_its_parser_takes(name, capsys
         assert "--help" in given or parser_of(name, given).parse_args(given)
 
 
+def test_a_required_flag_is_not_in_brackets(capsys):
+    usage = shown(capsys, "score", "--help").partition("\n\n")[0]
+    assert " --reference FILE" in usage and "[--reference" not in usage
+
+
 def test_wrong_use_is_refused_in_one_line(capsys, monkeypatch):
     monkeypatch.setattr(translate, "end_at_signals", lambda: None)
     assert (
         refused(capsys, "tranlate")
         == f"fairseq-luna: tranlate: did you mean translate? the commands are {', '.join(COMMANDS)}"
     )
+    said = refused(capsys, "train", "data")
+    assert said.startswith("fairseq-luna: train: fairseq's own command trains: fairseq-train ")
     assert refused(capsys, "info", "--paths") == "unrecognized arguments: --paths"
     assert refused(capsys, "translate", "none") == "none: there is no such checkpoint"
 

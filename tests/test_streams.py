@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from corpus_files import pairs, write_pairs
-from fairseq_luna.commands import translate
+from fairseq_luna import line_translation
 from fairseq_luna.commands.preparing import sentencepiece_model
 from fairseq_luna.commands.scoring.system_output import read_translations
 from fairseq_luna.commands.shell_commands import program
@@ -121,7 +121,7 @@ def test_lines_that_look_like_marks_of_fairseq_are_text(tmp_path, capsys):
 
 def test_such_lines_are_translated(monkeypatch):
     translator = SimpleNamespace(translate=lambda texts, **_: [text.lower() for text in texts])
-    assert list(translate.translated(translator, ["T-34", "H-2"], 1)) == ["t-34", "h-2"]
+    assert list(line_translation.translate_lines(translator, ["T-34", "H-2"], 1)) == ["t-34", "h-2"]
 
 
 @pytest.mark.parametrize("cut", ["joint.model", "joint.vocab"])

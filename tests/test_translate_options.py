@@ -12,8 +12,8 @@ import torch
 import fairseq_luna
 from commands import FAMILIES, TRANSFORMER, train
 from fairseq_luna import loading
-from fairseq_luna.commands.translate import translated
 from fairseq_luna.deployed import Translation
+from fairseq_luna.line_translation import translate_lines
 from fairseq_luna.models.shared.alignments import with_replacements, word_pairs, words_of_pieces
 from fairseq_luna.models.shared.translator import TorchTranslator
 from fairseq_luna.usage_error import UsageError
@@ -257,13 +257,13 @@ def test_an_unknown_word_of_the_source_is_copied(translator, monkeypatch, tmp_pa
 
 def test_lines_of_the_output_are_as_many_for_every_text(translator):
     options = {"nbest": 2, "scores": True, "alignments": True, **SIZES}
-    lines = list(translated(translator, ["w1 w2", "", "w3"], 10, **options))
+    lines = list(translate_lines(translator, ["w1 w2", "", "w3"], 10, **options))
     assert len(lines) == 6 and all(line.count("\t") == 2 for line in lines)
     assert lines[2:4] == ["0.0000\t\t", "-inf\t\t"]
     [best, _] = translator.translate("w1 w2", **options)
     pairs = " ".join(f"{ours}-{theirs}" for ours, theirs in best.alignment)
     assert lines[0] == f"{best.score:.4f}\t{best.text}\t{pairs}"
-    assert list(translated(translator, ["w1 w2"], 1, **SIZES)) == [best.text]
+    assert list(translate_lines(translator, ["w1 w2"], 1, **SIZES)) == [best.text]
 
 
 def test_a_loaded_model_says_why_it_cannot_be_pickled_or_copied(translator):

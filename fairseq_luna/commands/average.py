@@ -1,10 +1,10 @@
-"""Average the last checkpoints of a training into one, which usually translates better.
+"""Average the last checkpoints of a training into one checkpoint, which usually translates better.
 
     fairseq-luna average checkpoints --last 5 --output checkpoints/average.pt
     fairseq-luna average checkpoints --last 5 --by-updates --output checkpoints/average.pt
     fairseq-luna average a.pt b.pt c.pt --output average.pt
 
-Files are read with torch's weights_only, so that no code in them is run. The result has no optimizer state.
+Checkpoints are loaded with weights_only, so that no code in them is executed. The average has no optimizer state.
 """
 
 import os
@@ -30,10 +30,10 @@ _SHOWN = {_BY_EPOCH: "epoch checkpoints (checkpointN.pt)", _BY_UPDATE: "update c
 
 def add_flags(parser: ArgumentParser) -> None:
     add = parser.add_argument
-    add("paths", nargs="+", type=Path, metavar="PATH", help="the training's --save-dir with --last, or checkpoints")
-    add("--last", type=positive, metavar="N", help="average the last N epochs' checkpoints")
-    add("--by-updates", action="store_true", help="with --last: those of --save-interval-updates instead of epochs")
-    add("--output", type=Path, required=True, metavar="FILE", help="the averaged checkpoint")
+    add("paths", nargs="+", type=Path, metavar="PATH", help="checkpoints, or with --last their folder")
+    add("--last", type=positive, metavar="N", help="average the checkpoints of the last N epochs")
+    add("--by-updates", action="store_true", help="with --last: checkpoints of --save-interval-updates, not epochs")
+    add("--output", type=Path, required=True, metavar="FILE", help="checkpoint to write")
     add("--force", action="store_true", help="replace --output if it exists")
 
 
@@ -62,7 +62,7 @@ def run(args: Namespace) -> None:
 
 
 def data_flags(mean: Mapping[str, Any], trained: Path, output: Path) -> list[object]:
-    """``--data`` for translating with ``output``, where its data is found from the checkpoint ``trained`` alone."""
+    """The flag ``--data`` for ``output``, if its data is found from the checkpoint ``trained`` only."""
     cfg = mean.get("cfg") or {}
     settings = {**plain(cfg.get("checkpoint")), **plain(cfg.get("task")), **plain(mean.get("args"))}
     recorded, saved = str(settings.get("data") or ""), str(settings.get("save_dir") or "")
@@ -103,7 +103,7 @@ def last(folder: Path, count: int, *, by_updates: bool = False) -> list[Path]:
     Args:
         folder: fairseq-train's --save-dir.
         count: at least 1.
-        by_updates: those of --save-interval-updates instead of epochs.
+        by_updates: checkpoints of --save-interval-updates instead of epochs.
 
     Raises:
         UsageError: no such folder, or fewer checkpoints than ``count``.

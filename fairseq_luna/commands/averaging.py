@@ -1,4 +1,4 @@
-"""The arithmetic mean of models, with at most two of them in memory."""
+"""Arithmetic mean of checkpoints, with at most two of them in memory."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -15,25 +15,25 @@ from ..usage_error import UsageError, flag
 
 Weights = dict[str, Tensor]
 
-# Where a checkpoint has weights, by what precedes their names here.
+# Places of weights in a checkpoint, by the prefix of their names here.
 PLACES = {
     "": ("model",),
     "criterion": ("criterion",),
     "ema": ("extra_state", "ema"),
     "ema_fp32_params": ("extra_state", "ema_fp32_params"),
 }
-# Drawn at random and now and then again: the mean of several draws is not one.
+# Random directions, which are redrawn during training: the mean of several draws is not a draw.
 RANDOM = ".directions"
 
 
 def updates(state: Mapping[str, Any]) -> int:
-    """How many updates a checkpoint was trained; 0 if it does not say."""
+    """Number of updates of a checkpoint; 0 if it does not say."""
     history = state.get("optimizer_history") or [{}]
     return int(history[-1].get("num_updates") or 0)
 
 
 def average(paths: Sequence[Path]) -> dict[str, Any]:
-    """The last checkpoint of ``paths`` with the mean of all models as its model.
+    """Average checkpoints: the result is the last of ``paths`` with the mean of all models as its model.
 
     The means that --store-ema made, and a criterion's parameters, are averaged too.
 
@@ -71,7 +71,7 @@ def average(paths: Sequence[Path]) -> dict[str, Any]:
 
 
 def _taken(state: dict[str, Any]) -> Weights:
-    """The weights of ``state``, which loses them, by today's names."""
+    """Remove the weights from ``state`` and return them, by today's names."""
     weights = {}
     for label, place in PLACES.items():
         holder = _holder(state, place)
@@ -107,7 +107,7 @@ def _outline(model: Weights) -> dict[str, tuple[tuple[int, ...], torch.dtype]]:
 
 
 def _shared(model: Weights) -> dict[str, str]:
-    """For each name the first name of the same tensor in memory: another name if weights are tied."""
+    """For each name, the first name of the same tensor in memory: another name if weights are tied."""
     first: dict[Any, str] = {}
     return {name: first.setdefault(_place(weight), name) for name, weight in model.items()}
 
@@ -117,7 +117,7 @@ def _place(weight: Tensor) -> tuple[Any, ...]:
 
 
 def _check_settings(path: Path, ours: dict[str, Any], first: Path, theirs: dict[str, Any]) -> None:
-    """Raises UsageError if a setting differs. One that an older release did not save is read as its default."""
+    """Raises UsageError if a setting differs. A setting that an older release did not save has its default."""
     defaults = MODEL_DATACLASS_REGISTRY.get(ours.get("_name"), object)()
     for name in sorted(ours.keys() | theirs.keys()):
         mine, other = (settings.get(name, getattr(defaults, name, None)) for settings in (ours, theirs))

@@ -4,9 +4,9 @@
     fairseq-luna export checkpoints --output exported
     python -m fairseq_luna.deployed exported < text.en > text.de
 
-The folder has the encoder and the decoder's step as ONNX, for any batch and beam and, where the attentions allow it,
-any source length, with dictionaries and SentencePiece model. The graphs' numbers are compared with the model's. This
-takes minutes; the folder itself needs onnxruntime, numpy and sentencepiece only.
+The folder contains ONNX graphs of the encoder and of a decoder step, the dictionaries and the SentencePiece model. The
+graphs take any batch size and beam and, if the attentions allow it, any source length. The command compares the output
+of the graphs with the model, which takes minutes. Translating needs onnxruntime, numpy and sentencepiece only.
 """
 
 from argparse import ArgumentParser, Namespace
@@ -21,12 +21,12 @@ from .shell_commands import shell, show_next
 def add_flags(parser: ArgumentParser) -> None:
     add = parser.add_argument
     add("model", metavar="MODEL", help="a checkpoint of a model of this package, or its folder")
-    add("--output", type=Path, required=True, metavar="FOLDER", help="the new folder")
-    add("--data", type=Path, metavar="FOLDER", help="with the dictionaries (default: MODEL's, or the training's)")
+    add("--output", type=Path, required=True, metavar="FOLDER", help="folder to write")
+    add("--data", type=Path, metavar="FOLDER", help="folder with dictionaries (default: MODEL's, or the data)")
     add("--pieces", type=Path, metavar="FILE", help="SentencePiece model (default: beside MODEL or the data)")
-    add("--source-lang", metavar="LANG", help="if the training was not told its languages")
-    add("--target-lang", metavar="LANG")
-    add("--int8", action="store_true", help="weights of matrix products as bytes: smaller, faster, less exact")
+    add("--source-lang", metavar="LANG", help="source language, if the checkpoint does not say")
+    add("--target-lang", metavar="LANG", help="target language, if the checkpoint does not say")
+    add("--int8", action="store_true", help="weights of matrix products in 8 bits: smaller, faster, less exact")
 
 
 def run(args: Namespace) -> None:

@@ -4,8 +4,8 @@
     fairseq-luna info --arch luna_tiny
     fairseq-train data/bin --user-dir "$(fairseq-luna info --path)" --arch luna_tiny
 
-The report has versions, patches of fairseq, and the names of models and optimizers for fairseq-train. With --arch it is
-the flags of a model, which fairseq-train takes and its own --help leaves out.
+The report lists versions, patches of fairseq, and the names of models and optimizers for fairseq-train. --arch prints
+the flags of a model, which fairseq-train accepts although its own --help does not show them.
 """
 
 import platform
@@ -48,7 +48,7 @@ def run(args: Namespace) -> None:
 
 
 def flags_of(arch: str) -> str:
-    """The help of the flags of the model ``arch``, with the defaults that this name gives them.
+    """The help of the flags of the model ``arch``, with the defaults of this architecture.
 
     Raises:
         UsageError: there is no such architecture.
@@ -87,7 +87,7 @@ def flags_of(arch: str) -> str:
 
 
 def report() -> Iterable[str]:
-    """The lines of the full report. Activates the plugin, so fairseq must be importable."""
+    """Yield the lines of the full report. Activates the plugin, so fairseq must be importable."""
     from .. import compat, models  # noqa: F401 (activates the plugin)
 
     yield f"--user-dir {shortest(USER_DIR)}"

@@ -5,23 +5,25 @@
     fairseq-luna score luna.de --paired transformer.de --reference data/reference/test.de
     fairseq-luna score one.zh two.zh --reference first.zh_CN second.zh_CN --ter
 
-HYPOTHESES are what fairseq-luna translate or fairseq-generate wrote. Several files are systems if each has all
-sentences, and otherwise parts of one. The reference is untouched text, a line for each translation; several are
-references of the same sentences. D- lines of fairseq-generate are scored, or its H- lines, and remaining pieces are
-joined. Its T- lines say which test it is of: another reference is refused.
+HYPOTHESES are files that fairseq-luna translate or fairseq-generate wrote. Several files are several systems if each
+has all sentences, and otherwise parts of one system. --reference is untouched text with one line for each translation;
+several files are alternative references. In the output of fairseq-generate the D- lines are scored, or else the H-
+lines, and remaining subword pieces are joined. Its T- lines say which test it belongs to: a reference of another test
+is refused.
 
-BLEU counts words, which Chinese, Japanese, Thai and others do not separate by spaces. The first line says which of
-sacreBLEU's tokenizers cuts them and why: that of --language, of the language that is the ending of --reference, or of
-the letters of its text. chrF2 counts characters; TER is asked for by --ter, and lower is better.
+BLEU counts words, which Chinese, Japanese, Thai and other languages do not separate by spaces. The first line of the
+output says which tokenizer of sacreBLEU is used, and why: the one for --language, for the language in the name of the
+reference, such as test.zh, or for the letters of its text. chrF2 counts characters. --ter adds TER, for which lower is
+better.
 
---confidence draws the test again and again, with sacreBLEU's bootstrap, and says between which scores 95 % of the draws
-lie. --paired compares with another system on the same draws; p is the probability of so large a difference by chance.
-Several systems after it, or several --paired, are compared with one after another. All know one training of each
-system: another seed may differ by more.
+--confidence resamples the test with sacreBLEU's bootstrap and prints the interval that contains 95 % of the scores.
+--paired compares the systems with another system on the same samples; p is the probability of a difference as large by
+chance. With several files after it, or given several times, it makes several comparisons. These tests know one training
+of each system: training again with another seed may change the score by more.
 
-With --documents a score is of whole documents (d-BLEU), and a table has it by source. Beside it stands sacreBLEU by
-segment, of the lines where the translation has as many separators as the reference. Where a source has a single
-document, such as captions, each line counts as one. --sources scores the documents of these sources only, together.
+--documents scores whole documents (d-BLEU) and prints a table by source. The table also has sacreBLEU by segment, of
+the lines in which the translation has as many separators as the reference. If a source has a single document, such as
+captions, each of its lines counts as a document. --sources limits the score to the documents of these sources.
 """
 
 import sys
@@ -39,7 +41,7 @@ from ..subwords import is_blank
 from ..text_files import read_lines
 from ..usage_error import UsageError, flag
 from .scoring import SAMPLES, SEED, TOKENIZERS
-from .scoring.system_output import AUTO, CHOICES, SystemOutput, read_systems, subword_marker
+from .scoring.system_output import AUTO, CHOICES, SystemOutput, marker_in, read_systems
 from .shell_commands import shell, show_next
 
 if TYPE_CHECKING:
@@ -52,32 +54,35 @@ References = dict[Path, list[str]]  # the lines of each file
 def add_flags(parser: ArgumentParser) -> None:
     add = parser.add_argument
     several: dict[str, Any] = {"nargs": "+", "type": Path, "metavar": "FILE"}
-    add("hypotheses", nargs="*", type=Path, metavar="HYPOTHESES", help="translations (required)")
-    add("--reference", **several, action="append", help="the true translations, untouched; or several (required)")
-    add("--ter", action="store_true", help="also measure TER")
-    add("--confidence", action="store_true", help="show the 95 %% confidence interval of each score")
-    add("--paired", **several, action="append", help="compare with other systems' translations")
-    add("--samples", type=positive, metavar="N", help=f"tests that --confidence and --paired draw (default: {SAMPLES})")
-    add("--seed", type=positive, metavar="N", help=f"of the draws (default: {SEED})")
-    add("--documents", type=Path, metavar="FILE", help="document of each line: its source, a tab, its number there")
-    add("--sources", nargs="+", action="extend", metavar="NAME", help="score the documents of these sources only")
+    # argparse would show --reference in brackets: run checks it, with a message that explains it.
+    parser.usage = "%(prog)s HYPOTHESES [HYPOTHESES ...] --reference FILE [FILE ...] [options]"
+    add("hypotheses", nargs="*", type=Path, metavar="HYPOTHESES", help="translations to score")
+    add("--reference", **several, action="append", help="untouched reference translation, or several (required)")
+    add("--ter", action="store_true", help="compute TER too")
+    add("--confidence", action="store_true", help="print the 95 %% confidence interval of each score")
+    add("--paired", **several, action="append", help="translations of systems to compare with")
+    add("--samples", type=positive, metavar="N", help=f"samples of --confidence and --paired (default: {SAMPLES})")
+    add("--seed", type=positive, metavar="N", help=f"random seed of the samples (default: {SEED})")
+    what = "file with the document of each line: its source, a tab, and its number in the source"
+    add("--documents", type=Path, metavar="FILE", help=what)
+    add("--sources", nargs="+", action="extend", metavar="NAME", help="score only the documents of these sources")
     add("--language", metavar="LANG", help="target language, such as de, zh_CN, jpn or zho_Hans, for the tokenizer")
-    add("--tokenize", choices=TOKENIZERS, help="tokenizer of BLEU, instead of the language's")
+    add("--tokenize", choices=TOKENIZERS, help="tokenizer of BLEU, instead of the tokenizer for the language")
     add("--lowercase", action="store_true", help="score lower-cased text")
-    add("--remove-bpe", choices=CHOICES, default=AUTO, help="remaining pieces")
-    add("--json", type=Path, metavar="FILE", help="also write all scores to this file")
+    add("--remove-bpe", choices=CHOICES, default=AUTO, help="kind of subword pieces to join (default: %(default)s)")
+    add("--json", type=Path, metavar="FILE", help="write all scores to this file too")
 
 
 def split_files(args: Namespace) -> tuple[list[Path], list[Path]]:
-    """The files of translations and of references: of two after --reference, the second may be the translation.
+    """The files of translations, and of references. Of two files after --reference, the second may be the translation.
 
     Raises:
-        UsageError: either is missing.
+        UsageError: one of them is missing.
     """
     if not args.reference:
         raise UsageError(
-            "--reference FILE is missing: the true translations, untouched, one a line, such as reference/test.de, "
-            "which fairseq-luna prepare leaves beside bin"
+            "--reference FILE is missing: the untouched reference translation, one line per sentence, such as "
+            "reference/test.de in the folder of fairseq-luna prepare"
         )
     *others, last = args.reference
     if not args.hypotheses and len(last) == 2:
@@ -90,7 +95,7 @@ def split_files(args: Namespace) -> tuple[list[Path], list[Path]]:
 
 
 def check_arguments(args: Namespace) -> None:
-    """Raises UsageError for flags that contradict each other, before anything is read."""
+    """Raises UsageError for flags that contradict each other."""
     if args.language is not None and args.tokenize:
         raise UsageError(f"--language {args.language} --tokenize {args.tokenize}: both name the tokenizer; give one")
     if len(set(map(Path.resolve, args.reference))) < len(args.reference):
@@ -154,7 +159,7 @@ def print_comparisons(
     references: References,
     options: "Options",
 ) -> list["Compared"]:
-    """Compare the other ``texts`` with each of the ``baselines``, and print it."""
+    """Compare the other ``texts`` with each of the ``baselines``, and print the tables."""
     from .scoring.metrics import paired_bootstrap
     from .scoring.report import lines_of_comparison
 
@@ -170,7 +175,7 @@ def print_comparisons(
 
 
 def same_scores(args: Namespace) -> list[object]:
-    """The arguments that say what is scored, and how."""
+    """The arguments for the same scores: files, and how they are scored."""
     words: list[object] = [*args.hypotheses, "--reference", *args.reference]
     words += [flag(name) for name in ("lowercase", "ter") if getattr(args, name)]
     for name in ("documents", "language", "tokenize", "remove_bpe"):
@@ -182,7 +187,7 @@ def same_scores(args: Namespace) -> list[object]:
 def scored_texts(
     args: Namespace, systems: Mapping[str, SystemOutput], references: References, options: "Options"
 ) -> tuple[dict[str, list[str]], References, dict[str, Sequence["SourceScores"]]]:
-    """The texts to score, of each system and of the references, sentences or documents; and scores by source."""
+    """The texts of each system and reference, as sentences or documents, and the scores by source."""
     texts = {name: system.text for name, system in systems.items()}
     if not args.documents:
         return texts, references, {}
@@ -208,7 +213,7 @@ def print_scores(
     by_source: Mapping[str, Sequence["SourceScores"]],
     options: "Options",
 ) -> dict[str, "Scores"]:
-    """Score each of ``texts``, and print its scores."""
+    """Score each of ``texts``, and print the scores."""
     from .scoring import sanity_checks
     from .scoring.metrics import score
     from .scoring.report import lines_of_documents, lines_of_scores
@@ -241,7 +246,7 @@ def check_references(references: References) -> None:
     for file, lines in references.items():
         if all(map(is_blank, lines)):
             raise UsageError(f"--reference {file}: has no text")
-        if marker := subword_marker(lines):
+        if marker := marker_in(lines):
             warn(
                 f"{file} looks like subword pieces ({marker}), which a reference should not be: give the untouched "
                 "text; BLEU of pieces is not comparable"

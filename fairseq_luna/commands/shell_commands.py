@@ -16,7 +16,7 @@ _LOG_TAIL = 15
 
 
 def shortest(path: Path) -> str:
-    """Relative to the current folder if the path is inside it, and never like a flag."""
+    """``path`` relative to the current folder if it is inside it, and never starting with a dash."""
     absolute, here = Path(os.path.abspath(path)), Path.cwd()
     found = str(absolute.relative_to(here) if absolute.is_relative_to(here) else absolute)
     return f"./{found}" if found.startswith("-") else found
@@ -28,7 +28,7 @@ def shown_path(path: Path) -> str:
 
 
 def program(name: str) -> str:
-    """What a shell in the current folder calls to run ``name`` of this Python's environment."""
+    """The shell word that runs the program ``name`` of this Python's environment, seen from the current folder."""
     path = Path(sys.executable).with_name(name)
     return shown_path(path) if path.exists() and shutil.which(name) != str(path) else name
 
@@ -41,7 +41,7 @@ def shell(*words: object) -> str:
 
 
 def show_next(what: str, *commands: str) -> None:
-    """Print the commands that come next, each on a line of its own to copy."""
+    """Print the heading ``what`` and commands to copy, one per line."""
     print(f"\n{what}:")
     for command in commands:
         print(f"    {command}")
@@ -53,10 +53,10 @@ def run_fairseq(command: str, arguments: list[str], log: Path, watch: Callable[[
     ``preprocess`` is given this plugin, for its patches of what fairseq writes.
 
     Raises:
-        CommandError: the command failed; with the end of its log.
+        CommandError: the command failed. The message has the end of its log.
         OSError: the disk is full.
     """
-    # For matrices this small a second thread gains a third on an idle machine, and triples the time on a busy one.
+    # With matrices this small a second thread helps little on an idle machine, and triples the time on a busy one.
     environment = {"OMP_NUM_THREADS": "1", **os.environ}
     log.parent.mkdir(parents=True, exist_ok=True)
     plugin = [f"--user-dir={USER_DIR}"] if command == "preprocess" else []

@@ -17,7 +17,7 @@ __all__ = ["Translation", "Translator"]
 
 
 def __getattr__(name: str) -> Any:
-    """``Translator``, imported when it is used first: the command says in one line that onnxruntime is missing."""
+    """Import ``Translator`` at its first use, so that the command can report a missing onnxruntime in one line."""
     if name != "Translator":
         raise AttributeError(f"module {__name__} has no attribute {name}")
     from .exported_translator import Translator

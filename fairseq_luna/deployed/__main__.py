@@ -25,7 +25,7 @@ An exported model computes in fp32 or int8, on a CPU. It supports neither sampli
 which fairseq-luna translate needs the checkpoint.
 """
 PROGRAM = "fairseq_luna.deployed"
-# Flags of fairseq-luna translate, and why they are not here.
+# Flags of fairseq-luna translate that are refused here, with the reason.
 ELSEWHERE = {
     **dict.fromkeys(TRAINED, "is not supported by exported models"),
     **dict.fromkeys(("fp16", "bf16", "device"), "an exported model computes on a CPU, in fp32 or int8"),
@@ -57,7 +57,7 @@ def run() -> None:
 
 
 def parsed(given: list[str]) -> Namespace:
-    """The arguments. Raises CommandError for wrong ones."""
+    """Parse the arguments. Raises CommandError for wrong ones."""
     parser = Parser(DESCRIPTION, prog=f"python -m {PROGRAM}", allow_abbrev=False)
     add = parser.add_argument
     add("folder", metavar="FOLDER", help="folder that fairseq-luna export made")

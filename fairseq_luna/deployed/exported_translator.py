@@ -1,4 +1,4 @@
-"""Text to text with an exported model."""
+"""Translation of texts with an exported model."""
 
 import math
 import os
@@ -19,8 +19,8 @@ from .folder import PIECES, SOURCE_WORDS, TARGET_WORDS, read_settings, read_word
 from .graphs import BOS, EOS, PAD, UNK, Graphs
 from .search import beam_search
 
-MAX_TOKENS = 1024  # of a batch
-_TRAINED = "the graphs of an exported model do not give it; use fairseq_luna.load"
+MAX_TOKENS = 1024  # source tokens per batch, padding included
+_TRAINED = "exported models do not support it; use fairseq_luna.load"
 _CPU = "an exported model computes on a CPU, in fp32 or int8; use fairseq_luna.load"
 INSTEAD = {
     **dict.fromkeys(
@@ -28,20 +28,20 @@ INSTEAD = {
     ),
     **dict.fromkeys(("diverse_beam_groups", "diverse_beam_strength", "diversity_rate", "match_source_len"), _TRAINED),
     **dict.fromkeys(("no_repeat_ngram_size", "prefix_allowed_tokens_fn", "unnormalized"), _TRAINED),
-    "seed": "nothing is drawn",
+    "seed": "exported models do not sample",
     **dict.fromkeys(("fp16", "bf16", "device"), _CPU),
 }
 
 
 class Translator:
-    """Translates as fairseq-generate does with the same model.
+    """Translator that gives the translations of fairseq-generate with the same model.
 
     Args:
-        folder: made by ``fairseq-luna export``.
-        threads: CPU threads.
+        folder: folder that ``fairseq-luna export`` made.
+        threads: number of CPU threads.
 
     Raises:
-        UsageError: ``folder`` is of another version, or a file is missing or has changed.
+        UsageError: ``folder`` has another format, or a file is missing or has changed.
     """
 
     def __init__(self, folder: str | os.PathLike[str], *, threads: int = 1) -> None:
@@ -73,18 +73,18 @@ class Translator:
         max_len_b: int = 200,
         min_len: int = 1,
     ) -> Any:
-        """Translate a text, or several.
+        """Translate a text, or several texts.
 
         Args:
             text: a text, or any iterable of texts; see :meth:`translations` for these and the other options.
-            nbest: return so many translations of each text, the best first; at most ``beam``.
+            nbest: number of translations to return for each text, the best first; at most ``beam``.
             scores: return a :class:`~fairseq_luna.translation.Translation` with its score in place of a text.
 
         Returns:
             A text for a text, a list for several. With ``nbest`` each text's result is a list of translations.
 
         Raises:
-            TypeError: there is no such option, or a text is none.
+            TypeError: there is no such option, or a text is not a str.
             UsageError: as :meth:`translations`.
         """
         lengths: dict[str, Any] = {"max_len_a": max_len_a, "max_len_b": max_len_b, "min_len": min_len}
@@ -116,20 +116,20 @@ class Translator:
         max_len_b: int = 200,
         min_len: int = 1,
     ) -> Iterator[list[Translation]]:
-        """The translations of each text that the beam search finds, the best first; "" for text without pieces.
+        """Yield the translations of each text, the best first; "" for a blank text.
 
         Args:
-            texts: lines of text; without a SentencePiece model, of pieces with spaces between them.
+            texts: lines of text; without a SentencePiece model, lines of pieces with spaces between them.
             beam, lenpen, max_len_a, max_len_b, min_len: as in fairseq-generate.
-            nbest: translations of each text; None: ``beam``.
-            batch_size, max_tokens: texts, and pieces with padding, in a batch; neither: 1,024 pieces. Texts of similar
-                length are translated together.
+            nbest: number of translations for each text; None: ``beam``.
+            batch_size, max_tokens: maximum number of texts, and of source tokens with padding, per batch; with neither,
+                1,024 tokens. Texts of similar length are translated together.
 
         Raises:
-            TypeError: there is no such option, or a text is none.
+            TypeError: there is no such option, or a text is not a str.
             UnreadableText: a text is longer than the model reads, or not in pieces and no SentencePiece model is there.
-            UsageError: a number is not finite, ``beam`` is larger than the vocabulary allows, or ``min_len`` than the
-                largest length.
+            UsageError: a number is not finite, ``beam`` is too large for the vocabulary, or ``min_len`` is above the
+                maximum length.
         """
         if not 1 <= beam < len(self.words) // 2:
             raise UsageError(f"beam {beam}: must be from 1 to {len(self.words) // 2 - 1}")
@@ -158,7 +158,7 @@ class Translator:
         return (found[i][:nbest] for i in range(len(sources)))
 
     def encoded(self, text: str) -> list[int]:
-        """Numbers of the pieces of ``text``, and the end mark; nothing for text without pieces."""
+        """Indices of the pieces of ``text`` and the end-of-sentence symbol; empty for a blank text."""
         if self.pieces is not None and not is_blank(text):
             text = " ".join(self.pieces.encode(text, out_type=str))
         if is_blank(text):
@@ -175,7 +175,7 @@ class Translator:
         return [*(self.numbers.get(piece, UNK) for piece in pieces), EOS]
 
     def unknown_tokens(self, text: str) -> tuple[int, int]:
-        """How many tokens of ``text`` the dictionary lacks, and how many there are, without the end mark."""
+        """Number of unknown tokens of ``text``, and of all tokens, without the end-of-sentence symbol."""
         tokens = self.encoded(text)[:-1]
         return tokens.count(UNK), len(tokens)
 
@@ -185,10 +185,10 @@ class Translator:
 
 
 def batches(sources: Sequence[Sequence[int]], max_tokens: float, batch_size: float) -> Iterator[list[int]]:
-    """The places of the sources, without empty ones, similar lengths together.
+    """Yield batches of indices of the sources that are not empty, similar lengths together.
 
     Args:
-        max_tokens, batch_size: pieces with padding, and sources, of a batch at most.
+        max_tokens, batch_size: maximum number of tokens with padding, and of sources, per batch.
     """
     batch: list[int] = []
     for i in sorted((i for i, source in enumerate(sources) if source), key=lambda i: len(sources[i])):

@@ -1,4 +1,4 @@
-"""The graphs of an exported model in onnxruntime, and the state between two steps."""
+"""Graphs of an exported model in onnxruntime, and the decoder state between two steps."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,19 +12,22 @@ from ..usage_error import UsageError
 
 Array = np.ndarray[Any, Any]
 Values = dict[str, Any]  # onnxruntime's tensors, which one graph hands to the next without a copy
-BOS, PAD, EOS, UNK = range(4)  # of fairseq's dictionaries
+BOS, PAD, EOS, UNK = range(4)  # indices in fairseq's dictionaries
 CONSTANT = "/constants/"  # in the names of tensors that depend on the source alone
-NEW = "new/"  # before the names of those that a step changed
+NEW = "new/"  # in front of the names of tensors that a step changed
+# Optimizations of onnxruntime that are left out: one kernel for a sum and its layer norm takes three times as long on a
+# CPU as two additions and a layer norm.
+SLOWER = ["SkipLayerNormFusion"]
 
 
 class State:
-    """What the decoder keeps: constants with a row for each sentence, and other tensors with a row for each beam."""
+    """State of the decoder: constants with a row per sentence, and other tensors with a row per hypothesis."""
 
     def __init__(self, values: Values) -> None:
         self.values = values
 
     def keep_sentences(self, rows: Array) -> None:
-        """Select the rows of the constants. Those of the other tensors are selected by the next step."""
+        """Select rows of the constants. The next step selects the rows of the other tensors."""
         for name, value in self.values.items():
             if CONSTANT in name:
                 self.values[name] = tensor(value.numpy()[rows])
@@ -34,9 +37,9 @@ class Graphs:
     """An encoder with the decoder's first step, in one graph for each range of source lengths, and a further step.
 
     Args:
-        folder: with the files.
-        starts: of each graph its ``file`` and the source lengths ``shortest`` and ``longest``, in this order.
-        threads: that onnxruntime computes one graph with.
+        folder: folder with the files.
+        starts: ``file``, ``shortest`` and ``longest`` source length of each graph of the encoder, in ascending order.
+        threads: number of threads for one graph.
     """
 
     def __init__(self, folder: Path, starts: Sequence[Mapping[str, Any]], *, words: int, threads: int) -> None:
@@ -48,12 +51,14 @@ class Graphs:
         self.loading = Lock()
 
     def session(self, file: str) -> onnxruntime.InferenceSession:
-        """The graph in ``file``, loaded when it is used first. Raises UsageError if it cannot be."""
+        """The graph in ``file``, loaded at its first use. Raises UsageError if it cannot be loaded."""
         with self.loading:  # threads may share the graphs
             if file not in self.sessions:
                 path = self.folder / file
                 try:
-                    session = onnxruntime.InferenceSession(path, self.options, ["CPUExecutionProvider"])
+                    session = onnxruntime.InferenceSession(
+                        path, self.options, ["CPUExecutionProvider"], disabled_optimizers=SLOWER
+                    )
                 except Exception as error:  # onnxruntime's have no common class
                     reason = str(error).splitlines()[0]
                     raise UsageError(f"{path}: cannot be loaded ({reason}); export the model again") from error
@@ -72,7 +77,7 @@ class Graphs:
         return dict(zip(self.outputs[file], binding.get_outputs(), strict=True))
 
     def start(self, source: Array) -> tuple[Array, State]:
-        """The log-probabilities ``(B, V)`` of the first word, and the state, for ``source (B, S)``."""
+        """Encode ``source (B, S)``: the log-probabilities ``(B, V)`` of the first word, and the state."""
         steps = source.shape[1]
         graph = next(graph for graph in self.starts if graph["longest"] >= steps)
         source = np.pad(source, ((0, 0), (0, max(0, graph["shortest"] - steps))), constant_values=PAD)
@@ -103,5 +108,5 @@ class Graphs:
 
 
 def tensor(array: Array) -> Any:
-    """``array`` as onnxruntime's tensor."""
+    """Convert ``array`` to a tensor of onnxruntime."""
     return onnxruntime.OrtValue.ortvalue_from_numpy(np.ascontiguousarray(array))

@@ -8,7 +8,7 @@ from .graphs import EOS, PAD, Array, Graphs, State
 
 
 class Hypothesis(NamedTuple):
-    """The words of a translation, and its log-probability divided by a power of its length, both with the end mark."""
+    """Words of a translation, the end-of-sentence symbol included, and log-probability / length ** lenpen."""
 
     words: list[int]
     score: float
@@ -61,7 +61,7 @@ def beam_search(
 
 
 def first_candidates(graphs: Graphs, source: Array, beam: int) -> tuple[State, Array, Array, Array]:
-    """The state, and ``(B, 2 K)`` scores, words and beams."""
+    """The state after the first step, and ``(B, 2 K)`` scores, words and beams of the candidates."""
     log_probs, state = graphs.start(source)
     log_probs = np.where(np.arange(graphs.words) == PAD, -np.inf, log_probs)
     words = np.argpartition(-log_probs, 2 * beam, axis=1)[:, : 2 * beam]
@@ -74,7 +74,7 @@ def candidates(
 ) -> tuple[Array, Array, Array]:
     """The ``(B, 2 K)`` best continuations of ``words (B, K)``; of the ``last`` ones each beam's end.
 
-    ``rows (B, K)`` are those of the state.
+    ``rows (B, K)``: rows of the state.
     """
     best, index, ends = graphs.step(state, words, scores, rows, length)
     if last:

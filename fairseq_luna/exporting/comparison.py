@@ -12,19 +12,19 @@ from .. import deployed
 from ..deployed.graphs import EOS, PAD, Array, Graphs
 from ..models.shared.translator import TorchTranslator
 
-# Of the sources in three batches with the end mark, and the words that follow. The last are more than a window, a block
-# or a chunk holds by default: a graph that has another form from there on is found.
+# Lengths of the sources in three batches, end-of-sentence symbol included, and the number of words that follow. The
+# last batch is longer than the default window, block and chunk, so that a graph that is wrong from there on is found.
 BATCHES = (((3,), 6), ((20, 8), 6), ((301, 34, 2), 1100))
 BEAM = 2
 
 
 @torch.no_grad()
 def difference(translator: TorchTranslator, folder: Path) -> tuple[float, float]:
-    """How far log-probabilities of the graphs in ``folder`` are from the model's, as fairseq generates.
+    """Compare log-probabilities of the graphs in ``folder`` with the model, called as fairseq generates.
 
     Returns:
-        The largest difference, and the largest without a hundredth of the words of each batch, where rounding may be
-        magnified: the heads of some models, such as retention's, are divided by a norm that may be near 0.
+        The largest difference, and the 99 % quantile of the differences. In a few words rounding may be magnified: some
+        models, such as retention, divide each head by a norm that may be near 0.
     """
     [model] = translator.models
     graphs = deployed.Translator(folder).graphs
@@ -46,7 +46,7 @@ def difference(translator: TorchTranslator, folder: Path) -> tuple[float, float]
 def differences(
     model: nn.Module, graphs: Graphs, source: Array, vocabulary: int, steps: int, draw: np.random.Generator
 ) -> Iterator[float]:
-    """The differences for a batch of sources, and random words after them."""
+    """Yield the differences for a batch of sources, followed by random words."""
     reference = Reference(model, source)
     log_probs, state = graphs.start(source)
     yield distance(reference.log_probs(np.full((len(source) * BEAM, 1), EOS))[::BEAM], log_probs)
@@ -70,7 +70,7 @@ def distance(expected: Tensor, found: Array) -> float:
 
 
 class Reference:
-    """The model as fairseq's generator calls it, with a row for each beam.
+    """The model, called as fairseq's generator calls it, with a row per hypothesis.
 
     Args:
         model: an encoder-decoder.
@@ -86,7 +86,7 @@ class Reference:
         self.state: dict[str, Any] = {}
 
     def log_probs(self, words_so_far: Array, newest: Array | None = None) -> Tensor:
-        """``(B K, V)`` for the next word after ``words_so_far (B K, t)``, whose last are the ``newest (B, K)``."""
+        """``(B K, V)`` for the word after ``words_so_far (B K, t)``, whose last column is ``newest (B, K)``."""
         prefix = torch.from_numpy(words_so_far)
         if newest is not None:
             prefix[:, -1] = torch.from_numpy(newest).flatten()

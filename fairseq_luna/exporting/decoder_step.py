@@ -39,7 +39,7 @@ class EncoderForExport(nn.Module):
         """Encode ``src_tokens (B, S)`` int64.
 
         Returns:
-            What a decoder reads: ``encoder_out (S, B, C)``, ``encoder_padding_mask (B, S)``, True = padding, and for
+            Input of a decoder: ``encoder_out (S, B, C)``, ``encoder_padding_mask (B, S)``, True = padding, and for
             Luna ``packed_out (L, B, C)`` and ``packed_padding_mask (B, L)``.
         """
         out = self.encoder.encode(src_tokens, Padding(src_tokens.eq(self.encoder.padding_idx)))

@@ -16,22 +16,26 @@ from ..deployed.folder import FORMAT, PIECES, SETTINGS, SOURCE_WORDS, TARGET_WOR
 from ..files import fingerprint
 from ..models.shared.decoder import CausalDecoder
 from ..models.shared.translator import TorchTranslator
-from ..subwords import mark_of
+from ..subwords import subword_marker
 from ..usage_error import UsageError
-from .onnx_graphs import graphs_of
+from .onnx_graphs import make_graphs
 
 WEIGHTS = "weights.bin"
-SEARCHES = ("build_dataset_for_inference", "build_generator", "inference_step")  # what a task may do otherwise
-SMALL = 1024  # bytes of a tensor that stays in its graph
+SEARCHES = (
+    "build_dataset_for_inference",
+    "build_generator",
+    "inference_step",
+)  # methods that another task may override
+SMALL = 1024  # bytes; smaller tensors stay in their graph
 PAGE = 4096  # onnxruntime maps weights into memory that begin at a page
 
 
 def write_folder(translator: TorchTranslator, folder: Path, *, int8: bool) -> None:
-    """Write the model of ``translator``; ``int8``: the weights of matrix products as bytes.
+    """Write the model of ``translator`` to ``folder``; ``int8`` stores the weights of matrix products in 8 bits.
 
     Raises:
-        UsageError: it is an ensemble, a model of fairseq's or of another task than translation, or has other subwords
-            than SentencePiece's.
+        UsageError: the model is an ensemble, one of fairseq's own models, trained for another task than translation, or
+            has other subwords than SentencePiece's.
     """
     model = translator.models[0]
     if len(translator.models) > 1:
@@ -40,9 +44,7 @@ def write_folder(translator: TorchTranslator, folder: Path, *, int8: bool) -> No
         raise UsageError(f"{type(model).__name__}: is fairseq's own; fairseq-luna convert makes it one of these")
     task = type(translator.task)
     if any(getattr(task, name) is not getattr(TranslationTask, name) for name in SEARCHES):
-        raise UsageError(
-            f"{task.__name__}: may add marks of languages to the text; only --task translation is exported"
-        )
+        raise UsageError(f"{task.__name__}: may add language symbols to the text; only --task translation is exported")
     pieces = isinstance(translator.bpe, SentencepieceBPE)
     if translator.tokenizer is not None or not (pieces or translator.bpe is None):
         raise UsageError("only SentencePiece models can be exported: no other subwords, no tokenizer")
@@ -50,9 +52,9 @@ def write_folder(translator: TorchTranslator, folder: Path, *, int8: bool) -> No
     starts: list[dict[str, Any]] = []
     with (folder / WEIGHTS).open("wb") as file:
         weights = Weights(file)
-        for graph in graphs_of(model, longest):
-            made = quantised(graph.model) if int8 else graph.model
-            without_notes(made)
+        for graph in make_graphs(model, longest):
+            made = quantized(graph.model) if int8 else graph.model
+            remove_debug_info(made)
             weights.move(made)
             onnx.save(made, folder / graph.file)
             if graph.longest:
@@ -64,27 +66,27 @@ def write_folder(translator: TorchTranslator, folder: Path, *, int8: bool) -> No
     files = {file.name: fingerprint(file) for file in sorted(folder.iterdir())}
     settings = {
         "format": FORMAT,
-        **Settings(starts, longest_target, pieces, mark_of(translator.src_dict), files)._asdict(),
+        **Settings(starts, longest_target, pieces, subword_marker(translator.src_dict), files)._asdict(),
     }
     (folder / SETTINGS).write_text(json.dumps(settings, indent=2), encoding="utf-8")
 
 
-def quantised(model: onnx.ModelProto) -> onnx.ModelProto:
+def quantized(model: onnx.ModelProto) -> onnx.ModelProto:
     with TemporaryDirectory() as folder:
         file = Path(folder, "graph.onnx")
         quantize_dynamic(model, file, op_types_to_quantize=["MatMul"], per_channel=True, weight_type=QuantType.QInt8)
         return onnx.load(file)
 
 
-def without_notes(model: onnx.ModelProto) -> None:
-    """Remove where in the code each node comes from, which takes more room than the graph."""
+def remove_debug_info(model: onnx.ModelProto) -> None:
+    """Remove the source location of each node, which takes more room than the graph."""
     for part in (model, model.graph, *model.graph.node, *model.graph.value_info, *model.graph.initializer):
         del part.metadata_props[:]
         part.doc_string = ""
 
 
 class Weights:
-    """The file of weights, each of which it holds once."""
+    """File of weights, without duplicates."""
 
     def __init__(self, file: BinaryIO) -> None:
         self.file = file

@@ -18,16 +18,16 @@ from ..deployed.graphs import EOS, NEW, PAD
 from ..progress import working
 from .decoder_step import Start, Step
 
-# Source lengths of an encoder whose graphs have one length each: a sentence is padded to the next of them.
+# Source lengths of encoders whose graphs take one length each. A sentence is padded to the next length.
 LENGTHS = (16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192)
-# What torch raises for a model that it cannot export; there is no common class.
+# Exceptions of torch for a model that it cannot export; they have no common class.
 CANNOT = (torch._dynamo.exc.UserError, torch.onnx.OnnxExporterError, RuntimeError, ValueError)
-SHORTEST = 2  # source tokens that a graph of any length takes; torch.export makes a constant of 1
-SENTENCES, BEAM = 3, 5  # of the examples; a graph takes any number
+SHORTEST = 2  # minimum source length of a graph of any length; torch.export would turn a size of 1 into a constant
+SENTENCES, BEAM = 3, 5  # sizes of the examples; a graph takes any size
 
 
 class Graph(NamedTuple):
-    """A graph, and the source lengths that it takes; a step reads no source."""
+    """A graph, and the source lengths that it takes; a graph of a step reads no source."""
 
     file: str
     model: ModelProto
@@ -35,68 +35,70 @@ class Graph(NamedTuple):
     longest: int = 0
 
 
-def graphs_of(model: nn.Module, longest: int) -> Iterator[Graph]:
-    """The graphs of ``model`` for sources of at most ``longest`` pieces: the step, then its starts by length."""
+def make_graphs(model: nn.Module, longest: int) -> Iterator[Graph]:
+    """Make the graphs of ``model``: the step, then the starts for sources of up to ``longest`` tokens, by length."""
     start, step = Start(model), Step(model)
-    source = example(8)
+    source = example_source(8)
     # torch and onnxscript warn about their own code.
     with quiet.all_loggers(logging.WARNING), warnings.catch_warnings(), torch.no_grad():
         warnings.simplefilter("ignore")
         _, state = start(source)
-        yield step_graph(step, state)  # first: a decoder that cannot be exported is found before the long part
+        yield step_graph(step, state)  # first, because a decoder that cannot be exported should be found early
         names = ["source"], ["log_probs", *state]
         try:
             with working("making the encoder's graph"):
                 axes = {0: Dim("batch"), 1: Dim("source", min=SHORTEST, max=longest)}
-                program = exported(start, (source,), (axes,))
+                program = export_program(start, (source,), (axes,))
             with working("writing it as ONNX"):
-                made = onnx_of(program, *names)
-        # Its shapes, or an operator's, depend on the length as a number.
+                made = to_onnx(program, *names)
+        # Some shapes depend on the length as a number.
         except CANNOT:
             for length in [length for length in LENGTHS if length < longest] + [longest]:
                 with working(f"making the encoder's graph for {length} of {longest} pieces"):
-                    program = exported(start, (example(length),), ({0: Dim("batch")},))
-                    made = onnx_of(program, *names)
+                    program = export_program(start, (example_source(length),), ({0: Dim("batch")},))
+                    made = to_onnx(program, *names)
                 yield Graph(f"start_{length}.onnx", made, length, length)
         else:
             yield Graph("start.onnx", made, SHORTEST, longest)
 
 
 def step_graph(step: Step, state: dict[str, Tensor]) -> Graph:
-    """The graph of a later step of the decoder, after the ``state`` of the first."""
+    """Make the graph of a later step of the decoder, which continues the ``state`` of the first step."""
     words, rows = torch.full((SENTENCES, BEAM), EOS), torch.arange(SENTENCES).repeat_interleave(BEAM)
     inputs = (words, torch.zeros(words.shape), rows, torch.zeros(2, dtype=torch.uint8), state)
     moving = step(*inputs)[-1]
     inputs = (*inputs[:2], torch.arange(SENTENCES * BEAM), *inputs[3:-1], state | moving)
     given = ["words", "scores", "rows", "positions", *inputs[-1]]
     with working("making the decoder's graph"):
-        program = exported(step, inputs, tuple(any_size(x) for x in inputs))
-        made = onnx_of(program, given, ["best", "places", "ends", *(NEW + name for name in moving)])
+        program = export_program(step, inputs, tuple(dynamic_axes(x) for x in inputs))
+        made = to_onnx(program, given, ["best", "places", "ends", *(NEW + name for name in moving)])
     return Graph("step.onnx", made)
 
 
-def example(length: int) -> Tensor:
-    """Sources ``(SENTENCES, length)`` of different lengths."""
+def example_source(length: int) -> Tensor:
+    """Example sources ``(SENTENCES, length)`` of different lengths."""
     source = torch.full((SENTENCES, length), EOS)
     for row in range(1, SENTENCES):
         source[row, length - row * length // SENTENCES :] = PAD
     return source
 
 
-def any_size(x: Any) -> Any:
-    """Every axis of a tensor, or of those in a dictionary, free."""
+def dynamic_axes(x: Any) -> Any:
+    """Mark every axis of a tensor, or of the tensors in a dictionary, as dynamic."""
     return (
-        {name: any_size(y) for name, y in x.items()} if isinstance(x, dict) else dict.fromkeys(range(x.dim()), Dim.AUTO)
+        {name: dynamic_axes(y) for name, y in x.items()}
+        if isinstance(x, dict)
+        else dict.fromkeys(range(x.dim()), Dim.AUTO)
     )
 
 
-def exported(module: nn.Module, inputs: tuple[Any, ...], axes: tuple[Any, ...]) -> ExportedProgram:
+def export_program(module: nn.Module, inputs: tuple[Any, ...], axes: tuple[Any, ...]) -> ExportedProgram:
     program = export(module, inputs, dynamic_shapes=axes, strict=False)
-    program._guards_code = []  # torch.onnx cannot read those of a dictionary with tensors that nothing uses
+    program._guards_code = []  # torch.onnx cannot read guards of a dictionary with unused tensors
     return program
 
 
-def onnx_of(program: ExportedProgram, inputs: Sequence[str], outputs: Sequence[str]) -> ModelProto:
+def to_onnx(program: ExportedProgram, inputs: Sequence[str], outputs: Sequence[str]) -> ModelProto:
     made = torch.onnx.export(
         program,
         dynamo=True,
@@ -112,7 +114,7 @@ def onnx_of(program: ExportedProgram, inputs: Sequence[str], outputs: Sequence[s
 # ONNX for operators of torch that have none, or a slow one.
 BOOL, INT64, FP64 = onnx.TensorProto.BOOL, onnx.TensorProto.INT64, onnx.TensorProto.DOUBLE
 Value = Any  # of a graph that is being made
-op: Any = opset20  # whose types are of single operators
+op: Any = opset20  # its type stubs cover single operators only
 
 
 def lerp(start: Value, end: Value, weight: Value) -> Value:
@@ -197,6 +199,12 @@ def solve_triangular(
     return op.MatMul(sides, inverse)
 
 
+def softplus(x: Value, beta: float = 1.0, threshold: float = 20.0) -> Value:
+    """Without torch's linear part above a threshold: onnxruntime's does not overflow there."""
+    scale = op.Constant(value_float=float(beta))
+    return op.Div(op.Softplus(op.Mul(x, scale)), scale)
+
+
 OPERATORS: dict[Callable[..., Any], Callable[..., Any]] = {
     torch.ops.aten.lerp.Tensor: lerp,
     torch.ops.aten.linalg_solve_triangular.default: solve_triangular,
@@ -204,5 +212,6 @@ OPERATORS: dict[Callable[..., Any], Callable[..., Any]] = {
     torch.ops.aten.repeat_interleave.self_int: repeat_interleave,
     torch.ops.aten.searchsorted.Tensor: searchsorted,
     torch.ops.aten.sort.stable: sort,
+    torch.ops.aten.softplus.default: softplus,
     torch.ops.aten.scaled_dot_product_attention.default: attention,
 }

@@ -2,6 +2,7 @@
 
 from .adaptive_span import AdaptiveSpanAttention
 from .attention_pooling import AttentionPooling
+from .binary_partition_attention import BinaryPartitionAttention
 from .block_attention import BlockAttention, BlockCausalAttention
 from .external_attention import ExternalAttention
 from .fastformer_attention import FastformerAttention
@@ -21,8 +22,10 @@ from .pattern_attention import (
 )
 from .reformer_attention import ReformerAttention
 from .retention import RetentionAttention
+from .routing_attention import RoutingAttention
 from .softmax_attention import SoftmaxAttention, SoftmaxCrossAttention
 from .ssru import SSRU
+from .star_attention import StarAttention
 from .state_space import StateSpaceAttention
 from .synthesizer_attention import SynthesizerAttention
 from .transformer_xl_attention import TransformerXLAttention
@@ -32,6 +35,7 @@ __all__ = [
     "AdaptiveSpanAttention",
     "AttentionPooling",
     "BigBirdAttention",
+    "BinaryPartitionAttention",
     "BlockAttention",
     "BlockCausalAttention",
     "ExternalAttention",
@@ -50,8 +54,10 @@ __all__ = [
     "PatternAttention",
     "ReformerAttention",
     "RetentionAttention",
+    "RoutingAttention",
     "SoftmaxAttention",
     "SoftmaxCrossAttention",
+    "StarAttention",
     "StateSpaceAttention",
     "SynthesizerAttention",
     "TopKCrossAttention",

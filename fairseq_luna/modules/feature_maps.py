@@ -8,7 +8,6 @@ import torch
 from torch import Tensor, nn
 
 from ..ops import feature_maps as op
-from ..ops.random_directions import orthogonal_directions
 from ..usage_error import ArgumentError
 from .redrawn_directions import RedrawnDirections
 
@@ -89,7 +88,7 @@ class PositiveFeatures(RedrawnDirections, FeatureMapModule):
 
     def draw(self, generator: torch.Generator) -> Tensor:
         """``(R, D)``."""
-        return orthogonal_directions(self.num_features, self.head_size, generator=generator)
+        return op.orthogonal_directions(self.num_features, self.head_size, generator=generator)
 
 
 class FourierFeatures(RedrawnDirections, FeatureMapModule):

@@ -227,7 +227,10 @@ def read_steps(x: Tensor, steps: Tensor) -> Tensor:
 
 def additive_mask(hidden: Tensor, dtype: torch.dtype) -> Tensor:
     """A mask to add to scores: -inf where ``hidden``, bool of any shape, is True, otherwise 0."""
-    return aligned_zeros(hidden, hidden.shape, dtype).masked_fill_(hidden, float("-inf"))
+    if hidden.is_cuda:
+        return aligned_zeros(hidden, hidden.shape, dtype).masked_fill_(hidden, float("-inf"))
+    # One operator, where writing into a part of a tensor is a dozen in an exported graph.
+    return torch.zeros((), dtype=dtype, device=hidden.device).masked_fill(hidden, float("-inf"))
 
 
 def aligned_zeros(like: Tensor, shape: torch.Size, dtype: torch.dtype) -> Tensor:

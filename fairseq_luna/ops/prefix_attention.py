@@ -306,5 +306,6 @@ def advance(k: Tensor, v: Tensor, state: PrefixMean, *, padding: PaddingLike = N
         padded = padding.mask[:, 0]
         steps = state.steps + (~padded).to(state.steps.dtype)
         weight = steps.clamp(min=1).reciprocal().masked_fill(padded, 0)
-    mean = torch.lerp(state.mean, k.transpose(-1, -2) * v, weight.view(-1, 1, 1, 1))
+    # No transpose: onnxruntime would move it behind the product, which is much larger.
+    mean = torch.lerp(state.mean, k.squeeze(-2).unsqueeze(-1) * v, weight.view(-1, 1, 1, 1))
     return PrefixMean(mean=mean, steps=steps)

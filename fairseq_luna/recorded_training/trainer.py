@@ -39,6 +39,13 @@ def install() -> None:
         found = known_padding.padding_by_name(sample["net_input"], recorded.pads)
         return original(self, {**sample, known_padding.KEY: found}, is_dummy)
 
+    @replaces(Trainer, "_reduce_and_log_stats")
+    def report(original: Callable[..., Any], self: Any, logs: Any, sample_size: Any, grad_norm: Any = None) -> Any:
+        if getattr(self, "recorded_training", None) is not None and logs is not None:
+            *logs, last = on_the_host([*logs, {"grad_norm": grad_norm}])
+            grad_norm = last["grad_norm"]
+        return original(self, logs, sample_size, grad_norm)
+
     @replaces(TransformerModel, "add_args")
     def add_args(original: Callable[[Any], None], parser: Any) -> None:
         original(parser)
@@ -54,10 +61,26 @@ def record_steps_of(trainer: Any) -> None:
     # torch's DDP reduces gradients within the backward pass. With this backend they are reduced after it.
     trainer.cfg.distributed_training.ddp_backend = "legacy_ddp"
     task = trainer.task
-    pads = {"src_tokens": task.source_dictionary.pad(), "prev_output_tokens": task.target_dictionary.pad()}
+    dictionaries = {"src_tokens": task.source_dictionary, "prev_output_tokens": task.target_dictionary}
+    pads = {name: dictionary.pad() for name, dictionary in dictionaries.items() if dictionary is not None}
     eager_step = partial(type(task).train_step, task)
     trainer.recorded_training = RecordedTraining(eager_step, pads=pads, record=record)
     task.train_step = trainer.recorded_training.train_step
+
+
+def on_the_host(reports: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The same reports with all numbers on the host, by one copy.
+
+    fairseq's statistics launch some fifty kernels for them, and wait for the device anyway.
+    """
+    numbers = [x for report in reports for x in report.values() if torch.is_tensor(x) and x.dim() == 0]
+    if len({(x.device, x.dtype) for x in numbers}) != 1:
+        return reports
+    read = iter(torch.stack(numbers).cpu().unbind())
+    return [
+        {name: next(read) if torch.is_tensor(x) and x.dim() == 0 else x for name, x in report.items()}
+        for report in reports
+    ]
 
 
 def recording_on(device: torch.device) -> Record | None:

@@ -136,7 +136,7 @@ def step_with_attention(
         return *decoder.step(tokens, position, source, state), None
     found = decoder.step_features(tokens, position, source, state, padding=Padding(), weights_of=settings.weights_of)
     weights = found.weights[: settings.weights_heads].mean(dim=0)
-    return decoder.output_layer(found.features)[:, 0], found.state, weights[:, 0]
+    return decoder.output_layer(found.features).squeeze(1), found.state, weights.squeeze(1)
 
 
 def copied(tensors: Any) -> Any:

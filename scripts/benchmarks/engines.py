@@ -10,7 +10,7 @@ from pathlib import Path
 
 import torch
 
-from fairseq_luna.commands.dictionaries import joint_dictionary
+from fairseq_luna.commands.converting.parameters import made_up_dictionary
 
 from . import systems
 from .systems import build, sentences, sizes_of
@@ -30,7 +30,7 @@ class CTranslate2:
         from ctranslate2.converters.fairseq import FairseqConverter
 
         self.args = args
-        words = joint_dictionary(sizes_of(args).vocabulary)
+        words = made_up_dictionary(sizes_of(args).vocabulary)
         # The engine adds the EOS.
         tokens = sentences(args, args.sentences, args.source_length)[:, :-1]
         self.sentences = [[words[index] for index in sentence] for sentence in tokens.tolist()]

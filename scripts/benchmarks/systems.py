@@ -12,7 +12,7 @@ from fairseq.tasks.translation import TranslationTask
 from torch import Tensor
 
 from fairseq_luna.command_line import positive
-from fairseq_luna.commands.dictionaries import joint_dictionary
+from fairseq_luna.commands.converting.parameters import made_up_dictionary
 from fairseq_luna.models.mixed.attentions import ATTENTIONS
 from shared.by_name import flags_for
 
@@ -42,6 +42,7 @@ VARIANTS = {
     "luna-convolution": ("--arch=luna_base_untied", "--luna-source-attention=softmax", "--attention-kernel-size=5"),
     "fastformer-convolution": ("--arch=fastformer_base", "--attention-kernel-size=5"),
     "block-convolution": ("--arch=block_base", "--attention-kernel-size=5"),
+    "softmax-convolution": ("--arch=mixed_base", "--attention-kernel-size=5"),
     **{name: ("--arch=mixed_base", *flags_for(name)) for name in ATTENTIONS if name not in SYSTEMS},
 }
 # Ways to run a system, by the end of its name: recorded training steps and generation, compiled layers, and both.
@@ -118,7 +119,7 @@ def build(args: Namespace, system: str, longest: int, more: Sequence[str] = ()) 
     given = ["--share-all-embeddings", *(f"--{key}={flags[key]}" for key in flags), *(SYSTEMS | VARIANTS)[system]]
     parser = options.get_training_parser(default_task="translation")
     parsed = options.parse_args_and_arch(parser, input_args=["no-data", *given, *more])
-    cfg, words = convert_namespace_to_omegaconf(parsed), joint_dictionary(sizes.vocabulary)
+    cfg, words = convert_namespace_to_omegaconf(parsed), made_up_dictionary(sizes.vocabulary)
     task = TranslationTask(cfg.task, words, words)
     return task.build_model(cfg.model).to(device=args.device, dtype=DTYPES[args.dtype]), task, cfg
 

@@ -39,7 +39,7 @@ def pyplot() -> Any:
     return pyplot
 
 
-# One colour a system in every picture; the five can be told apart by readers who see fewer colours.
+# One colour a system in every picture; they can be told apart by readers who see fewer colours.
 COLOURS = {
     name: colour
     for colour, names in {
@@ -48,6 +48,7 @@ COLOURS = {
         "#E69F00": "luna-convolution",
         "#0072B2": "fastformer fastformer-convolution",
         "#009E73": "block block-convolution",
+        "#999999": "softmax-convolution",
     }.items()
     for name in names.split()
 }

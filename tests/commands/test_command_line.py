@@ -109,7 +109,7 @@ def test_every_command_reads_its_flags_with_this_parser():
         if isinstance(node, ast.Call) and getattr(node.func, "id", getattr(node.func, "attr", "")) == "ArgumentParser"
     }
     assert len(files) > 200
-    assert calls == {"fairseq_luna/compat/bf16.py"}
+    assert calls == {"fairseq_luna/compat/precision_flags.py"}
 
 
 def test_the_deployed_command_refuses_a_repeated_flag():

@@ -27,6 +27,7 @@ EQUAL = {
     "transformer-convolved": (("transformer", {}), ("mixed", {"attention_kernel_size": 5})),
     "transformer-wide-window": (("transformer", {}), ("mixed", WIDE)),
     "transformer-adaptive-span": (("transformer", {}), ("mixed", ADAPTIVE)),
+    "transformer-bp": (("transformer", {}), ("mixed", {**fields_for("bp"), "attention_nodes": 20})),
     "transformer-xl": (("transformer", {}), ("mixed", fields_for("transformer-xl"))),
     "transformer-one-block": (("transformer", {}), ("block", {"num_blocks": 1, "decoder_block_size": 20})),
     "more-positions": (

@@ -108,7 +108,7 @@ def test_a_file_is_scored(generated, reference, tmp_path, capsys):
     output = tmp_path / "scores.json"
     text = run(capsys, generated, "--reference", reference, "--json", output)
     expected = score(HYPOTHESES, [REFERENCES])
-    assert text.startswith("tokenizer 13a: the usual one, for words with spaces between them; ")
+    assert text.startswith("tokenizer 13a: the default, for text with spaces between words; ")
     assert f"\n{generated}: 40 sentences\n" in text
     for measure in expected.measures:
         assert f"{measure.score:6.2f}  {measure.name}  {measure.signature}\n" in text
@@ -372,7 +372,7 @@ def test_plain_translations_are_scored(generated, reference, tmp_path, capsys):
         f"{plain} against {reference}: 39 hypotheses but 40 references; it has no H- or D- lines of fairseq-generate, "
         "so each line is a translation"
     )
-    assert refusal(capsys, plain).startswith("--reference FILE is missing: the true translations, untouched")
+    assert refusal(capsys, plain).startswith("--reference FILE is missing: the untouched reference translation")
 
 
 @pytest.mark.parametrize(

@@ -67,10 +67,10 @@ def test_a_language_is_known_by_any_of_its_codes(text, code, tmp_path, capsys):
     zipped, unnamed = tmp_path / f"zipped.{code}.gz", tmp_path / "ref"
     zipped.write_bytes(gzip.compress(plain.read_bytes()))
     unnamed.write_bytes(plain.read_bytes())
-    usual = "the usual one, for words with spaces between them; --language or --tokenize says another"
+    usual = "the default, for text with spaces between words; --language or --tokenize overrides it"
     for reference, flags, said in (
-        (plain, (), f"{plain} is {LANGUAGES.get(text)} by its name; --language says another"),
-        (zipped, (), f"{zipped} is {LANGUAGES.get(text)} by its name; --language says another"),
+        (plain, (), f"{plain} is {LANGUAGES.get(text)} by its name; --language overrides it"),
+        (zipped, (), f"{zipped} is {LANGUAGES.get(text)} by its name; --language overrides it"),
         (unnamed, ("--language", code), f"--language {code}"),
     ):
         printed = shown(capsys, "score", hypothesis, "--reference", reference, *flags)
@@ -148,8 +148,8 @@ def test_what_is_no_language_is_refused(code, advice, tmp_path, capsys):
     hypothesis, reference = files(tmp_path, "zh", "ref.zh")
     said = refused(capsys, "score", hypothesis, "--reference", reference, "--language", code)
     assert (
-        said
-        == f"--language {code}: is no language code of ISO 639; give a code such as de, zh_CN, jpn or zho_Hans{advice}"
+        said == f"--language {code}: is not a language code of ISO 639; "
+        f"give a code such as de, zh_CN, jpn or zho_Hans{advice}"
     )
 
 

@@ -101,15 +101,17 @@ RESULTS = {
     "transformer, fairseq's": TRANSFORMER,
     "Fastformer": ("--arch=fastformer_tiny",),
     "Fastformer, pre-norm": ("--arch=fastformer_tiny", *PRENORM),
-    "Luna, softmax attention to the source": SOFTMAX_SOURCE,
+    "Luna, softmax cross-attention": SOFTMAX_SOURCE,
     "softmax attention everywhere": MIXED,
     "block attention": ("--arch=block_tiny", "--attention-kernel-size=5"),
     "flash": (*MIXED, *(flag.format("flash") for flag in BOTH_SIDES), "--attention-chunk=32"),
     "linear": (*MIXED, *(flag.format("linear") for flag in BOTH_SIDES)),
     "nystrom": (*MIXED, "--encoder-self-attention=nystrom", "--decoder-self-attention=linear"),
     "Fastformer, convolution": ("--arch=fastformer_tiny", "--attention-kernel-size=5"),
-    "Luna, softmax attention to the source, convolution": (*SOFTMAX_SOURCE, "--attention-kernel-size=5"),
-    "Luna, packed source as in the paper": ("--arch=luna_tiny", "--untie-luna-kv", "--attention-kernel-size=5"),
+    "Luna, softmax cross-attention, convolution": (*SOFTMAX_SOURCE, "--attention-kernel-size=5"),
+    "Luna, packed cross-attention as in the paper": (
+        *("--arch=luna_tiny", "--untie-luna-kv", "--attention-kernel-size=5"),
+    ),
 }
 
 

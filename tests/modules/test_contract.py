@@ -226,7 +226,8 @@ def test_memory_is_linear_in_the_length(name, place):
         with LargestTensor() as seen:
             call(module, place, x, source=source).sum().backward()
         largest.append(seen.elements)
-    assert largest[1] <= (6.5 if name.startswith("block") else 4.1) * largest[0]  # of power 4/3, or linear
+    growth = 6.5 if name.startswith("block") else 5.1 if name == "bp" else 4.1  # of power 4/3, n log n, or linear
+    assert largest[1] <= growth * largest[0]
 
 
 @pytest.mark.slow

@@ -5,7 +5,7 @@ import torch
 
 from attention_op import References
 from fairseq_luna.ops import feature_maps as fused
-from fairseq_luna.ops.random_directions import orthogonal_directions
+from fairseq_luna.ops.feature_maps import orthogonal_directions
 from numeric import EVERY_DTYPE, TOLERANCE, assert_gradients_close, randn
 
 naive = References(fused)

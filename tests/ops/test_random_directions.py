@@ -3,8 +3,7 @@ import math
 import pytest
 import torch
 
-from fairseq_luna.ops.feature_maps import positive_key_features_reference
-from fairseq_luna.ops.random_directions import orthogonal_directions
+from fairseq_luna.ops.feature_maps import orthogonal_directions, positive_key_features_reference
 
 SIZE, DRAWS = 4, 20_000
 

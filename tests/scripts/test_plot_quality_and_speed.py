@@ -1,6 +1,5 @@
-"""README's picture has every model of its tables, and its quality is that of the page of results."""
+"""README's picture has the times of README's table of speed and the scores of its table of quality."""
 
-import json
 from pathlib import Path
 
 import pytest
@@ -9,27 +8,44 @@ import plot_quality_and_speed as script
 from shared import picture
 
 ROOT = Path(__file__).parents[2]
+NAMES = [name for name, _, _ in script.SYSTEMS.values()]
 
 
-def test_each_model_has_its_colour_and_its_quality(tmp_path, monkeypatch, capsys):
-    figures, times, output = [], tmp_path / "times.json", tmp_path / "picture.png"
+def drawn(monkeypatch, output):
+    figures = []
     monkeypatch.setattr(picture, "save", lambda figure, output: figures.append(figure))
-    names = [*script.SYSTEMS, "luna"]  # one more than is drawn
-    rows = [{"system": name, "length": length, "ratio": 1.0} for name in names for length in (2048, 25)]
-    times.write_text(json.dumps({"rows": rows}))
-    assert script.main([str(times), str(times), f"--output={output}"]) == 0
-    training, generation, quality = figures[0].axes
+    assert script.main([f"--output={output}"]) == 0
+    *times, quality = figures[0].axes
+    return times, quality
+
+
+def test_the_bars_are_the_times_of_readmes_table(tmp_path, monkeypatch):
+    times, _ = drawn(monkeypatch, tmp_path / "picture.png")
+    table = (ROOT / "README.md").read_text(encoding="utf-8").partition("\n## Speed\n")[2].split("\n\n| ")[1]
+    rows = [[cell.strip() for cell in line.split("|")] for line in table.partition("\n\n")[0].splitlines()]
+    rows = {row[1]: row[2:-1] for row in rows[2:]}
+    assert len(times) == 5
+    for column, axis in enumerate(times):
+        measured = [rows[name][column].split(" ")[0] for name in NAMES if rows[name][column][0].isdigit()]
+        assert [bar.get_width() for bar in axis.patches] == list(map(float, measured))
+        shown = [text.get_text() for text in axis.texts]
+        assert len(shown) == len(NAMES) and shown.count("not measured") == len(NAMES) - len(measured)
+
+
+def test_each_model_has_its_colour_and_its_quality(tmp_path, monkeypatch):
+    _, quality = drawn(monkeypatch, tmp_path / "picture.png")
     colours = [picture.COLOURS[name] for name in script.SYSTEMS]
-    assert len(set(colours)) == len(colours) == 5
-    for axis in (training, generation):
-        assert [line.get_color() for line in axis.lines] == colours
-        assert [list(line.get_xdata()) for line in axis.lines] == [[25, 2048]] * 5
-    assert [line.get_color() for line in quality.lines] == colours
+    assert len(set(colours)) == len(colours)
+    scores = [container.lines[0] for container in quality.containers]
+    assert [line.get_color() for line in scores] == colours
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     table = readme.partition("| model | test_2016_flickr, BLEU |")[2].partition("\n\n")[0]
-    in_table = [float(row.split("|")[2].split()[0]) for row in table.splitlines()[2:]]
-    assert [float(line.get_xdata()[0]) for line in quality.lines] == pytest.approx(in_table, abs=0.051)
+    rows = [[cell.strip() for cell in line.split("|")] for line in table.splitlines()[2:]]
+    assert [float(line.get_xdata()[0]) for line in scores] == pytest.approx(
+        [float(row[2].split()[0]) for row in rows], abs=0.051
+    )
 
-    times.write_text(json.dumps({"rows": [row for row in rows if row["system"] != "luna-convolution"]}))
-    assert script.main([str(times), str(times), f"--output={output}"]) == 2
-    assert "has no times of luna-convolution; give it with --systems" in capsys.readouterr().err
+
+def test_a_row_that_is_missing_is_named():
+    with pytest.raises(script.CommandError, match="has no row 'block attention'"):
+        script.relative_times("\n".join(f"| {name} | 1 | 1 | 1 | 1 | 1 |" for name in NAMES[:-1]))

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
+from fairseq.data import Dictionary
 from fairseq.models import build_model
 from fairseq.modules import LearnedPositionalEmbedding
 from torch import Tensor, nn
@@ -17,7 +18,6 @@ from ...models.luna.layers import LunaDecoderLayer, LunaEncoderLayer
 from ...modules.conversion import Rule, Rules, first_part, same_end, same_middle, zero
 from ...modules.short_convolution import ShortConvolution
 from ...usage_error import UsageError
-from ..dictionaries import joint_dictionary
 
 # Rules of modules that are no attentions; an attention has its own in ``conversion_rules``.
 RULES: dict[type[nn.Module], Rules] = {
@@ -48,7 +48,7 @@ def build(settings: Mapping[str, Any], state: Mapping[str, Tensor]) -> nn.Module
         UsageError: the settings describe no model.
     """
     source, target = (len(state[f"{side}.embed_tokens.weight"]) for side in ("encoder", "decoder"))
-    words = {size: joint_dictionary(size) for size in (source, target)}
+    words = {size: made_up_dictionary(size) for size in (source, target)}
     task = Namespace(source_dictionary=words[source], target_dictionary=words[target])
     model: nn.Module = build_model(Namespace(**settings), task)
     return model
@@ -157,3 +157,11 @@ def rules_of_class(module: nn.Module) -> Rules:
             return rules
     rules = getattr(module, "conversion_rules", {})
     return rules
+
+
+def made_up_dictionary(entries: int) -> Dictionary:
+    """A dictionary of ``entries`` words: fairseq's special symbols, ``w0``, ``w1`` and so on."""
+    made = Dictionary()
+    for number in range(entries - len(made)):
+        made.add_symbol(f"w{number}")
+    return made

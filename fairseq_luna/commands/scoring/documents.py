@@ -35,7 +35,7 @@ def read_labels(file: Path, lines: int) -> list[str]:
     which caption was translated.
 
     Raises:
-        UsageError: not such a file, of another reference, or a document whose lines are apart.
+        UsageError: the file has another form or belongs to another reference, or other lines are inside a document.
     """
     labels = ["\t".join(map(str.strip, label.split("\t"))) for label in read_lines(file)]
     if len(labels) != lines:

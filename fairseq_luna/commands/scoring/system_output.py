@@ -204,7 +204,7 @@ def join_subwords(lines: Sequence[str], kind: str = AUTO, references: Sequence[s
     return Joined([restored(line) for line in lines], doubt)
 
 
-def subword_marker(lines: Sequence[str]) -> str | None:
+def marker_in(lines: Sequence[str]) -> str | None:
     """The subword marker of ``lines``, if more than half of them have one; None for words."""
     if _share(lines, _STARTS) > 0.5:
         return SPACE

@@ -1,6 +1,6 @@
-"""Which of sacreBLEU's tokenizers cuts text into the words that BLEU counts: by its language, or by its letters.
+"""Choice of sacreBLEU's tokenizer, which splits text into the words that BLEU counts: by language, or by letters.
 
-13a, the usual one, cuts at spaces and punctuation. Of text without spaces it makes a word of each clause, so that a
+13a, the default, splits at spaces and punctuation. In text without spaces it takes each clause for a word, so that a
 good translation has hardly a word in common with its reference.
 """
 
@@ -39,7 +39,7 @@ PRIVATE_REGION = re.compile("AA|Q[M-Z]|X[A-JL-Z]|ZZ")  # by ISO 3166: no countri
 # Endings of files that are codes of languages too, or may become one.
 NO_LANGUAGES = {"gz", "txt", "text", "raw", "ref", "hyp", "out", "tok", "detok", "bpe", "sp", "spm"}
 _PATTERNS = {writing: regex.compile(letters, regex.V1) for writing, letters in LETTERS.items()}
-# What these cut into words or less. A Japanese line may have no kana.
+# Writings that these tokenizers split into words or smaller units. A Japanese line may have no kana.
 _CUT = {"zh": {CHINESE}, "ja-mecab": {CHINESE, JAPANESE}, "ko-mecab": {KOREAN}}
 _CUT |= {name: {CHINESE, JAPANESE, KOREAN, UNSPACED} for name in ("char", "flores101", "flores200")}
 _OF_LINE = 0.25  # share of a line's letters: a word has one or two letters in Chinese, and six in Latin
@@ -59,17 +59,17 @@ class Chosen(NamedTuple):
 def choose(
     references: Mapping[Path, Sequence[str]], *, language: str | None = None, tokenizer: str | None = None
 ) -> Chosen:
-    """The tokenizer for ``references``, the lines of each file.
+    """Choose the tokenizer for ``references``, the lines of each file.
 
-    It is ``tokenizer`` if that is given, else that of the ``language``, of the language that is the ending of a file's
-    name, or of the writing of most lines.
+    It is ``tokenizer`` if that is given, else the tokenizer for the ``language``, for the language in the name of a
+    file, or for the writing of most lines.
 
     Args:
         language: a code as in ISO 639, with or without script and region after ``-`` or ``_``.
         tokenizer: one of ``TOKENIZERS``.
 
     Raises:
-        UsageError: ``language`` is no language.
+        UsageError: ``language`` is not the code of a language.
     """
     lines = Counter(filter(None, (writing_of(line) for text in references.values() for line in text)))
     total = sum(map(len, references.values()))
@@ -83,12 +83,12 @@ def choose(
         writing = max(uncut, key=uncut.__getitem__)
         advice = f"--language {LANGUAGES[writing]}" if writing in LANGUAGES else "--tokenize char or flores200"
         doubt = (
-            f"{share:.0%} of the lines of {files} are in {writing}, which the tokenizer {name} does not cut into "
-            f"words: trust chrF2, not BLEU, or give {advice}"
+            f"{share:.0%} of the lines of {files} are in {writing}, which the tokenizer {name} does not split "
+            f"into words: trust chrF2, not BLEU, or give {advice}"
         )
     elif not tokenizer and name in _CUT and not any(lines[writing] for writing in _CUT[name]):
         writing = next(writing for writing, its in OF_WRITING.items() if its == name)
-        doubt = f"no line of {files} is in {writing} by its letters: is it the reference, and its language right?"
+        doubt = f"no line of {files} is in {writing} by its letters: is it the right reference, and the right language?"
     spaceless = lines[UNSPACED] + (0 if asian else lines[CHINESE] + lines[JAPANESE])
     if (share := spaceless / max(1, total)) >= _OF_TEXT:
         ter_doubt = f"TER counts words between spaces, which {share:.0%} of the lines of {files} do not have"
@@ -105,12 +105,12 @@ def _chosen(
         return OF_WRITING.get(writing_of_language(language) or "", USUAL), f"--language {language}"
     for file in references:
         if writing := writing_of_language(language_in_name(file) or ""):
-            return OF_WRITING[writing], f"{file} is {writing} by its name; --language says another"
+            return OF_WRITING[writing], f"{file} is {writing} by its name; --language overrides it"
     if lines:
         [(writing, count)] = lines.most_common(1)
         if writing in OF_WRITING and 2 * count > sum(map(len, references.values())):
-            return OF_WRITING[writing], f"most lines are {writing} by their letters; --language says another"
-    return USUAL, "the usual one, for words with spaces between them; --language or --tokenize says another"
+            return OF_WRITING[writing], f"most lines are {writing} by their letters; --language overrides it"
+    return USUAL, "the default, for text with spaces between words; --language or --tokenize overrides it"
 
 
 def language_in_name(file: Path) -> str | None:
@@ -123,17 +123,17 @@ def language_in_name(file: Path) -> str | None:
 
 
 def check_language(code: str) -> None:
-    """Raises UsageError unless ``code`` is a language."""
+    """Raises UsageError unless ``code`` is the code of a language."""
     if langcodes.tag_is_valid(code):
         return
     advice = "give a code such as de, zh_CN, jpn or zho_Hans"
     if suggestion := suggested_language(code):
         advice += f"; did you mean {suggestion}?"
-    raise UsageError(f"--language {code}: is no language code of ISO 639; {advice}")
+    raise UsageError(f"--language {code}: is not a language code of ISO 639; {advice}")
 
 
 def suggested_language(name: str) -> str | None:
-    """The code that was probably meant by ``name``: a locale, a country's code, or a language's name."""
+    """The language code that is probably meant by ``name``, a locale, a code of a country or a name of a language."""
     locale = re.split(r"[.@]", name)[0]  # zh_CN.UTF-8, de_DE@euro
     if locale != name and langcodes.tag_is_valid(locale):
         return locale
@@ -143,12 +143,12 @@ def suggested_language(name: str) -> str | None:
         return f"{langcodes.get(f'und-{name}').maximize().language} ({name.upper()} is a country)"
     try:
         return str(langcodes.find(name))
-    except LookupError:
+    except (ImportError, LookupError):  # names of languages are in another distribution, language_data
         return None
 
 
 def writing_of_language(code: str) -> str | None:
-    """The key of ``SCRIPTS`` that the language ``code`` is written in; None for others, and for what is no language."""
+    """The key of ``SCRIPTS`` for the language ``code``; None for other languages, and for other text."""
     if not langcodes.tag_is_valid(code):
         return None
     script = langcodes.get(code).maximize().script
@@ -156,7 +156,7 @@ def writing_of_language(code: str) -> str | None:
 
 
 def writing_of(line: str) -> str | None:
-    """The key of ``LETTERS`` that the letters of ``line`` are of; None for words with spaces between them."""
+    """The key of ``LETTERS`` for the letters of ``line``; None for text with spaces between words."""
     if line.isascii():
         return None
     count = {writing: len(pattern.findall(line)) for writing, pattern in _PATTERNS.items()}

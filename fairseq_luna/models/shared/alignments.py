@@ -15,7 +15,7 @@ def words_of_pieces(pieces: Sequence[str], mark: str | None) -> list[int]:
     """The number of the word, counted from 0 between spaces, in which each of ``pieces`` stands.
 
     Args:
-        mark: the subword marker of the pieces, see :func:`fairseq_luna.subwords.mark_of`; None: each piece is a word.
+        mark: subword marker of the pieces, see :func:`fairseq_luna.subwords.subword_marker`; None: each is a word.
     """
     if mark is None:
         return list(range(len(pieces)))

@@ -88,7 +88,7 @@ class CausalDecoder(TransformerDecoderBase):
             Logits ``(B, V)``, with adaptive softmax the features ``(B, C)`` instead; and the state after this step.
         """
         found = self.step_features(tokens, position, source, state, padding=Padding.of(padding))
-        return self.output_layer(found.features)[:, 0], found.state
+        return self.output_layer(found.features).squeeze(1), found.state
 
     def step_features(
         self,

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from ... import quiet
 from ...option_names import checks_names
 from ...search_options import check_numbers, check_search, one_or_several
-from ...subwords import SPACE, is_blank, mark_of
+from ...subwords import SPACE, is_blank, subword_marker
 from ...translation import EMPTY, Translation
 from ...usage_error import UnreadableText, UsageError
 from .alignments import Pairs, replacements, with_replacements, word_pairs, words_of_pieces
@@ -44,7 +44,7 @@ class TorchTranslator(GeneratorHubInterface):
         generator = task.build_generator(self.models, cfg.generation)
         # The end-of-sentence symbol and the language symbols, as in fairseq-generate.
         self.marks = getattr(generator, "symbols_to_strip_from_output", {generator.eos})
-        self.source_mark, self.target_mark = mark_of(self.src_dict), mark_of(self.tgt_dict)
+        self.source_mark, self.target_mark = subword_marker(self.src_dict), subword_marker(self.tgt_dict)
         self.reads_pieces = self.source_mark == SPACE
 
     def __reduce_ex__(self, protocol: Any) -> NoReturn:
