@@ -107,7 +107,7 @@ def transformer_xl_attention(
     padding, dtype, result_dtype = Padding.of(padding), accumulation_dtype(q), q.dtype
     steps = q.shape[2]
     segment = max(1, min(segment, steps))
-    memory = min(memory, (-(-steps // segment) - 1) * segment)
+    memory = max(0, min(memory, (-(-steps // segment) - 1) * segment))
     if padding.mask is not None:
         q, k, v = (read_steps(x, padding.real_first) for x in (q, k, v))
         if memory > 0:

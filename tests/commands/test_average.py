@@ -144,15 +144,15 @@ def test_a_diverged_checkpoint_is_refused(number, kind, place, three, tmp_path, 
 
 
 def test_one_model_at_a_time_is_in_memory_besides_the_sums(three, monkeypatch):
-    loaded, alive, load = [], [], averaging.load
+    loaded, alive, read_checkpoint = [], [], averaging.read_checkpoint
 
-    def watched(path):
+    def watched(path, **options):
         alive.append(sum(weight() is not None for weight in loaded))
-        state = load(path)
+        state = read_checkpoint(path, **options)
         loaded.extend(weakref.ref(weight) for weight in state["model"].values())
         return state
 
-    monkeypatch.setattr(averaging, "load", watched)
+    monkeypatch.setattr(averaging, "read_checkpoint", watched)
     average([*three, *three])
     assert alive == [0] * 6
     assert len(loaded) > 6

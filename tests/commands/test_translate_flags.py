@@ -39,6 +39,7 @@ def said(tmp_path, capfd, monkeypatch):
             capfd.readouterr()
             if exported:
                 program = pytest.importorskip("fairseq_luna.deployed.__main__")
+                monkeypatch.setattr(program, "end_at_signals", lambda: None)
                 monkeypatch.setattr(sys, "argv", ["deployed", str(record.HERE / "exported"), *flags])
                 status = program.main()
             else:
