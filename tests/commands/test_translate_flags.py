@@ -58,6 +58,21 @@ def test_a_zero_that_cannot_be_is_refused(said, flag, exported):
     assert flag.removeprefix("--").replace("-", "_") in error
 
 
+@pytest.mark.parametrize(
+    ("lines", "flags", "suggested"),
+    [(6, (), True), (7, (), False), (6, ("--alignments",), False), (6, ("--bf16",), False)],
+    ids=["many", "few", "alignments", "bf16"],
+)
+def test_the_exported_engine_is_suggested_after_many_lines_that_it_could_translate(
+    lines, flags, suggested, said, monkeypatch
+):
+    pytest.importorskip("onnxruntime")
+    monkeypatch.setattr(translate, "MANY", lines)
+    status, output, error = said(*flags)
+    assert status == 0 and len(output.splitlines()) == 6
+    assert ("--engine onnx is faster" in error) == suggested
+
+
 def test_a_temperature_of_zero_is_refused(said):
     status, _, error = said("--sampling", "--temperature=0")
     assert status == 2 and "temperature 0.0: must be above 0" in error
