@@ -139,9 +139,7 @@ def run(args: Namespace) -> None:
     # Before the text is gathered, a bad file may still be replaced.
     if begun := provenance.is_begun(args.out):
         provenance.check_provenance(args.out, chosen)
-        print(
-            f"{args.out}: was made from the same files, by content, and settings; existing parts are reused"
-        )
+        print(f"{args.out}: was made from the same files, by content, and settings; existing parts are reused")
     elif args.out.is_dir() and any(args.out.iterdir()):
         print(f"{args.out}: has other files, which stay as they are")
     environment.require_fairseq()
