@@ -219,7 +219,7 @@ OPS: dict[str, Op] = {
     "routing-2": routing(2),
     "routing-8": routing(8),
     "routing-32": routing(32),
-    **transformer_xl(7, 9),
+    **transformer_xl(8, 9),
     **transformer_xl(16, 4),
     **binary_partition(1, 4),
     **binary_partition(3, 2),
