@@ -81,4 +81,4 @@ def load(
     with quiet.fairseq():
         importlib.import_module(f"{__name__}.models")
         loading = importlib.import_module(f"{__name__}.loading")
-    return loading.load(path, **given, **overrides)
+    return loading.load_translator(path, **given, **overrides)

@@ -38,7 +38,7 @@ READ = ("task", "model", "tokenizer", "bpe")
 
 
 @quiet.fairseq()
-def load(
+def load_translator(
     path: PathLike,
     *,
     device: str | torch.device = "cpu",
@@ -55,7 +55,7 @@ def load(
     search: str | None = None,
     **overrides: Any,
 ) -> TorchTranslator:
-    """See :func:`fairseq_luna.load`."""
+    """Implementation of :func:`fairseq_luna.load` for engine "torch", which explains the arguments."""
     warnings.filterwarnings("ignore", message=".*pin_memory")  # of fairseq's batches on a CPU
     sizes = {"max_tokens": max_tokens, "batch_size": batch_size}
     lengths = {"max_source_positions": max_source_positions, "max_target_positions": max_target_positions}
@@ -131,7 +131,12 @@ def _trained(
     for file in files:
         state = read_checkpoint(file)
         settings = _settings(file, state)
-        check_names("load", overrides, *(name for part in READ for name in settings[part]), *signature(load).parameters)
+        check_names(
+            "load",
+            overrides,
+            *(name for part in READ for name in settings[part]),
+            *signature(load_translator).parameters,
+        )
         check_numbers(overrides)
         place = _data_place(file, settings, data)
         trained = _check_languages(file, settings["task"], overrides, trained, place)

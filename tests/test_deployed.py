@@ -161,7 +161,7 @@ def test_n_best_lists_scores_and_batches_are_those_of_the_trained_model(export, 
 def test_what_an_exported_model_does_not_have_is_one_line(tmp_path, capsys, monkeypatch, given, said):
     from fairseq_luna.deployed import __main__ as program
 
-    monkeypatch.setattr(program.translate, "end_at_signals", lambda: None)
+    monkeypatch.setattr(program, "end_at_signals", lambda: None)
     monkeypatch.setattr(sys, "argv", ["deployed", *(word.format(made=tmp_path) for word in given)])
     assert program.main() == 2
     [line] = capsys.readouterr().err.splitlines()
@@ -176,7 +176,7 @@ def test_a_decoder_that_cannot_be_exported_is_refused_first(tiny_data, tmp_path,
         made.append(inputs)
         raise torch.onnx.OnnxExporterError("no such operator\nin two lines")
 
-    monkeypatch.setattr(graphs, "onnx_of", onnx_of)
+    monkeypatch.setattr(graphs, "to_onnx", onnx_of)
     said = refused(capsys, "export", tmp_path, "--data", tiny_data, "--output", tmp_path / "out")
     cannot = "its attentions cannot be written as ONNX (OnnxExporterError)"
     assert said == f"{tmp_path}: {cannot}; use fairseq-luna translate"
@@ -188,6 +188,22 @@ def graphs_of(made):
     settings = json.loads((made / "settings.json").read_text())
     starts = [graphs.Graph(**start, model=onnx.load(made / start["file"])) for start in settings["starts"]]
     return [*starts, graphs.Graph("step.onnx", onnx.load(made / "step.onnx"))]
+
+
+@pytest.mark.parametrize("family", ["luna", "softmax"])
+def test_a_step_writes_into_no_slices(family, export):
+    """A mask that is written into zeros is a dozen operators in each layer; where it is selected, it is one."""
+    [*_, step] = graphs_of(export(family)[1])
+    assert not {"ScatterND", "ScatterElements"} & {node.op_type for node in step.model.graph.node}
+
+
+def test_sums_are_not_fused_with_layer_norms(exported):
+    """onnxruntime's kernel for both takes three times as long as one for each."""
+    translator, computed = deployed.Translator(exported), exported / "computed.onnx"
+    translator.graphs.options.optimized_model_filepath = str(computed)
+    translator.graphs.session("step.onnx")
+    operators = {node.op_type for node in onnx.load(computed, load_external_data=False).graph.node}
+    assert "LayerNormalization" in operators and "SkipLayerNormalization" not in operators
 
 
 def test_silencing_logs_leaves_logging_as_it_was():

@@ -24,7 +24,7 @@ from fairseq_luna import __main__ as command
 from fairseq_luna.commands import translate
 from fairseq_luna.exporting.decoder_step import EncoderForExport
 from fairseq_luna.line_translation import end_at_signals, translate_lines
-from fairseq_luna.loading import load
+from fairseq_luna.loading import load_translator
 from fairseq_luna.text_files import decoded
 from fairseq_luna.usage_error import UsageError
 
@@ -80,7 +80,7 @@ def speaking(folder, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def speaks(speaking):
-    return load(speaking)
+    return load_translator(speaking)
 
 
 def test_pieces_that_an_old_dictionary_lacks_are_cut_into_those_that_it_has(speaks, speaking, tmp_path):
@@ -91,13 +91,13 @@ def test_pieces_that_an_old_dictionary_lacks_are_cut_into_those_that_it_has(spea
     for language in "ab":
         words = (copied / f"dict.{language}.txt").read_text(encoding="utf-8")
         (copied / f"dict.{language}.txt").write_text(words.replace(f"{lacking} 1", "zoo 1"), encoding="utf-8")
-    old = load(copied)
+    old = load_translator(copied)
     assert lacking not in old.apply_bpe(text).split()
     assert old.remove_bpe(old.apply_bpe(text)) == text
     assert old.unknown_tokens(text) == (0, len(old.apply_bpe(text).split()))
     assert not old.encode(text).eq(old.src_dict.unk()).any()
     assert old.unknown_tokens("Ω walked")[0] == 1
-    assert speaks.encode(text).tolist() == load(speaking).encode(text).tolist()
+    assert speaks.encode(text).tolist() == load_translator(speaking).encode(text).tolist()
 
 
 @pytest.mark.parametrize("named", [True, False], ids=["named", "found"])
@@ -106,7 +106,7 @@ def test_the_subword_model_of_another_text_is_refused(speaking, tmp_path, named)
     other = (tmp_path if named else copied) / "joint.model"
     learn_pieces(other, ["zoo", "puff", "hymn", "jump"])
     with pytest.raises(UsageError, match=r"has \d of the 20 pieces of the dictionary.*--pieces") as refused:
-        load(copied, pieces=other if named else None)
+        load_translator(copied, pieces=other if named else None)
     assert "\n" not in str(refused.value)
 
 
@@ -130,7 +130,7 @@ def test_translations_and_scores_are_those_of_fairseq_interactive(translator, fo
 def test_alignments_can_be_asked_for_later(folder, translator):
     tokens = [translator.encode(text) for text in TEXTS]
     hub = MODEL_REGISTRY["luna"].from_pretrained(str(folder), "checkpoint_last.pt")
-    from_the_start = load(folder, print_alignment="hard")
+    from_the_start = load_translator(folder, print_alignment="hard")
     expected = [best["alignment"] for best, *_ in from_the_start.generate(tokens, **SIZES)]
     assert all(expected)
     for model in (translator, hub):
@@ -141,7 +141,7 @@ def test_alignments_can_be_asked_for_later(folder, translator):
 
 def test_threads_share_a_translator_and_not_each_others_options(folder, monkeypatch):
     """Each call in another thread begins and ends while one with other options is at work."""
-    shared = load(folder, max_tokens=8)
+    shared = load_translator(folder, max_tokens=8)
     tokens = [shared.encode(text) for text in TEXTS]
     with_alignment = {"print_alignment": "hard", **SIZES}
     calls = {
@@ -166,8 +166,8 @@ def test_threads_share_a_translator_and_not_each_others_options(folder, monkeypa
 
 
 def test_an_ensemble_is_loaded_and_not_exported_as_one(folder):
-    both = load(f"{folder}:{folder}/checkpoint_last.pt")
-    assert both.translate(TEXTS, **SIZES) == load(folder).translate(TEXTS, **SIZES)
+    both = load_translator(f"{folder}:{folder}/checkpoint_last.pt")
+    assert both.translate(TEXTS, **SIZES) == load_translator(folder).translate(TEXTS, **SIZES)
     with pytest.raises(UsageError, match=r"an ensemble of 2 models: export each of its \.models"):
         EncoderForExport(both)
 
@@ -307,7 +307,7 @@ def test_the_subword_model_beside_the_checkpoint_is_used(speaks, speaking):
     assert speaks.remove_bpe(pieces) == "walked talks"
     (speaking / "codes").touch()
     with pytest.raises(UsageError, match=r"has codes, joint\.model; choose with pieces= \(--pieces\)"):
-        load(speaking)
+        load_translator(speaking)
     (speaking / "codes").unlink()
 
 
@@ -319,18 +319,18 @@ def test_the_subword_model_beside_the_checkpoint_is_used(speaks, speaking):
 def test_pieces_without_a_subword_model_are_refused(folder, tmp_path, words, mark):
     copied = of_words(folder, tmp_path / "copied", dict.fromkeys(words, 9))
     with pytest.raises(UsageError, match=rf"dictionary has pieces of words \({mark}\).*pieces= \(--pieces\), or none"):
-        load(copied)
-    assert load(copied, pieces="none").translate(" ".join(words), **SIZES)
+        load_translator(copied)
+    assert load_translator(copied, pieces="none").translate(" ".join(words), **SIZES)
 
 
 def test_a_mark_that_whole_words_have_by_chance(folder, tmp_path):
-    assert load(of_words(folder, tmp_path / "copied", {"\u2581": 1, "x@@": 1})).translate("w1 w2", **SIZES)
+    assert load_translator(of_words(folder, tmp_path / "copied", {"\u2581": 1, "x@@": 1})).translate("w1 w2", **SIZES)
 
 
 def test_words_are_not_read_as_pieces(folder, speaking, tmp_path):
     """Of a model that gets ready pieces, or of fairseq's from_pretrained, which looks for no subword model."""
     hub = MODEL_REGISTRY["luna"].from_pretrained(str(speaking), "checkpoint_last.pt")
-    for model in (load(speaking, pieces="none"), hub):
+    for model in (load_translator(speaking, pieces="none"), hub):
         assert model.translate("\u2581walk ed", **SIZES)
         for read in (model.translate, model.encode):
             with pytest.raises(UsageError, match=r"walked talks \.\.\.: has no pieces of SentencePiece"):
@@ -341,14 +341,14 @@ def test_codes_of_subword_nmt_are_used(folder, tmp_path):
     pytest.importorskip("subword_nmt")
     codes = tmp_path / "codes"
     codes.write_text("#version: 0.2\nw a\n")
-    assert load(folder, pieces=codes).apply_bpe("wab") == "wa@@ b"
+    assert load_translator(folder, pieces=codes).apply_bpe("wab") == "wa@@ b"
     # Also where the training had others, which may be gone.
     state = torch.load(folder / "checkpoint_last.pt", weights_only=False)
     state["cfg"]["bpe"] = {"_name": "subword_nmt", "bpe_codes": str(tmp_path / "gone"), "bpe_separator": "@@"}
     torch.save(state, tmp_path / "model.pt")
-    assert load(tmp_path, data=folder, pieces=codes).apply_bpe("wab") == "wa@@ b"
+    assert load_translator(tmp_path, data=folder, pieces=codes).apply_bpe("wab") == "wa@@ b"
     with pytest.raises(UsageError, match=r"gone.*; pieces= \(--pieces\) names the subword model"):
-        load(tmp_path, data=folder)
+        load_translator(tmp_path, data=folder)
 
 
 @pytest.mark.parametrize(
@@ -382,7 +382,9 @@ def test_what_cannot_be_loaded_is_refused_in_one_line(folder, tmp_path, given, s
     state["cfg"]["task"]["source_lang"] = None
     torch.save(state, tmp_path / "untold.pt")
     with pytest.raises(UsageError) as refused:
-        load(**{name: value.format(**places) if isinstance(value, str) else value for name, value in given.items()})
+        load_translator(
+            **{name: value.format(**places) if isinstance(value, str) else value for name, value in given.items()}
+        )
     assert said.format(**places) in str(refused.value)
     assert "\n" not in str(refused.value)
 
@@ -407,22 +409,22 @@ def test_a_model_of_several_languages_translates_as_fairseq_generate_does(tiny_d
     lines = {kind: dict(re.findall(rf"^{kind}-(\d+)\t(?:[-\d.]+\t)?(.*)$", out, flags=re.M)) for kind in "SH"}
     numbers = sorted(lines["H"], key=int)[:20]
     texts = [re.sub(r"__\w+__ ?", "", lines["S"][number]) for number in numbers]
-    translator = load(checkpoint, data=data, source_lang="a", target_lang="b")
+    translator = load_translator(checkpoint, data=data, source_lang="a", target_lang="b")
     assert translator.translate(texts, **SIZES) == [lines["H"][number] for number in numbers]
     with pytest.raises(UsageError, match="prefix_allowed_tokens_fn: the model's task cannot restrict words"):
         translator.translate(TEXTS, prefix_allowed_tokens_fn=lambda sentence, words: [4], **SIZES)
     with pytest.raises(UsageError, match=r"give source_lang= and target_lang= \(--source-lang, --target-lang\)"):
-        load(checkpoint, data=data)
+        load_translator(checkpoint, data=data)
 
 
 def test_a_sentence_that_is_too_long_is_refused(folder):
-    short = load(folder, max_source_positions=4)
+    short = load_translator(folder, max_source_positions=4)
     with pytest.raises(UsageError, match="a sentence has 6 pieces, the model reads at most 4: w5 w6 w7 w8 w9"):
         short.translate(TEXTS)
-    longer = load(folder, max_source_positions=2000)
+    longer = load_translator(folder, max_source_positions=2000)
     assert longer.translate("w5 " * 1500, beam=1, max_len_b=3)
-    of_short_batches = load(folder, max_tokens=3)
-    assert of_short_batches.translate(TEXTS, **SIZES) == load(folder).translate(TEXTS, **SIZES)
+    of_short_batches = load_translator(folder, max_tokens=3)
+    assert of_short_batches.translate(TEXTS, **SIZES) == load_translator(folder).translate(TEXTS, **SIZES)
 
 
 @pytest.mark.parametrize(

@@ -139,7 +139,7 @@ def run(args: Namespace) -> None:
     # Before the text is gathered, a bad file may still be replaced.
     if begun := provenance.is_begun(args.out):
         provenance.check_provenance(args.out, chosen)
-        print(f"{args.out}: was made from the same files, by content, with the same settings; what is there is reused")
+        print(f"{args.out}: was made from the same files, by content, and settings; existing parts are reused")
     elif args.out.is_dir() and any(args.out.iterdir()):
         print(f"{args.out}: has other files, which stay as they are")
     environment.require_fairseq()
@@ -160,7 +160,7 @@ def run(args: Namespace) -> None:
         try:
             prepare(args.out, write, languages=languages, **options)
         except UsageError as error:
-            if not begun and getattr(error, "status", 2) == 2:  # a refusal; after a failure what is finished is kept
+            if not begun and getattr(error, "status", 2) == 2:  # a refusal; after a failure, finished parts are kept
                 provenance.forget(args.out)
             raise
     show_pair(texts["train"], languages)
@@ -239,7 +239,7 @@ def check_existing_flags(args: Namespace) -> None:
         raise UsageError(f"--dictionary {args.dictionary[0]}: give its SentencePiece model, too, with --pieces")
     if len(args.dictionary) > 2:
         raise UsageError(
-            f"--dictionary {' '.join(map(str, args.dictionary))}: give one file, or those of two languages"
+            f"--dictionary {' '.join(map(str, args.dictionary))}: give one file, or the files of two languages"
         )
     for flag, value in (("--vocabulary-size", args.vocabulary_size), ("--coverage", args.coverage)):
         if args.pieces and value is not None:
@@ -281,7 +281,7 @@ def check_names(text: Text, languages: tuple[str, str]) -> None:
 
 
 def check_languages(languages: tuple[str, str]) -> None:
-    """Raises UsageError for names that fairseq cannot read in those of its files, such as train.en-de.de.idx."""
+    """Raises UsageError for languages that cannot be part of fairseq's file names, such as train.en-de.de.idx."""
     for flag, name in zip(("--source-lang", "--target-lang"), languages, strict=True):
         if not re.fullmatch(r"\w+", name):
             raise UsageError(f"{flag} {name}: must be letters, digits or _, such as en or pt_br")

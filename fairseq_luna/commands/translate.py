@@ -106,11 +106,11 @@ def run(args: Namespace) -> None:
         return
     import torch
 
-    from ..loading import load
+    from ..loading import load_translator
 
     if args.seed is not None:
         torch.manual_seed(args.seed)
-    translator = load(args.model, device=args.device, data=args.data, pieces=args.pieces, **loading)
+    translator = load_translator(args.model, device=args.device, data=args.data, pieces=args.pieces, **loading)
     lines = translate_input(translator, args.buffer_size, progress, **{"beam": BEAM, **options})
     if lines >= MANY and can_be_exported(args, translator):
         print("for so many lines on a CPU, --engine onnx is faster: it exports the model once", file=sys.stderr)

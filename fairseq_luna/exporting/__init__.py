@@ -43,10 +43,10 @@ def export_model(
         from .onnx_graphs import CANNOT
     except ImportError as error:
         raise UsageError(f"{error}; pip install onnx onnxscript onnxruntime") from error
-    from ..loading import load
+    from ..loading import load_translator
 
     given: dict[str, Any] = {name: value for name, value in languages.items() if value}
-    translator = load(model, data=data, pieces=pieces, **given)
+    translator = load_translator(model, data=data, pieces=pieces, **given)
 
     def write(folder: Path, *, int8: bool) -> None:
         remove(folder)

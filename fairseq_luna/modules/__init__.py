@@ -22,8 +22,10 @@ from .pattern_attention import (
 )
 from .reformer_attention import ReformerAttention
 from .retention import RetentionAttention
+from .routing_attention import RoutingAttention
 from .softmax_attention import SoftmaxAttention, SoftmaxCrossAttention
 from .ssru import SSRU
+from .star_attention import StarAttention
 from .state_space import StateSpaceAttention
 from .synthesizer_attention import SynthesizerAttention
 from .transformer_xl_attention import TransformerXLAttention
@@ -52,8 +54,10 @@ __all__ = [
     "PatternAttention",
     "ReformerAttention",
     "RetentionAttention",
+    "RoutingAttention",
     "SoftmaxAttention",
     "SoftmaxCrossAttention",
+    "StarAttention",
     "StateSpaceAttention",
     "SynthesizerAttention",
     "TopKCrossAttention",

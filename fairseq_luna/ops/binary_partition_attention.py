@@ -141,8 +141,9 @@ def binary_partition_attention(
     """
     padding, dtype, result_dtype = Padding.of(padding), accumulation_dtype(q), q.dtype
     steps, nodes = q.shape[2], positions.shape[2]
-    if not steps:
-        return q
+    if not steps:  # there are gradients of 0
+        q, k, v = (F.pad(x, (0, 0, 0, 1)) for x in (q, k, v))
+        return binary_partition_attention(q, k, v, span_query, own_position, positions, causal=causal)[:, :, :0]
     if padding.mask is not None:
         q, k, v = (read_steps(x, padding.real_first) for x in (q, k, v))
     sides = (LEFT,) if causal else (LEFT, RIGHT)
@@ -173,8 +174,8 @@ def binary_partition_attention(
 
 
 def _levels_for(steps: int, nodes: int) -> int:
-    """The levels of which one of ``steps`` sees a node, at least 1."""
-    levels = 1
+    """The levels of which one of ``steps`` sees a node; at least 2, so that the query of spans has a gradient."""
+    levels = 2
     while levels < LEVELS and ((1 + nodes * ((1 << levels) - 1)) >> (levels - 1)) << (levels - 1) < steps:
         levels += 1
     return levels

@@ -107,7 +107,7 @@ def transformer_xl_attention(
     padding, dtype, result_dtype = Padding.of(padding), accumulation_dtype(q), q.dtype
     steps = q.shape[2]
     segment = max(1, min(segment, steps))
-    memory = min(memory, (-(-steps // segment) - 1) * segment)
+    memory = max(0, min(memory, (-(-steps // segment) - 1) * segment))
     if padding.mask is not None:
         q, k, v = (read_steps(x, padding.real_first) for x in (q, k, v))
         if memory > 0:
@@ -148,7 +148,8 @@ def _distance_scores(q: Tensor, position_weight: Tensor, memory: int, *, causal:
     least = -1 if causal else -segment
     distance = torch.arange(segment + memory - 1, least - 1, -1, device=q.device)
     keys = position_weight @ sinusoids(distance, position_weight).mT  # (H, D, L)
-    products = (q @ keys[:, None]).flatten(-2)
+    # One product for all segments: with a dimension of segments torch would copy the keys for each.
+    products = (q.flatten(2, 3) @ keys).unflatten(2, q.shape[2:4]).flatten(-2)
     width = len(distance) - 1
     moved = products[..., segment - 1 : segment - 1 + segment * width]
     return moved.unflatten(-1, (segment, width))[..., : segment + memory]

@@ -17,7 +17,8 @@ def padding_by_name(net_input: Mapping[str, Any], pads: Mapping[str, int]) -> di
         net_input: the arguments of a model.
         pads: the number of the padding token in each of them.
     """
-    return {name: bool(net_input[name].eq(pad).any()) for name, pad in pads.items() if name in net_input}
+    tokens = {name: net_input.get(name) for name in pads}
+    return {name: bool(x.eq(pads[name]).any()) for name, x in tokens.items() if torch.is_tensor(x)}
 
 
 class TokensOfKnownPadding(Tensor):

@@ -105,7 +105,8 @@ class RecordedTraining:
             return None
         if key not in self.steps and len(self.steps) == self.most_recorded:
             return None
-        model.train()
+        if not model.training:
+            model.train()
         model.set_num_updates(update_num)
         if key not in self.steps:
             try:

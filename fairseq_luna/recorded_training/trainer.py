@@ -61,7 +61,8 @@ def record_steps_of(trainer: Any) -> None:
     # torch's DDP reduces gradients within the backward pass. With this backend they are reduced after it.
     trainer.cfg.distributed_training.ddp_backend = "legacy_ddp"
     task = trainer.task
-    pads = {"src_tokens": task.source_dictionary.pad(), "prev_output_tokens": task.target_dictionary.pad()}
+    dictionaries = {"src_tokens": task.source_dictionary, "prev_output_tokens": task.target_dictionary}
+    pads = {name: dictionary.pad() for name, dictionary in dictionaries.items() if dictionary is not None}
     eager_step = partial(type(task).train_step, task)
     trainer.recorded_training = RecordedTraining(eager_step, pads=pads, record=record)
     task.train_step = trainer.recorded_training.train_step

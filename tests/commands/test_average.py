@@ -15,7 +15,7 @@ from fairseq_luna.commands import averaging
 from fairseq_luna.commands.average import last
 from fairseq_luna.commands.averaging import average
 from fairseq_luna.files import save_checkpoint
-from fairseq_luna.loading import load
+from fairseq_luna.loading import load_translator
 from fairseq_luna.usage_error import UsageError
 from own_command import refused, shown
 
@@ -97,7 +97,7 @@ def test_the_next_command_finds_the_data(elsewhere, three, tiny_data, tmp_path, 
     words = shlex.split(shown(capsys, "average", file, "--output", output).splitlines()[-1])
     assert words[1] == "translate" and Path(words[2]).resolve() == output.resolve()
     assert words[3:] == (["--data", str(tmp_path / "moved" / "data")] if elsewhere else [])
-    assert load(words[2], data=words[4] if elsewhere else None)
+    assert load_translator(words[2], data=words[4] if elsewhere else None)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=["fp16", "bf16"])
@@ -144,15 +144,15 @@ def test_a_diverged_checkpoint_is_refused(number, kind, place, three, tmp_path, 
 
 
 def test_one_model_at_a_time_is_in_memory_besides_the_sums(three, monkeypatch):
-    loaded, alive, load = [], [], averaging.load
+    loaded, alive, read_checkpoint = [], [], averaging.read_checkpoint
 
-    def watched(path):
+    def watched(path, **options):
         alive.append(sum(weight() is not None for weight in loaded))
-        state = load(path)
+        state = read_checkpoint(path, **options)
         loaded.extend(weakref.ref(weight) for weight in state["model"].values())
         return state
 
-    monkeypatch.setattr(averaging, "load", watched)
+    monkeypatch.setattr(averaging, "read_checkpoint", watched)
     average([*three, *three])
     assert alive == [0] * 6
     assert len(loaded) > 6

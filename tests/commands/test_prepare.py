@@ -68,7 +68,7 @@ def test_pieces_of_two_training_texts_with_a_test_held_out(files, tmp_path, monk
     assert (out / "reference" / "test.xx").read_bytes() == text([*(one for one, _ in TRAIN[56:]), "No other side."])
     assert prepare(*flags) == 0
     shown = capsys.readouterr().out
-    assert f"{out}: was made from the same files, by content, with the same settings" in shown
+    assert f"{out}: was made from the same files, by content, and settings; existing parts are reused" in shown
     assert "data: reusing" in shown and commands(shown) == [train, translate, score]
     assert prepare(*flags, "--ratio", 2) == 2
     assert "was made with rules (ratio) 3.0, not 2.0" in capsys.readouterr().err

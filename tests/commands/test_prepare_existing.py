@@ -145,7 +145,7 @@ def test_distillation_in_two_commands(old, tmp_path, monkeypatch, capsys):
     ("flags", "said"),
     [
         ("--dictionary {dict}", "give its SentencePiece model, too, with --pieces"),
-        ("--pieces {model} --dictionary {dict} {dict} {dict}", "give one file, or those of two languages"),
+        ("--pieces {model} --dictionary {dict} {dict} {dict}", "give one file, or the files of two languages"),
         ("--pieces {model} --vocabulary-size 90", "--vocabulary-size 90: is for new pieces; leave it or --pieces out"),
         ("--pieces {model} --coverage 1", "--coverage 1.0: is for new pieces; leave it or --pieces out"),
         ("--pieces nowhere", "nowhere: there is no such file"),

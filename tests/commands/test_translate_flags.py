@@ -39,6 +39,7 @@ def said(tmp_path, capfd, monkeypatch):
             capfd.readouterr()
             if exported:
                 program = pytest.importorskip("fairseq_luna.deployed.__main__")
+                monkeypatch.setattr(program, "end_at_signals", lambda: None)
                 monkeypatch.setattr(sys, "argv", ["deployed", str(record.HERE / "exported"), *flags])
                 status = program.main()
             else:
@@ -55,6 +56,21 @@ def test_a_zero_that_cannot_be_is_refused(said, flag, exported):
     status, output, error = said(f"{flag}=0", exported=exported)
     assert (status, output) == (2, "")
     assert flag.removeprefix("--").replace("-", "_") in error
+
+
+@pytest.mark.parametrize(
+    ("lines", "flags", "suggested"),
+    [(6, (), True), (7, (), False), (6, ("--alignments",), False), (6, ("--bf16",), False)],
+    ids=["many", "few", "alignments", "bf16"],
+)
+def test_the_exported_engine_is_suggested_after_many_lines_that_it_could_translate(
+    lines, flags, suggested, said, monkeypatch
+):
+    pytest.importorskip("onnxruntime")
+    monkeypatch.setattr(translate, "MANY", lines)
+    status, output, error = said(*flags)
+    assert status == 0 and len(output.splitlines()) == 6
+    assert ("--engine onnx is faster" in error) == suggested
 
 
 def test_a_temperature_of_zero_is_refused(said):

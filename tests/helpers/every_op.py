@@ -156,6 +156,11 @@ def binary_partition(nodes: int, levels: int) -> dict[str, Op]:
     return both(f"bp-{nodes}", whole, options=options, sizes={**sizes, "V": 1}, steps=True)
 
 
+def routing(window: int) -> Op:
+    given = {"sizes": {"M": 6}} if window < 32 else {"per_step": 70}
+    return Op("routing_attention", "BHTD BHTD HMD", {"window": window}, constants=1, **given)
+
+
 DECAYS = {"BHT": lambda x: -0.3 * x.abs()}
 DECAY = Op("decay_attention", "BHTD BHTD BHTE BHT", {"causal": False}, maps=DECAYS, per_step=64, **LONG_SUMS)
 SPANS = {"H": lambda x: 4 * x.abs()}
@@ -210,7 +215,11 @@ OPS: dict[str, Op] = {
     "reformer-1": reformer(1),
     "reformer-4": reformer(4),
     "reformer-1000": reformer(1000),
-    **transformer_xl(7, 9),
+    "star": Op("star_attention", f"{QKV} BH1D BH1D", per_step=65),
+    "routing-2": routing(2),
+    "routing-8": routing(8),
+    "routing-32": routing(32),
+    **transformer_xl(8, 9),
     **transformer_xl(16, 4),
     **binary_partition(1, 4),
     **binary_partition(3, 2),

@@ -6,6 +6,8 @@ import torch
 from fairseq.criterions.label_smoothed_cross_entropy import LabelSmoothedCrossEntropyCriterion
 from fairseq.models import MODEL_REGISTRY
 
+import operator_tape
+from fairseq_luna import cuda_graph
 from fairseq_luna.models.mixed.attentions import fields_for
 from fairseq_luna.recorded_training.known_padding import KEY, padding_by_name
 from support import PAD, as_prefix, build_model, sentences, translation_task
@@ -28,6 +30,10 @@ TRANSFORMER = {
     **{f"{side}_attention_heads": 2 for side in ("encoder", "decoder")},
     **{"share_all_embeddings": True, "dropout": 0.0},
 }
+ON_GPU = torch.get_default_device().type == "cuda"
+record = cuda_graph.record if ON_GPU else operator_tape.record
+# A GPU may add gradients in another order at each call.
+SAME = {} if ON_GPU else {"rtol": 0, "atol": 0}
 
 
 def model_of(name, **flags):

@@ -95,6 +95,7 @@ LIKE = {
     **dict.fromkeys(("ssd", "gated-rfa"), "retention"),
     **dict.fromkeys(("synthesizer-factorized-dense", "synthesizer-factorized-random"), "synthesizer-dense"),
     **{
+        "bp-encoder": "bp",
         "transformer-xl": "transformer-xl-segments",
         "longformer": "local",
         "luna-segments": "luna",

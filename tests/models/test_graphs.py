@@ -16,12 +16,11 @@ from variants import VARIANTS
 COMPILED = {
     name: flags for name, flags in VARIANTS.items() if not {"checkpoint_activations", "quant_noise_pq"} & flags.keys()
 }
-# One for the encoder and one for the decoder, and others for long sentences and for layers that differ.
-GRAPHS = {}
-MOST = 2
+# One for the encoder and one for the decoder, and more for long sentences and for layers that differ. torch allows as
+# many graphs of one function unless it is told otherwise.
+MOST = 8
 
-
-# Its name in torch 2.6, and since.
+# The setting has two names, in older and newer versions of torch.
 FAILS_AT_THE_LIMIT = {
     name: True
     for name in ("fail_on_cache_limit_hit", "fail_on_recompile_limit_hit")
@@ -70,9 +69,7 @@ def graphs_of_layers(flags, monkeypatch, *, count=30):
 @pytest.mark.inductor
 @pytest.mark.parametrize("name", COMPILED)
 def test_graphs_over_30_batches(name, monkeypatch):
-    count = graphs_of_layers(COMPILED[name], monkeypatch)
-    print(f"GRAPHS {name} {count}")
-    assert count <= GRAPHS.get(name, MOST)
+    assert 2 <= graphs_of_layers(COMPILED[name], monkeypatch) <= MOST
 
 
 @pytest.mark.slow
@@ -110,9 +107,7 @@ def graphs_of_a_decoder(flags, *, tokens=12):
 def test_graphs_of_generation(name):
     """Of the first step, which makes the state, of the second, and of all others; block attention has more at the ends
     of its blocks."""
-    count = graphs_of_a_decoder(COMPILED[name])
-    print(f"STEPS {name} {count}")
-    assert count <= (8 if "block" in name else 4)
+    assert graphs_of_a_decoder(COMPILED[name]) <= (8 if "block" in name else 4)
 
 
 @pytest.mark.slow

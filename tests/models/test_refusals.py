@@ -86,7 +86,7 @@ REFUSED = {
         "--word-dropout 1.0: must be at least 0 and less than 1": {},
     },
     "mixed_roberta": {
-        "--num-slots 4: is for linformer (encoder": {"encoder_self_attention": "softmax"},
+        "--num-slots 4: is for external (encoder, decoder), linformer (encoder": {"encoder_self_attention": "softmax"},
         "--fastformer-combine sum: is for fastformer": {"encoder_self_attention": "linear"},
     },
     "block_pyramid_classifier": {

@@ -18,7 +18,7 @@ CAUSAL = pytest.mark.parametrize("causal", [False, True], ids=["encoder", "causa
 
 
 def inputs(**sizes):
-    q, k, v, *positions = OPS["transformer-xl-7-9"].make(**sizes)
+    q, k, v, *positions = OPS["transformer-xl-8-9"].make(**sizes)
     return [q, k, v, k, v, *positions]
 
 

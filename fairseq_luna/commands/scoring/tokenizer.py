@@ -27,7 +27,7 @@ SCRIPTS = {
     KOREAN: ("Kore", "Hang", "Jamo"),
 }
 # lb is Unicode's Line_Break. SA is the writing of South-East Asia, where only a dictionary tells the end of a word; AK
-# and AS that of Java, Bali and others, where a line may end after each syllable. Tibetan marks syllables, not words.
+# and AS are the writings of Java, Bali and others, where a line may end after each syllable. Tibetan marks syllables.
 LETTERS = {
     None: r"\p{L}",
     CHINESE: r"[\p{Han}\p{Bopomofo}]",

@@ -9,8 +9,6 @@ import os
 import shutil
 from typing import Any
 
-import torch._dynamo
-import torch.fx.experimental._config
 from fairseq.models import BaseFairseqModel
 
 from ...usage_error import UsageError
@@ -63,6 +61,9 @@ class CompilesLayers(BaseFairseqModel):
     def _compile_layers(self, mode: bool) -> None:
         """Let calls of the layers go through torch.compile, or through Python again."""
         if mode:
+            import torch._dynamo  # not above: torch's own names may be missing in another version
+            import torch.fx.experimental._config
+
             dynamo = torch._dynamo.config
             dynamo.cache_size_limit = max(dynamo.cache_size_limit, MOST_GRAPHS)
             # Sizes that are equal by chance in the first batch, such as sentences and tokens, may differ in the next.

@@ -143,7 +143,11 @@ def _chunked(x: Tensor, chunks: Chunks, before: int = 0, after: int = 0) -> Tens
     """``(B, H, T, D)`` to ``(B G M, H, N, D)``: the N steps of each chunk and of its class before and after it."""
     x = F.pad(x, (0, 0, before * chunks.classes, chunks.places - x.shape[2] + after * chunks.classes))
     by_class = x.unflatten(2, (x.shape[2] // chunks.classes, chunks.classes))
-    by_chunk = by_class.unfold(2, before + chunks.size + after, chunks.size)  # (B, H, M, G, D, N)
+    if torch.compiler.is_compiling() and chunks.number == 1:
+        # Its size is the length of the sequence, which unfold would make a constant of the graph.
+        by_chunk = by_class.permute(0, 1, 3, 4, 2)[:, :, None]
+    else:
+        by_chunk = by_class.unfold(2, before + chunks.size + after, chunks.size)  # (B, H, M, G, D, N)
     return by_chunk.permute(0, 3, 2, 1, 5, 4).flatten(0, 2)
 
 
