@@ -9,6 +9,7 @@ import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from fairseq_luna.command_line import CommandError, Parser, command
 from shared import picture
@@ -84,7 +85,7 @@ def relative_times(readme: str) -> list[tuple[float | None, ...]]:
     return rows
 
 
-def draw_times(axis, times: Sequence[float | None]) -> None:
+def draw_times(axis: Any, times: Sequence[float | None]) -> None:
     """A horizontal bar for each system, with its number at the end."""
     for place, (system, time) in enumerate(zip(SYSTEMS, times, strict=True)):
         if time is None:
@@ -96,7 +97,7 @@ def draw_times(axis, times: Sequence[float | None]) -> None:
     axis.set_xticks([0, 0.5, 1], ["0", "0.5", "1"])
 
 
-def draw_quality(axis, scores: Sequence[tuple[float, float, float]]) -> None:
+def draw_quality(axis: Any, scores: Sequence[tuple[float, float, float]]) -> None:
     """BLEU with the range of its seeds, over the bootstrap interval of the transformer's score."""
     first = scores[0][0]
     axis.axvspan(first - BOOTSTRAP, first + BOOTSTRAP, color="#E4E4E4")
