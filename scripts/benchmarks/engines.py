@@ -62,7 +62,7 @@ class Deployed:
     """A model exported for ``fairseq_luna.deployed``, and its beam search."""
 
     def __init__(self, system: str, args: Namespace) -> None:
-        from fairseq_luna.deployed.folder import settings_of
+        from fairseq_luna.deployed.folder import read_settings
         from fairseq_luna.deployed.graphs import Graphs
         from fairseq_luna.exporting.exported_folder import write_folder
 
@@ -77,7 +77,7 @@ class Deployed:
         with tempfile.TemporaryDirectory() as temporary:
             folder = Path(temporary)
             write_folder(Namespace(**made, max_positions=model.max_positions()), folder, int8=kind == "-int8")
-            starts = settings_of(folder).starts
+            starts = read_settings(folder).starts
             self.graphs = Graphs(folder, starts, words=len(words), threads=args.threads)
             self.step(4)()  # loads the graphs
 
