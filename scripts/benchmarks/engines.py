@@ -102,5 +102,6 @@ SYSTEMS: dict[str, type[CTranslate2] | type[Deployed]] = {}
 if _installed("ctranslate2"):
     SYSTEMS |= dict.fromkeys(("ctranslate2-float32", "ctranslate2-int8"), CTranslate2)
 if _installed("onnxruntime", "onnxscript"):
-    exported = [name for name in systems.SYSTEMS | systems.VARIANTS if name != "transformer"]
+    names = systems.SYSTEMS | systems.VARIANTS
+    exported = [name for name in names if name != "transformer" and not name.endswith(tuple(systems.WAYS))]
     SYSTEMS |= dict.fromkeys([f"{name}-deployed{kind}" for name in exported for kind in ("", "-int8")], Deployed)
