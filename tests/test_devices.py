@@ -35,7 +35,10 @@ RUNS = {
         for precision in (*map(Precision, (torch.float32, *HALVES)), *(Precision(torch.float32, x) for x in HALVES))
     ],
 }
-OPS = ATTENTIONS | {f"{name}-specification": call for name, call in SPECIFICATIONS.items()}
+# bp's specification walks the tree of the real steps, whose number a device without data cannot say.
+OPS = ATTENTIONS | {
+    f"{name}-specification": call for name, call in SPECIFICATIONS.items() if not name.startswith("bp-")
+}
 
 
 @pytest.mark.parametrize("attention", OPS.values(), ids=OPS)

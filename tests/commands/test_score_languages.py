@@ -169,7 +169,7 @@ def test_text_without_spaces_is_not_scored_by_words_in_silence(text, flags, tmp_
     assert printed.startswith("tokenizer 13a: ")
     assert (
         f"100% of the lines of {reference} are in a script without spaces between words, which the tokenizer 13a does "
-        "not cut into words: trust chrF2, not BLEU, or give --tokenize char or flores200"
+        "not split into words: trust chrF2, not BLEU, or give --tokenize char or flores200"
     ) in warnings
     printed, warnings = warned(capsys, hypothesis, "--reference", reference, "--tokenize", "char")
     assert printed.startswith("tokenizer char: --tokenize char\n") and scores(printed)["sacreBLEU"] > 50

@@ -72,6 +72,7 @@ VALUES: Table = {
     **{f"--max-{side}-positions": _POSITIONS for side in ("source", "target")},
     "--attention-kernel-size": _KERNEL,
     "--projection-length": _COUNT,
+    "--compile-layers": Values(),  # takes minutes; tests/models/test_compiled_layers.py trains with it
     **_declared_numbers(),
     "--max-positions": Values(("8", "64", "100000")),
     "--encoder-embed-path": Values(("{embeddings}", "{missing}")),

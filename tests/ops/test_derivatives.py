@@ -8,6 +8,7 @@ from torch.autograd.functional import jacobian
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._pytree import tree_leaves
 
+from attention_op import TransformerXl
 from every_op import ATTENTIONS
 from fairseq_luna.ops.decay_attention import decay_attention
 from fairseq_luna.ops.feature_maps import fourier_features
@@ -71,7 +72,10 @@ def total(function):
 
 
 @EVERY_ATTENTION
-def test_second_derivatives_are_right(attention):
+def test_second_derivatives_are_right(attention, monkeypatch):
+    # Finite differences do not see that the gradient of a memory is stopped.
+    monkeypatch.setattr(TransformerXl, "arguments", lambda self, inputs: (*inputs[:3], *inputs[1:3], *inputs[3:]))
+
     def differentiable(*given):
         return tuple(y for y in attention(*given) if y.requires_grad)
 

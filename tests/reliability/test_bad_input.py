@@ -30,7 +30,7 @@ TRAIN = {
     "--apollo-beta=1": "--optimizer apollo: Apollo: beta=1.0 must be in [0, 1)",
     "--apollo-clip-mode=each --clip-norm=0": "--apollo-clip-mode each with --clip-norm 0.0",
     "--amp": "--optimizer apollo does not go with --amp",
-    "--lr=0.1,0.2": "--lr [0.1, 0.2] must be one rate",
+    "--lr=0.1,0.2": "--lr [0.1, 0.2] must be one learning rate",
     "--milestones=5,3": "--milestones [5, 3] must be",
     "--restore-file={fastformer}": "; --arch is fastformer_tiny there and luna_tiny here",
     "--save-dir={fresh} --finetune-from-model={fastformer}": "{fastformer} does not fit",

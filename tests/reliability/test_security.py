@@ -101,7 +101,7 @@ def test_torchscript_is_refused(tmp_path):
 
 
 # These probes read what they have just written, to see whether torch refuses it.
-PROBES = {"checkpoints.py"}
+PROBES = {"refused_checkpoints.py"}
 
 
 def test_files_are_loaded_without_the_code_that_they_may_hold():

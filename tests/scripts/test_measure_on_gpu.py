@@ -113,7 +113,7 @@ def test_the_corpus_is_prepared(commands, monkeypatch):
     def stop(*_):
         raise Parsed
 
-    monkeypatch.setattr(prepare_corpus, "settings", SimpleNamespace(check=stop))
+    monkeypatch.setattr(prepare_corpus, "provenance", SimpleNamespace(check_provenance=stop))
     for words in of(commands, "python", "scripts/prepare_corpus.py"):
         with pytest.raises(Parsed):
             prepare_corpus.main(words)

@@ -31,7 +31,7 @@ REFUSED = {
     demo: {
         "--arch lune_tiny": "argument --arch: invalid choice: 'lune_tiny'",
         "--attention softmax": "--attention softmax: is for --arch mixed_tiny",
-        "--arch mixed_tiny --attention lineer": "--attention lineer: choose one of softmax, ",
+        "--arch mixed_tiny --attention lineer": "--attention lineer: choose one of adaptive-span, ",
     },
     plot_attention: {
         f"{MAPS} maps.pdf": "maps.pdf: the name must end in .png",
