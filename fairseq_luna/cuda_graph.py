@@ -14,7 +14,7 @@ WARM_UP = 2  # calls before the capture, in which kernels are loaded and workspa
 def record(function: Callable[[], None], reset: Callable[[], None], *, pool: Any = None) -> Callable[[], None]:
     """Capture ``function``, which reads and writes the same memory at each call; the result launches all its kernels.
 
-    Random numbers are drawn anew at each launch. The graph keeps no reference to the tensors that existed before: the
+    New random numbers are drawn at each launch. The graph keeps no reference to the tensors that existed before: the
     caller keeps all that ``function`` reads.
 
     Args:

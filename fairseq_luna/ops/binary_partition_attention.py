@@ -250,7 +250,7 @@ class Group(NamedTuple):
 
 @computed_once
 def _hidden_nodes(padding: Padding, levels: int, sides: int, nodes: int, steps: int, device: torch.device) -> Tensor:
-    """What each step does not see of itself and of the nodes of its groups: ``(B or 1, 1, T, N)`` bool."""
+    """The places, of itself and of the nodes of its groups, that each step does not see: ``(B or 1, 1, T, N)`` bool."""
     ends = torch.full((1,), steps, device=device) if padding.mask is None else padding.lengths
     behind = torch.arange(steps, device=device) >= ends[:, None]
     found = [behind[..., None]]

@@ -38,7 +38,7 @@ def transformer_xl_attention_reference(
         y_i = softmax over the steps j of i's segment and of its memory of s_ij, times v_j
 
     a and b are the paper's u and v, ``content_bias`` and ``position_bias``. The paper stops the gradient of what keys
-    and values of the memory are projected from, but not that of their projections. So they are arguments of their own,
+    and values of the memory are projected from, but not the projections' gradient. So they are arguments of their own,
     with the same numbers as ``k`` and ``v``.
 
     Args:
@@ -129,7 +129,7 @@ def transformer_xl_attention(
 
 
 def _with_memory(own: Tensor, earlier: Tensor, segment: int, memory: int) -> Tensor:
-    """Keys or values of each segment behind those of its memory: ``(B, H, T, D)`` to ``(B, H, S, M + N, D)``."""
+    """Keys or values of each segment, behind its memory's: ``(B, H, T, D)`` to ``(B, H, S, M + N, D)``."""
     own = in_chunks(own, segment, dim=-2)
     if memory <= 0:
         return own

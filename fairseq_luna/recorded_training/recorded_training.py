@@ -78,7 +78,7 @@ class RecordedTraining:
         ignore_grad: bool = False,
         **more: Any,
     ) -> Output:
-        """As ``FairseqTask.train_step``: loss, sample size and report; gradients are added to those of the model."""
+        """As ``FairseqTask.train_step``: loss, sample size and report; gradients are added to the model's gradients."""
         if model is not self.model:
             self.use(model, optimizer)
         step = None
@@ -130,7 +130,7 @@ class RecordedTraining:
         """Record a step for the shapes of two batches; the first steps, without dropout, are compared with eager ones.
 
         Raises:
-            RuntimeError: the step cannot be recorded, or its loss or gradients are not those of an eager step.
+            RuntimeError: the step cannot be recorded, or its loss or gradients differ from an eager step's.
         """
 
         def new(sample: Mapping[str, Any]) -> RecordedStep:
@@ -193,7 +193,7 @@ class RecordedTraining:
 
 
 def key_of(sample: Mapping[str, Any]) -> Hashable | None:
-    """What batches have in common that can share a recorded step; None: none can be recorded for this one."""
+    """The properties that batches with one recorded step share; None: none can be recorded for this one."""
     if HAS_PADDING not in sample or not torch.is_tensor(sample.get("target")):
         return None
     others = {name: x for name, x in sample["net_input"].items() if not torch.is_tensor(x)}

@@ -11,7 +11,7 @@ from fairseq.tasks import FairseqTask
 
 from ..usage_error import UsageError, flag
 
-# Their reports have no other numbers of the host than those of ``host_numbers``.
+# Their reports have no numbers of the host besides the ones that ``host_numbers`` returns.
 CRITERIONS = (LabelSmoothedCrossEntropyCriterion, CrossEntropyCriterion)
 OPTIMIZERS = (FairseqOptimizer, FP16Optimizer, MemoryEfficientFP16Optimizer, AMPOptimizer)
 

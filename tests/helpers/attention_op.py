@@ -250,7 +250,7 @@ class Synthesizer(Op):
 
 
 class TransformerXl(Op):
-    """Keys and values of the memory are those of the steps, without their gradient; generation has one cache."""
+    """The memory has the keys and values of the steps, without their gradient; generation has one cache."""
 
     def arguments(self, inputs):
         q, k, v, *positions = inputs

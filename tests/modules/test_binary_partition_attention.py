@@ -1,4 +1,4 @@
-"""What BP-Transformer's module has beside the contract of every attention."""
+"""Properties of BP-Transformer's module beside the contract of every attention."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""What Routing Transformer's module has beside the contract of every attention."""
+"""Properties of Routing Transformer's module beside the contract of every attention."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""What BP-Transformer's attention promises beside the contract of every op."""
+"""Promises of BP-Transformer's attention beside the contract of every op."""
 
 import pytest
 import torch

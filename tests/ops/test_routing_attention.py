@@ -1,4 +1,4 @@
-"""What Routing Transformer's attention promises beside the contract of every op."""
+"""Promises of Routing Transformer's attention beside the contract of every op."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""What Transformer-XL's attention promises beside the contract of every op."""
+"""Promises of Transformer-XL's attention beside the contract of every op."""
 
 import pytest
 import torch

@@ -74,7 +74,7 @@ def recording(monkeypatch):
 
 @pytest.fixture
 def half_precision(monkeypatch):
-    """What fairseq asks of a GPU where it flattens the parameters, and where a gradient overflows."""
+    """Values that fairseq reads from a GPU where it flattens the parameters, and where a gradient overflows."""
     monkeypatch.setattr(torch.cuda, "current_device", lambda: None)
     monkeypatch.setattr(torch.Tensor, "cuda", lambda tensor: tensor)
     flatten = FP16Optimizer.build_fp32_params

@@ -1,4 +1,4 @@
-"""What a recorded training cannot do is refused in one line; models without a GPU are trained eagerly."""
+"""Unsupported options of a recorded training are refused in one line; models without a GPU are trained eagerly."""
 
 import pytest
 from fairseq import options

@@ -1,6 +1,6 @@
 """Both searches on a model whose probabilities are written down, so that the hypotheses are known without a search.
 
-The options are those of the cases in fairseq's own tests of its generator.
+The options are taken from the cases in fairseq's own tests of its generator.
 """
 
 import math
