@@ -1,5 +1,6 @@
 import fractions
 import math
+import sys
 import warnings
 
 import numpy
@@ -234,7 +235,9 @@ def fsdp1_with_parts(model):
 
 @pytest.mark.filterwarnings("ignore")  # torch's, of FSDP on a CPU
 @pytest.mark.parametrize("shard", [fsdp2, fsdp1, fsdp1_with_parts])
-def test_parts_of_tensors_are_refused_in_one_line(shard):
+def test_parts_of_tensors_are_refused_in_one_line(shard, monkeypatch):
+    # init_process_group puts "[rank0]: " before the tracebacks of the whole process
+    monkeypatch.setattr(sys, "excepthook", sys.excepthook)
     torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
     try:
         model, whole = nn.Linear(3, 4, device="cpu"), nn.Parameter(torch.zeros(2))
