@@ -1,4 +1,4 @@
-"""A compiled layer is a bounded number of graphs, whatever the sizes of the batches: torch gives up after a number.
+"""A compiled layer or model is a bounded number of graphs for batches of all sizes: torch gives up after a number.
 
 All names run with ``pytest -m inductor``: Python traces each graph in about a second.
 """
@@ -76,6 +76,38 @@ def test_graphs_over_30_batches(name, monkeypatch):
 @pytest.mark.parametrize("name", ["luna-tied", "mixed-linear"])
 def test_graphs_of_some(name, monkeypatch):
     test_graphs_over_30_batches(name, monkeypatch)
+
+
+def graphs_of_a_model(flags, *, training, count=30):
+    """How many graphs a model is under torch.compile; nothing in it may end one."""
+    compiled = []
+
+    def keep(graph, inputs):
+        compiled.append(graph)
+        return graph.forward
+
+    torch._dynamo.reset()
+    model = build_model(**flags).train(training)
+    function = torch.compile(model, backend=keep, fullgraph=True)
+    with torch._dynamo.config.patch(FAILS_AT_THE_LIMIT):
+        for source_lengths, target_lengths in batches(count):
+            found, expected = (logits(each, source_lengths, target_lengths) for each in (function, model))
+            torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
+    return len(compiled)
+
+
+@pytest.mark.inductor
+@pytest.mark.parametrize("training", [True, False], ids=["training", "evaluation"])
+@pytest.mark.parametrize("name", COMPILED)
+def test_graphs_of_a_whole_model(name, training):
+    """The first is for one size of batches, the second for any; others are for ranges of lengths."""
+    assert 2 <= graphs_of_a_model(COMPILED[name], training=training) <= MOST
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["luna-tied", "fastformer-default"])
+def test_graphs_of_some_whole_models(name):
+    test_graphs_of_a_whole_model(name, training=True)
 
 
 def graphs_of_a_decoder(flags, *, tokens=12):

@@ -70,7 +70,7 @@ class LunaEncoder(PaddedEncoder):
         padding_mask = None
         if not self.fix_projection_length:
             # In a graph for sources of any length the mask alone decides.
-            if not (isinstance(longest, torch.SymInt) or self.always_has_masks):
+            if not (isinstance(longest, torch.SymInt) or self.has_mask_without_padding):
                 slots = min(slots, longest or 1)
             if shortest < slots:
                 # A sentence that is all padding keeps one slot; without any, the softmax over its slots would be NaN.
@@ -83,7 +83,8 @@ class LunaEncoder(PaddedEncoder):
         if self.layernorm_packed_embedding is not None:
             packed = self.layernorm_packed_embedding(packed)
         packed = self.dropout_module(packed[:, None].expand(-1, batch, -1))
-        if self.always_has_masks:  # without dropout the first compiled layer would get other strides than the others
+        if self.has_mask_without_padding:
+            # Without dropout the first compiled layer would get other strides than the rest.
             packed = packed.contiguous()
         return packed, Padding(padding_mask)
 
@@ -103,13 +104,13 @@ class LunaEncoder(PaddedEncoder):
         batch, steps = src_tokens.shape
         padding = Padding(src_tokens.eq(self.padding_idx))
         has_padding: bool | None = getattr(src_tokens, "has_padding", None)  # of recorded_training.known_padding
-        if self.always_has_masks:
+        if self.has_mask_without_padding:
             shortest = 0
         elif has_padding is not None:
             shortest = 0 if has_padding else steps
         else:
             shortest = int(padding.lengths.min()) if batch else steps  # the one number read from the device
-        if shortest == steps and not self.always_has_masks:
+        if shortest == steps and not self.has_mask_without_padding:
             padding = Padding()
         return self.encode(src_tokens, padding, return_all_hiddens, token_embeddings, shortest=shortest)
 

@@ -13,6 +13,7 @@ from .generation import KEY, NO_LAYER, DecoderSource, DecoderStep, Generation, I
 from .layers import SelfAttentionDecoderLayer, wrap_layer
 from .positions import position_of_step, positions_of_sequence
 from .source_rows import EncoderOut, padding_from, selected_rows
+from .token_padding import MakesPadding
 
 
 class WholeSequence(NamedTuple):
@@ -23,7 +24,7 @@ class WholeSequence(NamedTuple):
     inner_states: list[Tensor | None]  # each (T, B, C): the first layer's input, then the output of each layer
 
 
-class CausalDecoder(TransformerDecoderBase):
+class CausalDecoder(MakesPadding, TransformerDecoderBase):
     """A decoder whose self-attention is causal by construction.
 
     A subclass has :meth:`whole_sequence` and :meth:`read_source`, and its layers are :class:`.layers.DecoderLayer`. Its
@@ -36,8 +37,6 @@ class CausalDecoder(TransformerDecoderBase):
     need_attn = False
     # Set for generation, in which no token is padding: a step need not wait for the device to look for some.
     generates = False
-    # See PaddedEncoder.
-    always_has_masks = False
 
     def make_generation_fast_(self, *, need_attn: Any = False, **kwargs: Any) -> None:
         """Called by fairseq-generate; ``need_attn`` is the value of --print-alignment, False if it is not given."""
@@ -186,11 +185,6 @@ class CausalDecoder(TransformerDecoderBase):
 
     def buffered_future_mask(self, tensor: Tensor) -> None:
         """No mask: it would be quadratic, and the self-attention is causal without it."""
-
-    def padding_of_tokens(self, tokens: Tensor) -> Padding:
-        """The padding of ``tokens (B, T)``; whether there is any is the one number read from the device."""
-        mask = tokens.eq(self.padding_idx)
-        return Padding(mask if self.always_has_masks or mask.any() else None)
 
     def embed_sequence(self, prev_output_tokens: Tensor) -> tuple[Tensor, Padding]:
         """The first layer's input ``(T, B, C)`` for whole sequences, and their padding."""

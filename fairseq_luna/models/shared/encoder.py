@@ -10,13 +10,11 @@ from .attentions import BuildAttention
 from .layers import SelfAttentionEncoderLayer, wrap_layer
 from .positions import positions_of_sequence
 from .source_rows import EncoderOut, encoder_out, reordered
+from .token_padding import MakesPadding
 
 
-class PaddedEncoder(TransformerEncoderBase):
+class PaddedEncoder(MakesPadding, TransformerEncoderBase):
     """fairseq's encoder with one :class:`.Padding` for positions and layers, whose output is not copied for beams."""
-
-    # With masks for batches without padding too a compiled layer needs one graph instead of two.
-    always_has_masks = False
 
     def forward_embedding(
         self, src_tokens: Tensor, token_embedding: Tensor | None = None, padding: Padding | None = None
@@ -71,10 +69,7 @@ class SelfAttentionEncoder(PaddedEncoder):
         Returns:
             The dictionary of fairseq's encoder; without padding the list of masks is empty.
         """
-        mask = src_tokens.eq(self.padding_idx)
-        # Whether there is padding is the one number read from the device.
-        padding = Padding(mask if self.always_has_masks or mask.any() else None)
-        return self.encode(src_tokens, padding, return_all_hiddens, token_embeddings)
+        return self.encode(src_tokens, self.padding_of_tokens(src_tokens), return_all_hiddens, token_embeddings)
 
     def encode(
         self,
