@@ -5,7 +5,8 @@ from pathlib import Path
 
 from setuptools import setup
 
-REPOSITORY = "https://github.com/OWNER/fairseq_luna"  # replace OWNER here and in README when it is published
+# OWNER stands for the account that hosts the repository; tests/test_documents.py lists the files that name it.
+REPOSITORY = "https://github.com/OWNER/fairseq_luna"
 
 readme = Path(__file__).with_name("README.md").read_text(encoding="utf-8")
 readme = re.sub(r"<img [^>]*>\s*", "", readme)

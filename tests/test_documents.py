@@ -23,6 +23,9 @@ RECIPES = sorted((ROOT / "examples").glob("*/README.md"))
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *GUIDE, *STUDIES, *RECIPES]
 # A path from the root of the checkout, up to the first placeholder.
 NAMED = re.compile(r"(?<![\w/.])(?:fairseq_luna|scripts|tests|examples|docs|research)/[\w./-]*(?![\w./-]*[<*{])")
+# Files with the address of the repository, and its account: a placeholder that README explains.
+WITH_ADDRESS = ("README.md", "setup.py", "CITATION.cff", ".github/ISSUE_TEMPLATE/config.yml")
+ACCOUNT = "OWNER"
 LINK = re.compile(r"\]\((?!https?://)([^)#]*)(?:#([^)]+))?\)")
 
 
@@ -116,3 +119,19 @@ def test_the_page_of_architectures_has_every_architecture():
     names = registered()["architectures"]
     assert "luna_base" in names
     assert [name for name in names if f"`{name}`" not in page] == []
+
+
+def test_readme_names_every_attention():
+    section = (ROOT / "README.md").read_text(encoding="utf-8").partition("\n## Attentions\n")[2].partition("\n## ")[0]
+    assert [name for name in ATTENTIONS if f"[{name}](" not in section] == []
+
+
+def test_every_address_of_the_repository_has_the_same_account():
+    accounts = {}
+    for name in WITH_ADDRESS:
+        found = re.findall(r"github\.com/([\w-]+)/fairseq_luna", (ROOT / name).read_text(encoding="utf-8"))
+        accounts[name] = set(found)
+    assert accounts == {name: {ACCOUNT} for name in WITH_ADDRESS}
+    with_address = [page for page in PAGES if f"github.com/{ACCOUNT}/" in page.read_text(encoding="utf-8")]
+    assert with_address == [ROOT / "README.md"]
+    assert f"`{ACCOUNT}` stands for" in with_address[0].read_text(encoding="utf-8")

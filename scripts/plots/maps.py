@@ -37,7 +37,7 @@ class Pair(NamedTuple):
 
 
 class AttentionMap(NamedTuple):
-    """The weights of every head of one attention; ``note`` says how to read them."""
+    """The weights of every head of one attention."""
 
     side: str  # of SIDES
     layer: int  # counted from 0
@@ -45,7 +45,6 @@ class AttentionMap(NamedTuple):
     weights: Tensor  # (H, rows, columns)
     rows: Axis
     columns: Axis
-    note: str
 
 
 def attention_maps(model: Any, pair: Pair, sides: Sequence[str] = (), layers: Sequence[int] = ()) -> list[AttentionMap]:
@@ -68,7 +67,7 @@ def attention_maps(model: Any, pair: Pair, sides: Sequence[str] = (), layers: Se
             for layer in layers or [len(_layers(model, side)) - 1]:
                 module = _checked(model, side, layer)
                 seen = stack.enter_context(_recorder(side, module)(module))
-                found.append((side, layer, isinstance(module, LunaCausalAttention), seen))
+                found.append((side, layer, seen))
         out = model.encoder(pair.source, torch.tensor([pair.source.shape[1]]))
         model.decoder(pair.prefix, encoder_out=out)
     return [made for *place, seen in found for made in _named(pair, *place, seen[-1])]
@@ -110,8 +109,8 @@ def _checked(model: Any, side: str, layer: int) -> nn.Module:
     return module
 
 
-def _named(pair: Pair, side: str, layer: int, causal: bool, seen: dict[str, Tensor]) -> Iterator[AttentionMap]:
-    """The maps of one attention; ``causal`` is whether it is Luna's causal one."""
+def _named(pair: Pair, side: str, layer: int, seen: dict[str, Tensor]) -> Iterator[AttentionMap]:
+    """The maps of one attention."""
     read, written = Axis("source words", pair.source_words), Axis("target words read", pair.prefix_words)
     predicted = Axis("target word predicted", pair.prefix_words[1:] + pair.prefix_words[:1])
     rows, columns = {"encoder": (read, read), "cross": (predicted, read), "decoder": (written, written)}[side]
@@ -125,5 +124,4 @@ def _named(pair: Pair, side: str, layer: int, causal: bool, seen: dict[str, Tens
             across = Axis("slot", [str(slot) for slot in range(weights.shape[2])])
         elif weights.shape[2] > len(across.labels):  # --cross-self-attention: the source comes first
             across = Axis("source and target words read", pair.source_words + pair.prefix_words)
-        note = "positive, not normalised" if causal and kind != "unpack" else "each row sums to 1"
-        yield AttentionMap(side, layer, kind, weights, down, across, note)
+        yield AttentionMap(side, layer, kind, weights, down, across)

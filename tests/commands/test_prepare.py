@@ -92,7 +92,7 @@ def test_pieces_of_two_training_texts_with_a_test_held_out(files, tmp_path, monk
         ("--train {a} {b} --hold-out 2 --ratio 0", "--ratio 0.0: must be 1 or more"),
         ("--train {a} {b} --hold-out 2 --ratio inf", "--ratio inf: must be 1 or more, and finite"),
         ("--train {a} {b} --hold-out 2 --coverage nan", "--coverage nan: must be above 0 and at most 1"),
-        ("--train {a} {b} --hold-out 40", "--hold-out 40: the training text has only 40 pairs"),
+        ("--train {a} {b} --hold-out 40", "--hold-out 40: the training text has only 40 pairs; give a smaller"),
         ("--train {a}", "--train: expected 2 arguments"),
         ("--train {a} {a} --hold-out 2", "the same file is given as the source and as the target"),
         ("--train {a} {b} --hold-out 2 --out {a}", "old.source: that is a file; name a new folder"),

@@ -183,8 +183,13 @@ def test_a_picture_has_the_words_at_its_axes(pair):
     figure.draw_without_rendering()
     panels = {axis.get_title(): axis for axis in figure.axes if axis.get_title() and axis.get_visible()}
     heads = {"pack": 8, "unpack": 4, "through": 4}
-    assert list(panels) == [f"cross layer 1, {kind}, head {head}" for kind in heads for head in range(heads[kind])]
-    through = panels["cross layer 1, through, head 3"]
+    black = [f"{float(drawn.weights.max()):.2g}" for drawn in maps]
+    assert list(panels) == [
+        f"cross-attention, layer 1\n{kind}, head {head}; black: {most}"
+        for (kind, count), most in zip(heads.items(), black, strict=True)
+        for head in range(count)
+    ]
+    through = panels[f"cross-attention, layer 1\nthrough, head 3; black: {black[2]}"]
     assert [label.get_text() for label in through.get_xticklabels()] == pair.source_words
     assert [label.get_text() for label in through.get_yticklabels()] == pair.prefix_words[1:] + pair.prefix_words[:1]
     assert_close(torch.tensor(through.images[0].get_array().data), maps[2].weights[3])
@@ -192,6 +197,14 @@ def test_a_picture_has_the_words_at_its_axes(pair):
     assert drawing.draw([long], [0]).axes[0].get_xticks().size == 0  # more than 40 could not be read
     with pytest.raises(UsageError, match="too many maps for one picture: choose fewer --layers"):
         drawing.draw(maps * 7, [])
+
+
+def test_one_head_of_several_maps_is_one_row_and_pieces_are_shown_as_words(pair):
+    pair = pair._replace(source_words=["▁A", "▁kara", "te", ".", "▁", "</s>", *pair.source_words[6:]])
+    maps = attention_maps(build_model("luna").eval(), pair, ["cross"])
+    pack, unpack, through = drawing.draw(maps, [1]).axes
+    assert [axis.get_gridspec().nrows for axis in (pack, unpack, through)] == [1, 1, 1]
+    assert [label.get_text() for label in pack.get_xticklabels()][:6] == ["A", "kara", "-te", ".", "(space)", "(end)"]
 
 
 @pytest.fixture(scope="module")

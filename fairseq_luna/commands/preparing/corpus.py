@@ -46,7 +46,10 @@ def check_texts(
     counts = {split: sum(1 for _ in shown(_pairs(found), f"reading {split}")) for split, found in texts.items()}
     left = counts["train"] - hold_out * sum(not found for found in texts.values())
     if left < 1:
-        raise UsageError(f"--hold-out {hold_out}: the training text has only {counts['train']:,} pairs")
+        raise UsageError(
+            f"--hold-out {hold_out}: the training text has only {counts['train']:,} pairs; "
+            "give a smaller number, or --valid and --test"
+        )
     return left
 
 
