@@ -5,17 +5,23 @@ A model is exported once, to a folder beside its checkpoint, and then read from 
 
 import contextlib
 import hashlib
+import os
 import sys
+from collections.abc import Iterator
+from difflib import get_close_matches
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
-from . import __version__
+from . import __version__, load
 from .deployed.folder import FORMAT, SETTINGS
-from .files import fingerprint
-from .model_files import PathLike, check_files
+from .files import fingerprint, locked
+from .model_files import CODES, NONE, PathLike, binary_data, check_files
+from .option_names import unknown_option
 from .usage_error import UsageError
 
 TORCH, ONNX = ENGINES = ("torch", "onnx")
+OPTIONS = tuple(signature(load).parameters)
 INSTALL = "pip install onnx onnxscript onnxruntime"
 
 
@@ -45,10 +51,7 @@ def exported_translator(
     folder = exported_folder(files[0], data, pieces, languages)
     try:
         if not (folder / SETTINGS).is_file():
-            from .exporting import export_model
-
-            with contextlib.redirect_stdout(sys.stderr):  # standard output is for translations
-                export_model(files[0], folder, data=data, pieces=pieces, languages=languages)
+            export_once(files[0], folder, data=data, pieces=pieces, languages=languages)
         from .deployed import Translator
 
         return Translator(folder, threads=threads)
@@ -59,6 +62,18 @@ def exported_translator(
             f"{folder.parent}: cannot be written to, and the exported model is kept there; copy the checkpoint with its"
             " dictionaries to another folder"
         ) from error
+
+
+def export_once(checkpoint: Path, folder: Path, **options: Any) -> None:
+    """Export ``checkpoint`` to ``folder``, or wait for another process that does it."""
+    from .exporting import export_model
+
+    with locked(folder) as alone:
+        if not alone:
+            print(f"waiting for another process, which makes {folder} ...", file=sys.stderr, flush=True)
+    with locked(folder, wait=True), contextlib.redirect_stdout(sys.stderr):  # standard output is for translations
+        if not (folder / SETTINGS).is_file():
+            export_model(checkpoint, folder, **options)
 
 
 def load_exported(path: PathLike, engine: str, options: dict[str, Any]) -> Any:
@@ -73,6 +88,9 @@ def load_exported(path: PathLike, engine: str, options: dict[str, Any]) -> Any:
     given = {name: value for name, value in options.items() if value is not None and value is not False}  # 0 is given
     if str(given.pop("device", "cpu")) != "cpu":
         raise UsageError('device: the exported engine (engine="onnx") is for a CPU; leave one of them out')
+    for name in given:
+        if name not in OPTIONS and get_close_matches(name, OPTIONS, cutoff=0.75):
+            raise unknown_option("load", name, OPTIONS)
     if given:
         raise UsageError(f'{", ".join(given)}: only engine="torch" has this; leave engine out')
     return exported_translator(path, **own)
@@ -81,9 +99,29 @@ def load_exported(path: PathLike, engine: str, options: dict[str, Any]) -> Any:
 def exported_folder(
     checkpoint: Path, data: PathLike | None, pieces: PathLike | None, languages: dict[str, str | None]
 ) -> Path:
-    """The folder beside ``checkpoint`` for its exported model, which depends on its content and the options."""
+    """The folder beside ``checkpoint`` for its exported model, which depends on the options and on all contents.
+
+    The dictionaries and the subword model may be replaced by others of the same name: what is at ``data`` and
+    ``pieces``, beside the checkpoint and beside its folder, is read.
+    """
     options = hashlib.sha256()
     for part in (fingerprint(checkpoint), data and Path(data).resolve(), pieces and Path(pieces).resolve(), languages):
         options.update(f"{part}\n".encode())
+    for file in _text_files(checkpoint, data, pieces):
+        options.update(f"{file.name} {fingerprint(file)}\n".encode())
     options.update(f"{FORMAT} {__version__}".encode())
     return checkpoint.with_name(f"{checkpoint.stem}.onnx-{options.hexdigest()[:12]}")
+
+
+def _text_files(checkpoint: Path, data: PathLike | None, pieces: PathLike | None) -> Iterator[Path]:
+    """Dictionaries and subword models that the checkpoint may be read with."""
+    folder = Path(os.path.abspath(checkpoint.parent))
+    places = [folder, folder.parent, folder.parent / "bin"]
+    if data is not None:
+        binary = Path(os.path.abspath(binary_data(os.fspath(data).split(os.pathsep)[0])))
+        places += [binary, binary.parent, binary.parent / "sentencepiece"]
+    for place in places:
+        for pattern in ("dict.*.txt", "*.model", *CODES):
+            yield from sorted(file for file in place.glob(pattern) if file.is_file())
+    if pieces is not None and os.fspath(pieces) != NONE:
+        yield Path(pieces)

@@ -1,15 +1,18 @@
 """Files that a command writes: complete if they exist, and known again by their fingerprints."""
 
+import fcntl
 import hashlib
+import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from .usage_error import UsageError
 
 UNFINISHED = ".unfinished"  # after the name of a file or folder that is being written
+LOCK = ".lock"  # after the name of a file or folder that one process at a time makes
 _BLOCK = 1 << 20
 
 
@@ -18,14 +21,53 @@ def complete(target: Path) -> Iterator[Path]:
     """The path to write a file or a folder to, renamed to ``target`` at the end, or removed after an exception.
 
     An existing file ``target`` is replaced.
+
+    Raises:
+        UsageError: another process is writing ``target``.
     """
     unfinished = target.with_name(target.name + UNFINISHED)
-    remove(unfinished)  # of a run that was killed
-    try:
-        yield unfinished
-        unfinished.replace(target)
-    finally:
-        remove(unfinished)
+    with locked(unfinished) as alone:
+        if not alone:
+            raise UsageError(f"{target}: another process is making it; wait until it has finished, then try again")
+        remove(unfinished)  # of a run that was killed
+        try:
+            yield unfinished
+            unfinished.replace(target)
+        finally:
+            remove(unfinished)
+
+
+@contextmanager
+def locked(path: Path, *, wait: bool = False) -> Iterator[bool]:
+    """Whether no other process has locked ``path``; with ``wait`` after the other process has finished.
+
+    The lock is a file beside ``path``, and ends with the process, even if it is killed. On a file system without locks
+    every process gets it.
+    """
+    file = path.with_name(path.name + LOCK)
+    while True:
+        with file.open("ab") as opened:
+            try:
+                fcntl.flock(opened, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+            except BlockingIOError:
+                yield False
+                return
+            except OSError:  # this file system has no locks
+                pass
+            # The previous process may have removed the file between the two calls: then its lock excludes nobody.
+            if not _is_still(file, opened.fileno()):
+                continue
+            try:
+                yield True
+            finally:
+                file.unlink(missing_ok=True)
+            return
+
+
+def _is_still(file: Path, opened: int) -> bool:
+    with suppress(FileNotFoundError):
+        return os.path.samestat(file.stat(), os.fstat(opened))
+    return False
 
 
 def once(what: str, target: Path, make: Callable[[Path], object]) -> None:

@@ -16,8 +16,8 @@ from fairseq.data.encoders.subword_nmt_bpe import SubwordNMTBPE, SubwordNMTBPECo
 from fairseq.dataclass.utils import overwrite_args_by_name
 from omegaconf import OmegaConf
 
+from . import load, quiet
 from . import models as activated  # noqa: F401 (registers the models, applies the patches)
-from . import quiet
 from .checkpoint_files import check_finite, read_checkpoint
 from .model_files import NONE, PathLike, binary_data, check_files, data_folder, subword_model
 from .models.shared.config import SEARCHES
@@ -135,7 +135,7 @@ def _trained(
             "load",
             overrides,
             *(name for part in READ for name in settings[part]),
-            *signature(load_translator).parameters,
+            *signature(load).parameters,
         )
         check_numbers(overrides)
         place = _data_place(file, settings, data)

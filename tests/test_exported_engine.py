@@ -1,12 +1,14 @@
 """``--engine onnx`` and ``load(..., engine="onnx")``: a model is exported once, beside its checkpoint."""
 
 import shutil
+import threading
 
 import pytest
 
 import fairseq_luna
-from fairseq_luna import exporting
+from fairseq_luna import exported_engine, exporting
 from fairseq_luna.commands.translate import run  # noqa: F401 (is imported before the command is replaced)
+from fairseq_luna.files import locked
 from fairseq_luna.usage_error import UsageError
 from own_command import refused
 from recorded import record
@@ -51,6 +53,38 @@ def test_a_model_is_exported_once_and_again_for_another_checkpoint(checkpoint, e
     fairseq_luna.load(checkpoint, data=DATA, engine="onnx")
     fairseq_luna.load(checkpoint, data=DATA.parent, engine="onnx")
     assert len({folder for folder, _ in exports}) == 3
+
+
+def test_dictionaries_that_were_replaced_are_exported_again(checkpoint, exports, tmp_path):
+    data = shutil.copytree(DATA.parent, tmp_path / "data")
+    for changed in (None, *data.glob("bin/dict.*.txt"), *data.glob("*.model")):
+        if changed is not None:
+            with open(changed, "ab") as file:
+                file.write(b"\n")
+        fairseq_luna.load(checkpoint, data=data, engine="onnx")
+        fairseq_luna.load(checkpoint, data=data, engine="onnx")
+    assert len(exports) == len({folder for folder, _ in exports}) == 4
+
+
+def test_a_second_process_waits_for_the_first_ones_export(checkpoint, exports, capsys):
+    folder = exported_engine.exported_folder(checkpoint, DATA, None, {"source_lang": None, "target_lang": None})
+    loading = threading.Thread(target=lambda: fairseq_luna.load(checkpoint, data=DATA, engine="onnx"))
+    with locked(folder):
+        loading.start()
+        loading.join(timeout=1)
+        assert loading.is_alive()
+        shutil.copytree(EXPORTED, folder)
+    loading.join(timeout=60)
+    assert not loading.is_alive() and exports == []
+    assert f"waiting for another process, which makes {folder}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["dat", "piece", "enginee"])
+def test_a_misspelt_name_is_told_the_nearest(name, checkpoint, exports):
+    engine = {} if name == "enginee" else {"engine": "onnx"}
+    with pytest.raises(TypeError, match=rf"load\(\) has no option {name}; did you mean {{0}}".format(name[:3])):
+        fairseq_luna.load(checkpoint, **engine, **{name: "x"})
+    assert exports == []
 
 
 REFUSED = {

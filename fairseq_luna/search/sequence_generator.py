@@ -106,8 +106,8 @@ def agree(hypotheses: Hypotheses, expected: Hypotheses, tolerance: float) -> boo
 
 
 def say_once(generator: SequenceGenerator, message: str) -> None:
-    """Log ``message`` at the level INFO, which fairseq's commands show, once for each generator."""
+    """Log a warning, which ``translate`` and ``load`` show too, once for each generator."""
     said = generator.__dict__.setdefault("messages_said", set())
     if message not in said:
         said.add(message)
-        logger.info(message)
+        logger.warning(message)

@@ -1,9 +1,12 @@
 """Steps leave no incomplete results."""
 
+import subprocess
+import sys
+
 import pytest
 
 from fairseq_luna.commands import shell_commands
-from fairseq_luna.files import once
+from fairseq_luna.files import complete, locked, once
 from fairseq_luna.usage_error import UsageError
 
 
@@ -35,6 +38,25 @@ def test_the_remains_of_a_killed_step_are_removed(tmp_path):
     once("thing", tmp_path / "thing", make)
     assert [path.name for path in (tmp_path / "thing").iterdir()] == ["whole"]
     assert not left.exists()
+
+
+def test_two_processes_do_not_write_the_same_thing(tmp_path):
+    with complete(tmp_path / "thing") as first:
+        first.mkdir()
+        with pytest.raises(UsageError, match="thing: another process is making it; wait"), complete(tmp_path / "thing"):
+            pass
+        (first / "whole").touch()  # the other process has removed nothing
+    assert [path.name for path in tmp_path.rglob("*")] == ["thing", "whole"]
+
+
+def test_a_killed_process_leaves_no_lock(tmp_path):
+    code = "import os, sys; from pathlib import Path; from fairseq_luna.files import locked\n"
+    code += "with locked(Path(sys.argv[1])): os.kill(os.getpid(), 9)"
+    subprocess.run([sys.executable, "-c", code, tmp_path / "thing"], check=False)
+    assert (tmp_path / "thing.lock").exists()
+    with locked(tmp_path / "thing") as alone:
+        assert alone
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_commands_of_this_environment_are_found_by_any_shell(tmp_path, monkeypatch):

@@ -169,7 +169,7 @@ UNSUPPORTED = {
 
 @pytest.mark.parametrize(("options", "inputs", "named"), UNSUPPORTED.values(), ids=UNSUPPORTED)
 def test_options_that_only_fairseq_has_are_named_and_left_to_it(options, inputs, named, monkeypatch, caplog):
-    caplog.set_level("INFO")
+    caplog.set_level("WARNING")
     used, [batch, *_] = searches_of(monkeypatch), batches()
     recorded, plain = (build_model("luna", words=WORDS, search=search).eval() for search in ("recorded", "fairseq"))
     found = generator_of(recorded, **options).generate([recorded], batch, **inputs)
