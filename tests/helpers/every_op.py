@@ -161,6 +161,11 @@ def routing(window: int) -> Op:
     return Op("routing_attention", "BHTD BHTD HMD", {"window": window}, constants=1, **given)
 
 
+def routing_causal(window: int, clusters: int, **given: Any) -> Op:
+    given |= {"folder": "routing_attention", "sizes": {"M": clusters}, "constants": 1, "steps": True}
+    return Op("routing_causal_attention", "BHTD BHTD HMD", {"window": window}, **given)
+
+
 DECAYS = {"BHT": lambda x: -0.3 * x.abs()}
 DECAY = Op("decay_attention", "BHTD BHTD BHTE BHT", {"causal": False}, maps=DECAYS, per_step=64, **LONG_SUMS)
 SPANS = {"H": lambda x: 4 * x.abs()}
@@ -219,6 +224,10 @@ OPS: dict[str, Op] = {
     "routing-2": routing(2),
     "routing-8": routing(8),
     "routing-32": routing(32),
+    "routing-2-causal": routing_causal(2, 6),
+    "routing-7-causal": routing_causal(7, 4),
+    "routing-32-causal": routing_causal(32, 6, per_step=130),
+    "routing-one-cluster-causal": routing_causal(200, 1),
     **transformer_xl(8, 9),
     **transformer_xl(16, 4),
     **binary_partition(1, 4),
