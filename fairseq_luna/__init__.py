@@ -76,9 +76,9 @@ def load(
         raise TypeError(f"load: path must be a checkpoint's name, a str or os.PathLike; there is {path!r:.50}")
     if engine != "torch":
         return importlib.import_module(f"{__name__}.exported_engine").load_exported(path, engine, given | overrides)
-    from . import quiet
+    from . import silenced_logs
 
-    with quiet.fairseq():
+    with silenced_logs.silence_fairseq():
         importlib.import_module(f"{__name__}.models")
         loading = importlib.import_module(f"{__name__}.loading")
     return loading.load_translator(path, **given, **overrides)

@@ -10,8 +10,8 @@ from difflib import get_close_matches
 from importlib import import_module
 from types import ModuleType
 
-from . import __version__, commands, quiet
-from .command_line import CommandError, Parser, open_standard_streams, reported
+from . import __version__, commands, silenced_logs
+from .command_line import CommandError, Parser, open_standard_streams, run_and_report
 
 PROGRAM = "fairseq-luna"
 DESCRIPTION = """\
@@ -31,13 +31,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     open_standard_streams()
     given = list(sys.argv[1:] if arguments is None else arguments)
     name = given[0] if given and given[0] in commands.COMMANDS else None
-    return reported(f"{PROGRAM} {name}" if name else PROGRAM, lambda: run(name, given[1:]) if name else explain(given))
+    return run_and_report(
+        f"{PROGRAM} {name}" if name else PROGRAM, lambda: run(name, given[1:]) if name else explain(given)
+    )
 
 
 def run(name: str, given: Sequence[str]) -> int | None:
     """Run the command ``name`` with the arguments ``given``."""
     # LOGLEVEL is fairseq's own switch. fairseq logs on import too.
-    with nullcontext() if "LOGLEVEL" in os.environ else quiet.all_loggers(logging.INFO):
+    with nullcontext() if "LOGLEVEL" in os.environ else silenced_logs.silence_all_loggers(logging.INFO):
         module = module_of(name)
         if hasattr(module, "check_given"):
             module.check_given(given)

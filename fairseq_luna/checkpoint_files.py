@@ -11,7 +11,7 @@ from torch import Tensor
 
 from . import models  # noqa: F401 (lets torch load what fairseq's checkpoints hold)
 from .model_files import check_file
-from .model_settings import deciding
+from .model_settings import settings_of_function
 from .usage_error import UsageError
 
 # Versions and a buffer of fairseq, and the untrained copies of weights in the encoder layers of fairseq 0.12.2.
@@ -47,7 +47,7 @@ def read_checkpoint(path: Path, *, plain: bool = False) -> dict[str, Any]:
 
 def architecture(state: Mapping[str, Any]) -> dict[str, Any]:
     """The settings that determine what a model computes, as far as the checkpoint has them."""
-    return deciding((state.get("cfg") or {}).get("model"))
+    return settings_of_function((state.get("cfg") or {}).get("model"))
 
 
 def check_finite(path: Path, weights: Mapping[str, Tensor]) -> None:
@@ -56,5 +56,5 @@ def check_finite(path: Path, weights: Mapping[str, Tensor]) -> None:
         if not (NO_PARAMETER.search(name) or weight.isfinite().all()):
             kind = "NaN" if weight.isnan().any() else "an infinite number"
             raise UsageError(
-                f"{path}: there is {kind} in {name}, as after a training that diverged: use another checkpoint"
+                f"{path}: there is {kind} in {name}, so the training probably diverged; use another checkpoint"
             )

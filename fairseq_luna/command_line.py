@@ -40,7 +40,7 @@ class Parser(ArgumentParser):
         super().__init__(description=description, formatter_class=RawDescriptionHelpFormatter, **options)
         self.given: dict[str, str] = {}
         for name in (None, "store", "store_const", "store_true", "store_false"):
-            self.register("action", name, _once(self._registry_get("action", name)))
+            self.register("action", name, _refuse_repetition(self._registry_get("action", name)))
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         self.given.clear()
@@ -50,7 +50,7 @@ class Parser(ArgumentParser):
         raise CommandError(message)
 
 
-def _once(kind: type[Action]) -> type[Action]:
+def _refuse_repetition(kind: type[Action]) -> type[Action]:
     """The argparse action ``kind``, changed to refuse a second flag with the same destination."""
 
     class Once(kind):  # type: ignore[misc, valid-type]
@@ -59,14 +59,16 @@ def _once(kind: type[Action]) -> type[Action]:
         ) -> None:
             if option_string is not None and isinstance(parser, Parser):
                 if first := parser.given.get(self.dest):
-                    raise ArgumentError(self, _repeated(first, option_string, getattr(namespace, self.dest), values))
+                    raise ArgumentError(
+                        self, _repeated_flag_error(first, option_string, getattr(namespace, self.dest), values)
+                    )
                 parser.given[self.dest] = option_string
             super().__call__(parser, namespace, values, option_string)
 
     return Once
 
 
-def _repeated(first: str, second: str, before: object, now: object) -> str:
+def _repeated_flag_error(first: str, second: str, before: object, now: object) -> str:
     """The error message for the flag ``second`` with the value ``now`` after ``first`` with the value ``before``."""
     shown = [" ".join(map(str, value)) if isinstance(value, list) else str(value) for value in (before, now)]
     if first == second and all(shown):
@@ -81,7 +83,7 @@ def positive(text: str) -> int:
     return int(text)
 
 
-def reported(program: str, run: Callable[[], int | None]) -> int:
+def run_and_report(program: str, run: Callable[[], int | None]) -> int:
     """Call ``run``, print its errors in one line that starts with ``program``, and return the exit status."""
 
     def fail(message: object, status: int) -> int:
@@ -114,7 +116,7 @@ def command(main: Callable[[Sequence[str] | None], int | None]) -> Callable[...,
 
     @functools.wraps(main)
     def run(arguments: Sequence[str] | None = None) -> int:
-        return reported(program, lambda: main(arguments))
+        return run_and_report(program, lambda: main(arguments))
 
     return run
 

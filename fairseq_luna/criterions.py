@@ -11,7 +11,7 @@ from fairseq.criterions.label_smoothed_cross_entropy import (
 from fairseq.models import FairseqDecoder
 from torch import Tensor
 
-from fairseq_luna.ops.label_smoothed_loss import best_words, label_smoothed_loss
+from fairseq_luna.ops.label_smoothed_loss import label_smoothed_loss, most_likely_tokens
 from fairseq_luna.usage_error import UsageError
 
 NAME = "label_smoothed_cross_entropy_chunked"
@@ -34,18 +34,18 @@ class LabelSmoothedCrossEntropyChunked(LabelSmoothedCrossEntropyCriterion):
     def compute_accuracy(self, model: Any, net_output: Any, sample: Mapping[str, Any]) -> tuple[Tensor, Tensor]:
         logits, target = self.logits_and_target(model, net_output, sample)
         real = target.ne(self.padding_idx)
-        return (best_words(logits) == target).logical_and_(real).sum(), real.sum()
+        return (most_likely_tokens(logits) == target).logical_and_(real).sum(), real.sum()
 
     def logits_and_target(self, model: Any, net_output: Any, sample: Mapping[str, Any]) -> tuple[Tensor, Tensor]:
         """``(N, V)`` and ``(N,)``, without the first words that --ignore-prefix-size leaves out."""
-        _check(model)
+        _check_decoder(model)
         logits, target = net_output[0], model.get_targets(sample, net_output)
         if self.ignore_prefix_size > 0:
             logits, target = logits[:, self.ignore_prefix_size :], target[:, self.ignore_prefix_size :]
         return logits.reshape(-1, logits.shape[-1]), target.reshape(-1)
 
 
-def _check(model: Any) -> None:
+def _check_decoder(model: Any) -> None:
     decoder = getattr(model, "decoder", None)
     if getattr(decoder, "adaptive_softmax", None) is not None:
         raise UsageError(f"--criterion {NAME} with --adaptive-softmax-cutoff, whose loss is another: use adaptive_loss")

@@ -9,7 +9,7 @@ import platform
 import sys
 from importlib import metadata, util
 
-from . import quiet
+from . import silenced_logs
 from .usage_error import UsageError
 
 _FITTING = "fairseq-fixed==0.12.3.1" if sys.version_info >= (3, 11) else "fairseq==0.12.2"
@@ -25,9 +25,9 @@ def version_of(distribution: str) -> str | None:
 
 def fairseq_distribution() -> str | None:
     """The distribution that provides fairseq, with its version (both, if two are installed), or None."""
-    found = [f"{name} {version_of(name)}" for name in ("fairseq", "fairseq-fixed") if version_of(name)]
-    if found:
-        return " over ".join(found)
+    distributions = [f"{name} {version_of(name)}" for name in ("fairseq", "fairseq-fixed") if version_of(name)]
+    if distributions:
+        return " over ".join(distributions)
     return "fairseq from a source tree" if util.find_spec("fairseq") else None
 
 
@@ -41,7 +41,7 @@ def fairseq_problem() -> str | None:
     if (missing := fairseq_missing()) is not None:
         return missing
     try:
-        with quiet.fairseq(), quiet.root_logger_kept():
+        with silenced_logs.silence_fairseq(), silenced_logs.restore_root_logger():
             importlib.import_module("fairseq")
     except Exception as error:  # a broken installation can raise anything
         return (

@@ -84,16 +84,18 @@ def load_exported(path: PathLike, engine: str, options: dict[str, Any]) -> Any:
     """
     if engine != ONNX:
         raise UsageError(f"engine {engine}: choose one of {', '.join(ENGINES)}")
-    own = {name: options.pop(name, None) for name in ("data", "pieces", "source_lang", "target_lang")}
-    given = {name: value for name, value in options.items() if value is not None and value is not False}  # 0 is given
-    if str(given.pop("device", "cpu")) != "cpu":
+    file_options = {name: options.pop(name, None) for name in ("data", "pieces", "source_lang", "target_lang")}
+    unsupported_options = {
+        name: value for name, value in options.items() if value is not None and value is not False
+    }  # 0 is given
+    if str(unsupported_options.pop("device", "cpu")) != "cpu":
         raise UsageError('device: the exported engine (engine="onnx") is for a CPU; leave one of them out')
-    for name in given:
+    for name in unsupported_options:
         if name not in OPTIONS and get_close_matches(name, OPTIONS, cutoff=0.75):
             raise unknown_option("load", name, OPTIONS)
-    if given:
-        raise UsageError(f'{", ".join(given)}: only engine="torch" has this; leave engine out')
-    return exported_translator(path, **own)
+    if unsupported_options:
+        raise UsageError(f'{", ".join(unsupported_options)}: only engine="torch" has this; leave engine out')
+    return exported_translator(path, **file_options)
 
 
 def exported_folder(

@@ -1,4 +1,4 @@
-"""Files that a command writes: complete if they exist, and known again by their fingerprints."""
+"""Atomic writes, file locks and fingerprints."""
 
 import fcntl
 import hashlib
@@ -17,7 +17,7 @@ _BLOCK = 1 << 20
 
 
 @contextmanager
-def complete(target: Path) -> Iterator[Path]:
+def atomic_write(target: Path) -> Iterator[Path]:
     """The path to write a file or a folder to, renamed to ``target`` at the end, or removed after an exception.
 
     An existing file ``target`` is replaced.
@@ -30,16 +30,25 @@ def complete(target: Path) -> Iterator[Path]:
         if not alone:
             raise UsageError(f"{target}: another process is making it; wait until it has finished, then try again")
         remove(unfinished)  # of a run that was killed
-        try:
+        with renamed_when_complete(unfinished, target):
             yield unfinished
-            unfinished.replace(target)
-        finally:
-            remove(unfinished)
+
+
+@contextmanager
+def renamed_when_complete(unfinished: Path, target: Path) -> Iterator[None]:
+    """Rename ``unfinished`` to ``target`` at the end, or remove it after an exception."""
+    try:
+        yield
+        unfinished.replace(target)
+    finally:
+        remove(unfinished)
 
 
 @contextmanager
 def locked(path: Path, *, wait: bool = False) -> Iterator[bool]:
-    """Whether no other process has locked ``path``; with ``wait`` after the other process has finished.
+    """Lock ``path`` for this process and yield True, or yield False if another process has it.
+
+    ``wait`` waits for the other process instead.
 
     The lock is a file beside ``path``, and ends with the process, even if it is killed. On a file system without locks
     every process gets it.
@@ -70,14 +79,14 @@ def _is_still(file: Path, opened: int) -> bool:
     return False
 
 
-def once(what: str, target: Path, make: Callable[[Path], object]) -> None:
-    """Make the file or folder ``target`` with ``make(path)`` unless it exists, and print which of the two happens."""
+def make_unless_present(description: str, target: Path, make: Callable[[Path], object]) -> None:
+    """Make the file or folder ``target`` by ``make(path)`` unless it exists, and print whether it is made or reused."""
     if target.exists():
-        print(f"{what}: reusing {target}", flush=True)
+        print(f"{description}: reusing {target}", flush=True)
         return
-    print(f"{what}: making {target}", flush=True)
+    print(f"{description}: making {target}", flush=True)
     target.parent.mkdir(parents=True, exist_ok=True)
-    with complete(target) as unfinished:
+    with atomic_write(target) as unfinished:
         make(unfinished)
 
 
@@ -119,7 +128,7 @@ def save_checkpoint(state: dict[str, Any], output: Path) -> None:
     import torch  # takes seconds; wrong flags are refused before that
 
     try:
-        with complete(output) as unfinished:
+        with atomic_write(output) as unfinished:
             torch.save(state, unfinished)
     except (OSError, RuntimeError) as error:  # torch raises RuntimeError when the disk is full
         raise UsageError(f"--output {output}: {next(iter(str(error).splitlines()), error)}") from error

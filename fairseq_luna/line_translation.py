@@ -13,7 +13,7 @@ from itertools import islice
 from typing import Any
 
 from .search_options import check_numbers
-from .text_files import decoded
+from .text_files import decode_lines
 from .translation import EMPTY, Translation
 from .usage_error import UnreadableText, UsageError, flag
 
@@ -48,9 +48,9 @@ TRAINED: dict[str, dict[str, Any]] = {
         **{"nargs": "?", "const": True, "metavar": "FILE"},
         "help": "replace each <unk> by the source word that it is aligned with, or by the word's translation in FILE",
     },
-    "sampling": {**YES, "help": "sample words instead of searching; --beam is the number of samples per line"},
-    "sampling_topk": {**WHOLE, "help": "sample from the N most probable words"},
-    "sampling_topp": {**DECIMAL, "help": "sample from the most probable words whose probabilities add up to X"},
+    "sampling": {**YES, "help": "sample tokens instead of searching; --beam is the number of samples per line"},
+    "sampling_topk": {**WHOLE, "help": "sample from the N most probable tokens"},
+    "sampling_topp": {**DECIMAL, "help": "sample from the most probable tokens whose probabilities add up to X"},
     "temperature": {
         **DECIMAL,
         "help": "divide the logits by X: above 1 the samples are more random, below 1 less (default: 1.0)",
@@ -76,7 +76,7 @@ def given_options(args: Namespace, names: Iterable[str]) -> dict[str, Any]:
     """The values of the flags ``names`` that the user gave. Raises UsageError for a number that is out of range."""
     values = {name: getattr(args, name) for name in names}
     values = {name: value for name, value in values.items() if value is not None and value is not False}  # 0 is given
-    check_numbers({"buffer_size": args.buffer_size, **values})
+    check_numbers({"buffer_size": args.buffer_size, **values}, spelled=flag)
     return values
 
 
@@ -103,7 +103,7 @@ def translate_input(
         open(sys.stdout.fileno(), "w", encoding="utf-8", closefd=False) as target,
     ):
         unknown = UnknownTokens(translator)
-        lines: Iterable[str] = translate_lines(translator, unknown.counted(decoded(source)), size, **options)
+        lines: Iterable[str] = translate_lines(translator, unknown.counted(decode_lines(source)), size, **options)
         if progress is not None:
             lines = progress(lines, disable=target.isatty() or None)
         for line in lines:
@@ -169,11 +169,12 @@ def output_lines(
     result: Any, *, nbest: int | None = None, scores: bool = False, alignments: bool = False, **_: Any
 ) -> Iterator[str]:
     """Yield the output lines for one ``result`` of ``translate`` with these options: equally many for every text."""
-    found = [each if isinstance(each, Translation) else EMPTY._replace(text=each) for each in result if nbest]
+    translations = [each if isinstance(each, Translation) else EMPTY._replace(text=each) for each in result if nbest]
     if not nbest:
-        found = [result if isinstance(result, Translation) else EMPTY._replace(text=result)]
-    found += [EMPTY._replace(score=-math.inf)] * ((nbest or 1) - len(found))  # a blank text has one translation
-    for translation in found:
+        translations = [result if isinstance(result, Translation) else EMPTY._replace(text=result)]
+    # A blank text has one translation.
+    translations += [EMPTY._replace(score=-math.inf)] * ((nbest or 1) - len(translations))
+    for translation in translations:
         fields = [f"{translation.score:.4f}"] if scores else []
         fields.append(translation.text)
         if alignments:

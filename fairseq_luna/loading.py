@@ -16,17 +16,17 @@ from fairseq.data.encoders.subword_nmt_bpe import SubwordNMTBPE, SubwordNMTBPECo
 from fairseq.dataclass.utils import overwrite_args_by_name
 from omegaconf import OmegaConf
 
-from . import load, quiet
+from . import load, silenced_logs
 from . import models as activated  # noqa: F401 (registers the models, applies the patches)
 from .checkpoint_files import check_finite, read_checkpoint
 from .model_files import NONE, PathLike, binary_data, check_files, data_folder, subword_model
 from .models.shared.config import SEARCHES
 from .models.shared.translator import TorchTranslator
-from .models.shared.translator_options import check_names
-from .piece_models import LEAST_KNOWN, known_share, restricted
+from .models.shared.translator_options import check_option_names
+from .piece_models import LEAST_KNOWN, known_share, restrict_to_words
 from .search_options import check_numbers
 from .subwords import subword_marker
-from .trained_languages import described, difference, known_languages, languages, untrained_pair
+from .trained_languages import describe_languages, known_languages, language_mismatch, languages, untrained_pair
 from .usage_error import UsageError
 
 logger = logging.getLogger(__name__)
@@ -37,7 +37,7 @@ BATCH = 4096
 READ = ("task", "model", "tokenizer", "bpe")
 
 
-@quiet.fairseq()
+@silenced_logs.silence_fairseq()
 def load_translator(
     path: PathLike,
     *,
@@ -64,36 +64,53 @@ def load_translator(
         raise UsageError(f"search {search} (--search): choose one of {', '.join(SEARCHES)}")
     files = check_files(path, data, pieces)
     precision = _precision(device, fp16=fp16, bf16=bf16)  # before anything that takes long
-    wanted = {"source_lang": source_lang, "target_lang": target_lang, **lengths}
-    overrides |= {name: value for name, value in wanted.items() if value is not None}
-    loaded, cfg, task = _trained(path, files, overrides, data)
+    requested = {"source_lang": source_lang, "target_lang": target_lang, **lengths}
+    overrides |= {name: value for name, value in requested.items() if value is not None}
+    loaded, cfg, task = _load_checkpoints(path, files, overrides, data)
     for model in loaded:
         if search is not None and hasattr(model, "cfg"):  # only models of this package read it
             model.cfg.search = search
-    if max_tokens or batch_size or (cfg.dataset.max_tokens is None and cfg.dataset.batch_size is None):
-        cfg.dataset.max_tokens = max_tokens or (None if batch_size else BATCH)
-        cfg.dataset.batch_size = batch_size
+    _set_batch_size(cfg.dataset, max_tokens, batch_size)
+    translator = _build_translator(path, files[0], loaded, cfg, task, pieces)
+    translator.to(device)
+    if precision is not None:
+        translator.models.to(precision)
+    return translator
+
+
+def _set_batch_size(dataset: Any, max_tokens: int | None, batch_size: int | None) -> None:
+    """Set the maximum number of tokens, or of sentences, of a batch in fairseq's config ``dataset``."""
+    if max_tokens or batch_size or (dataset.max_tokens is None and dataset.batch_size is None):
+        dataset.max_tokens = max_tokens or (None if batch_size else BATCH)
+        dataset.batch_size = batch_size
+
+
+def _build_translator(
+    path: PathLike, file: Path, models: list[Any], cfg: Any, task: Any, pieces: PathLike | None
+) -> TorchTranslator:
+    """A translator with the subword model of the training, or ``pieces``.
+
+    Raises:
+        UsageError: the subword model is missing, is none, or is another model's.
+    """
     if pieces is not None:
         cfg.bpe = None
     try:
-        translator = TorchTranslator(cfg, task, loaded)
+        translator = TorchTranslator(cfg, task, models)
     except OSError as error:
         raise UsageError(f"{error}; pieces= (--pieces) names the subword model") from error
     if translator.bpe is None and (pieces is None or os.fspath(pieces) != NONE):
-        folder, binary = files[0].parent, Path(str(cfg.task.data).split(os.pathsep)[0])
+        folder, binary = file.parent, Path(str(cfg.task.data).split(os.pathsep)[0])
         beside = (folder, binary, binary.parent, binary.parent / "sentencepiece")
-        found = Path(pieces) if pieces is not None else subword_model(beside)
-        if found is not None:
-            translator.bpe = _subwords(found)
+        subword_file = Path(pieces) if pieces is not None else subword_model(beside)
+        if subword_file is not None:
+            translator.bpe = _read_subword_model(subword_file)
         elif mark := subword_marker(translator.src_dict):
             raise UsageError(
                 f"{path}: its dictionary has pieces of words ({mark}), and no *.model or codes are beside it or the"
                 f" data; name the subword model with pieces= (--pieces), or {NONE} for text that is in pieces"
             )
     _use_known_pieces(translator)
-    translator.to(device)
-    if precision is not None:
-        translator.models.to(precision)
     return translator
 
 
@@ -106,8 +123,11 @@ def _precision(device: Any, *, fp16: bool, bf16: bool) -> torch.dtype | None:
     try:
         kind = torch.empty(0, device=device).device.type
     except (AssertionError, RuntimeError) as error:
+        reason = str(error).splitlines()[0]
+        if reason.startswith("Expected one of"):  # and torch's list of about 20 kinds
+            reason = "torch knows no such device; give cpu, cuda or cuda:1"
         advice = "" if torch.cuda.is_available() else "; this torch finds no GPU: leave it out, for a CPU"
-        raise UsageError(f"device {device} (--device): {str(error).splitlines()[0]}{advice}") from error
+        raise UsageError(f"device {device} (--device): {reason}{advice}") from error
     if fp16 and bf16:
         raise UsageError("fp16, bf16 (--fp16, --bf16): give one of them")
     if fp16 and kind == "cpu":
@@ -117,12 +137,12 @@ def _precision(device: Any, *, fp16: bool, bf16: bool) -> torch.dtype | None:
     return torch.float16 if fp16 else torch.bfloat16 if bf16 else None
 
 
-def _trained(
+def _load_checkpoints(
     path: PathLike, files: Sequence[Path], overrides: dict[str, Any], data: PathLike | None
 ) -> tuple[list[Any], Any, Any]:
     """Load the models, config and task of the checkpoints ``files`` at ``path``."""
     untold = UsageError(
-        f"{path}: the training was not told its languages; "
+        f"{path}: the checkpoint does not record its languages; "
         "give source_lang= and target_lang= (--source-lang, --target-lang)"
     )
     loaded: list[Any] = []
@@ -130,8 +150,8 @@ def _trained(
     trained: dict[str, str] = {}
     for file in files:
         state = read_checkpoint(file)
-        settings = _settings(file, state)
-        check_names(
+        settings = _settings_by_part(file, state)
+        check_option_names(
             "load",
             overrides,
             *(name for part in READ for name in settings[part]),
@@ -140,23 +160,11 @@ def _trained(
         check_numbers(overrides)
         place = _data_place(file, settings, data)
         trained = _check_languages(file, settings["task"], overrides, trained, place)
-        replaced = _override(state, overrides, place)
+        replaced = _apply_overrides(state, overrides, place)
         try:
-            [model], cfg, task = checkpoint_utils.load_model_ensemble_and_task(
-                [str(file)], replaced, task=task, state=state
-            )
-        except OSError as error:
-            raise UsageError(
-                f"{error.filename}: {error.strerror}; if the data has moved, or the training's path to it was relative"
-                " to another folder, name the folder with its dictionaries with --data (in Python data=)"
-            ) from error
-        except UsageError:
-            raise
-        except Exception as error:  # any kind: another program may have written the settings
-            if "infer language pair" in str(error):
-                raise untold from error
-            reason = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
-            raise UsageError(f"{file}: cannot be loaded ({reason}); was it saved by another program?") from error
+            model, cfg, task = _build_model(file, state, replaced, task)
+        except UnknownLanguages as error:
+            raise untold from error
         loaded.append(model)
     of_task = getattr(task, "cfg", None) or getattr(task, "args", None)
     if None in (getattr(of_task, "source_lang", ""), getattr(of_task, "target_lang", "")):  # a task of several
@@ -168,7 +176,39 @@ def _trained(
     return loaded, cfg, task
 
 
-def _settings(file: Path, state: dict[str, Any]) -> dict[str, dict[str, Any]]:
+class UnknownLanguages(UsageError):
+    """fairseq cannot tell the languages of a model."""
+
+
+def _build_model(file: Path, state: dict[str, Any], replaced: dict[str, Any], task: Any) -> tuple[Any, Any, Any]:
+    """The model, config and task of the checkpoint ``file``, whose content is ``state``.
+
+    Args:
+        replaced: settings to use in place of the recorded ones.
+        task: the task of the ensemble's first model, or None for the first.
+
+    Raises:
+        UsageError: the data is missing, or the model cannot be built.
+    """
+    try:
+        [model], cfg, task = checkpoint_utils.load_model_ensemble_and_task(
+            [str(file)], replaced, task=task, state=state
+        )
+    except OSError as error:
+        raise UsageError(
+            f"{error.filename}: {error.strerror}; if the data has moved, or the training's path to it was relative"
+            " to another folder, name the folder with its dictionaries with --data (in Python data=)"
+        ) from error
+    except UsageError:
+        raise
+    except Exception as error:  # any kind: another program may have written the settings
+        reason = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+        kind = UnknownLanguages if "infer language pair" in str(error) else UsageError
+        raise kind(f"{file}: cannot be loaded ({reason}); was it saved by another program?") from error
+    return model, cfg, task
+
+
+def _settings_by_part(file: Path, state: dict[str, Any]) -> dict[str, dict[str, Any]]:
     """The settings in the checkpoint ``file``, by part. In old checkpoints each part has all flags of the training."""
     if state.get("args") is not None:
         return dict.fromkeys((*READ, "checkpoint"), vars(state["args"]))
@@ -180,7 +220,11 @@ def _settings(file: Path, state: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def _check_languages(
-    file: Path, settings: dict[str, Any], overrides: dict[str, Any], others: dict[str, str], data: PathLike | None
+    file: Path,
+    settings: dict[str, Any],
+    overrides: dict[str, Any],
+    first_languages: dict[str, str],
+    data: PathLike | None,
 ) -> dict[str, str]:
     """The languages of the checkpoint ``file``, after a comparison with the languages that were asked for.
 
@@ -191,16 +235,17 @@ def _check_languages(
     Raises:
         UsageError: ``overrides``, or ``others`` of the same ensemble, have other languages.
     """
-    given = languages(overrides)
+    requested = languages(overrides)
     trained, source = known_languages(file, settings, (data, settings.get("data")))
     advice = "leave them out, or give a checkpoint of this direction"
-    if said := difference(trained, given):
-        raise UsageError(f"{said}, {source}; {advice}")
-    if said := difference(trained, others):
-        raise UsageError(f"{file}: was trained {described(trained)}, and the ensemble's first {described(others)}")
-    if said := untrained_pair(settings, given):
-        logger.warning(f"{said}, as {file} says: such translations are often in another language")
-    return {**others, **trained}
+    if mismatch := language_mismatch(trained, requested):
+        raise UsageError(f"{mismatch}, {source}; {advice}")
+    if mismatch := language_mismatch(trained, first_languages):
+        first = describe_languages(first_languages)
+        raise UsageError(f"{file}: was trained {describe_languages(trained)}, and the ensemble's first {first}")
+    if mismatch := untrained_pair(settings, requested):
+        logger.warning(f"{mismatch}, as {file} says: such translations are often in another language")
+    return {**first_languages, **trained}
 
 
 def _data_place(file: Path, settings: dict[str, dict[str, Any]], data: PathLike | None) -> PathLike | None:
@@ -211,17 +256,17 @@ def _data_place(file: Path, settings: dict[str, dict[str, Any]], data: PathLike 
     return data_folder(file, str(recorded or ""), str(saved or ""))
 
 
-def _override(state: dict[str, Any], wanted: dict[str, Any], data: PathLike | None) -> dict[str, Any]:
+def _apply_overrides(state: dict[str, Any], requested: dict[str, Any], data: PathLike | None) -> dict[str, Any]:
     """Put ``wanted`` options and the data folder into the settings of a checkpoint; returns all replaced options."""
     # Not needed any more: the tokenizer of validation by BLEU, and files of embeddings, which the model has.
-    wanted = {"eval_bleu": False, "encoder_embed_path": None, "decoder_embed_path": None, **wanted}
+    requested = {"eval_bleu": False, "encoder_embed_path": None, "decoder_embed_path": None, **requested}
     if data is not None:
-        wanted["data"] = os.fspath(data)
+        requested["data"] = os.fspath(data)
     if state.get("args") is not None:
-        vars(state["args"]).update(wanted)
+        vars(state["args"]).update(requested)
     if state.get("cfg") is not None:
-        overwrite_args_by_name(state["cfg"], wanted)
-    return wanted
+        overwrite_args_by_name(state["cfg"], requested)
+    return requested
 
 
 def _use_known_pieces(translator: TorchTranslator) -> None:
@@ -236,13 +281,13 @@ def _use_known_pieces(translator: TorchTranslator) -> None:
     if (share := known_share(translator.bpe.sp, words)) < LEAST_KNOWN:
         raise UsageError(
             f"the SentencePiece model has {round(share * len(words))} of the {len(words)} pieces of the dictionary, so"
-            f" that it is another model's; name the right one with pieces= (--pieces), or {NONE} for text that is in"
+            f" it belongs to another model; name the right one with pieces= (--pieces), or {NONE} for text that is in"
             " pieces"
         )
-    translator.bpe.sp = restricted(translator.bpe.sp, translator.src_dict.indices)
+    translator.bpe.sp = restrict_to_words(translator.bpe.sp, translator.src_dict.indices)
 
 
-def _subwords(pieces: Path) -> Any:
+def _read_subword_model(pieces: Path) -> Any:
     """fairseq's subword encoder for the file ``pieces``."""
     try:
         if pieces.suffix == ".model":
@@ -258,7 +303,7 @@ def _subwords(pieces: Path) -> Any:
     except ImportError as error:
         raise UsageError(f"{pieces}: {error}") from error
     except (OSError, RuntimeError, ValueError, SystemExit) as error:  # subword-nmt exits
-        raise UsageError(f"{pieces}: is no subword model, or cannot be read") from error
+        raise UsageError(f"{pieces}: is not a subword model, or cannot be read") from error
 
 
 def _is_dictionary(file: Path) -> bool:

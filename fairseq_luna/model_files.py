@@ -34,7 +34,7 @@ def binary_data(data: PathLike) -> PathLike:
     return inside if not dictionaries(Path(data)) and dictionaries(inside) else data
 
 
-def check_file(path: Path, what: str) -> None:
+def check_file(path: Path, description: str) -> None:
     """Raises UsageError unless ``path`` is a regular file, which can be read more than once and from any place.
 
     Args:
@@ -43,10 +43,10 @@ def check_file(path: Path, what: str) -> None:
     if path.is_file():
         return
     if path.is_dir():
-        raise UsageError(f"{path}: is a folder; name the {what} in it")
+        raise UsageError(f"{path}: is a folder; name the {description} in it")
     if path.exists():
         raise UsageError(f"{path}: is a pipe or a device, and is read more than once; save it to a file")
-    raise UsageError(f"{path}: there is no such {what}")
+    raise UsageError(f"{path}: there is no such {description}")
 
 
 def checkpoints(path: PathLike) -> list[Path]:
@@ -67,8 +67,8 @@ def _checkpoint(path: Path) -> Path:
     if (path / "settings.json").is_file() and any(path.glob("*.onnx")):
         raise UsageError(f"{path}: is an exported model; translate with python -m fairseq_luna.deployed {path}")
     inside = path / "checkpoints"
-    wanted = f"give {inside}" if inside.is_dir() else "name the checkpoint"
-    raise UsageError(f"{path}: has none of {', '.join(CHECKPOINTS)}; {wanted}")
+    advice = f"give {inside}" if inside.is_dir() else "name the checkpoint"
+    raise UsageError(f"{path}: has none of {', '.join(CHECKPOINTS)}; {advice}")
 
 
 def data_folder(checkpoint: Path, data: str, save_dir: str) -> Path | None:
@@ -91,21 +91,23 @@ def data_folder(checkpoint: Path, data: str, save_dir: str) -> Path | None:
     if dictionaries(folder):
         return checkpoint.parent
     recorded = Path(data.split(os.pathsep)[0])
-    there = bool(data) and bool(dictionaries(recorded))
-    if there and recorded.is_absolute():
+    recorded_exists = bool(data) and bool(dictionaries(recorded))
+    if recorded_exists and recorded.is_absolute():
         return None
-    found = next((place for place in _places(folder, recorded, save_dir) if dictionaries(place)), None)
-    if found is None or not there:
-        return found
-    if dictionaries(found) != dictionaries(recorded):
+    candidate = next(
+        (place for place in _possible_data_folders(folder, recorded, save_dir) if dictionaries(place)), None
+    )
+    if candidate is None or not recorded_exists:
+        return candidate
+    if dictionaries(candidate) != dictionaries(recorded):
         raise UsageError(
-            f"{checkpoint}: {found} and {recorded}, relative to the current folder, have other dictionaries; choose"
+            f"{checkpoint}: {candidate} and {recorded}, relative to the current folder, have other dictionaries; choose"
             " with --data (in Python data=)"
         )
     return None
 
 
-def _places(folder: Path, recorded: Path, save_dir: str) -> Iterator[Path]:
+def _possible_data_folders(folder: Path, recorded: Path, save_dir: str) -> Iterator[Path]:
     """Possible places of the data, seen from the checkpoint's ``folder``."""
     if recorded.name and save_dir and recorded.is_absolute() == Path(save_dir).is_absolute():
         yield Path(os.path.normpath(folder / os.path.relpath(recorded, save_dir)))
@@ -122,11 +124,11 @@ def dictionaries(folder: Path) -> dict[str, bytes]:
 def subword_model(folders: Iterable[Path]) -> Path | None:
     """The subword model in the first of ``folders`` that has one."""
     for folder in folders:
-        found = [*folder.glob("*.model"), *(folder / name for name in CODES if (folder / name).is_file())]
-        if len(found) > 1:
+        candidates = [*folder.glob("*.model"), *(folder / name for name in CODES if (folder / name).is_file())]
+        if len(candidates) > 1:
             raise UsageError(
-                f"{folder}: has {', '.join(sorted(file.name for file in found))}; choose with pieces= (--pieces)"
+                f"{folder}: has {', '.join(sorted(file.name for file in candidates))}; choose with pieces= (--pieces)"
             )
-        if found:
-            return found[0]
+        if candidates:
+            return candidates[0]
     return None

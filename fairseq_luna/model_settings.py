@@ -1,11 +1,11 @@
-"""Settings that determine what a model computes, and the differences of two models in them."""
+"""Settings that determine what a model computes, and how two models differ in them."""
 
 import re
 from argparse import Namespace
 from collections.abc import Mapping
 from typing import Any
 
-from .older_names import renamed
+from .older_names import with_current_names
 
 Settings = dict[str, Any]
 
@@ -25,7 +25,12 @@ _MODEL_FLAGS = re.compile(
 )
 
 
-def deciding(model: Any) -> Settings:
+def settings_as_dict(settings: Any) -> Settings:
+    """A part of a checkpoint's settings as a dictionary; the part is a mapping, a Namespace or None."""
+    return dict(vars(settings) if isinstance(settings, Namespace) else settings or {})
+
+
+def settings_of_function(model: Any) -> Settings:
     """The settings that determine what a model computes, as far as its config ``model`` has them.
 
     Args:
@@ -33,21 +38,21 @@ def deciding(model: Any) -> Settings:
     """
     if isinstance(model, Namespace):
         model = {name: value for name, value in vars(model).items() if _MODEL_FLAGS.match(name)}
-    return {name: value for name, value in renamed(model or {}).items() if not TRAINING_ONLY.search(name)}
+    return {name: value for name, value in with_current_names(model or {}).items() if not TRAINING_ONLY.search(name)}
 
 
-def differences(theirs: Any, ours: Any, *, heads: bool = True) -> dict[str, tuple[Any, Any]]:
+def differing_settings(theirs: Any, ours: Any, *, heads: bool = True) -> dict[str, tuple[Any, Any]]:
     """The settings in which two models of the same tensors compute something else, each with both values.
 
-    A setting that only one of them has is compared with its default, as of a checkpoint from before there was the
-    setting, or of fairseq's transformer beside a model of this package. The first difference is ``_name``, if the two
-    models have different classes.
+    A setting that only one of them has is compared with its default, for checkpoints written before the setting
+    existed, and for fairseq's transformer compared with a model of this package. The first difference is ``_name``, if
+    the two models have different classes.
 
     Args:
-        theirs, ours: configs, as in :func:`deciding`.
+        theirs, ours: configs, as in :func:`settings_of_function`.
         heads: whether settings of classification heads count.
     """
-    both = deciding(theirs), deciding(ours)
+    both = settings_of_function(theirs), settings_of_function(ours)
     names = [settings.get("_name") or settings.get("arch") for settings in both]
     defaults = [_defaults(name) for name in names]
     different = {}
@@ -55,7 +60,8 @@ def differences(theirs: Any, ours: Any, *, heads: bool = True) -> dict[str, tupl
         if name in ("_name", "arch") or _IN_TENSORS.search(name) or (_OF_HEADS.match(name) and not heads):
             continue
         their, our = (
-            _value(name, {**other, **settings}) for settings, other in zip(both, reversed(defaults), strict=True)
+            _setting_value(name, {**other, **settings})
+            for settings, other in zip(both, reversed(defaults), strict=True)
         )
         if their != our and str(their) != str(our):  # a command line and a YAML may have 8 and "8"
             different[name] = their, our
@@ -64,7 +70,7 @@ def differences(theirs: Any, ours: Any, *, heads: bool = True) -> dict[str, tupl
     return different
 
 
-def _value(name: str, settings: Mapping[str, Any]) -> Any:
+def _setting_value(name: str, settings: Mapping[str, Any]) -> Any:
     value = settings.get(name)
     return settings.get(name.replace("_projected_", "_")) if value is None else value  # luna's packed heads
 
@@ -72,7 +78,7 @@ def _value(name: str, settings: Mapping[str, Any]) -> Any:
 def _defaults(name: str | None) -> Settings:
     from fairseq.models import MODEL_DATACLASS_REGISTRY
 
-    return renamed(vars(MODEL_DATACLASS_REGISTRY[name]())) if name in MODEL_DATACLASS_REGISTRY else {}
+    return with_current_names(vars(MODEL_DATACLASS_REGISTRY[name]())) if name in MODEL_DATACLASS_REGISTRY else {}
 
 
 def _model(name: str | None) -> Any:

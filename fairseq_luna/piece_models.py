@@ -13,7 +13,7 @@ _MESSAGE = 2  # the type of a field
 _UNUSED = bytes([3 << 3, 5])  # the type of a piece that is never in cut text; after an earlier type it replaces that
 
 
-def restricted(processor: SentencePieceProcessor, words: Container[str]) -> SentencePieceProcessor:
+def restrict_to_words(processor: SentencePieceProcessor, words: Container[str]) -> SentencePieceProcessor:
     """``processor``, or if it can cut text into pieces that are not among ``words``, another without these.
 
     Text is then cut into smaller pieces. Single characters remain, because there are none smaller; of them a text can
@@ -33,9 +33,9 @@ def restricted(processor: SentencePieceProcessor, words: Container[str]) -> Sent
     }
     if not unused:
         return processor
-    made = SentencePieceProcessor()
-    made.LoadFromSerializedProto(_without(processor.serialized_model_proto(), unused))
-    return made
+    restricted_processor = SentencePieceProcessor()
+    restricted_processor.LoadFromSerializedProto(_mark_unused(processor.serialized_model_proto(), unused))
+    return restricted_processor
 
 
 def known_share(processor: SentencePieceProcessor, words: Sequence[str]) -> float:
@@ -43,9 +43,9 @@ def known_share(processor: SentencePieceProcessor, words: Sequence[str]) -> floa
     return sum(not processor.is_unknown(processor.piece_to_id(word)) for word in words) / max(len(words), 1)
 
 
-def _without(model: bytes, unused: Container[int]) -> bytes:
+def _mark_unused(model: bytes, unused: Container[int]) -> bytes:
     """``model`` with the type UNUSED for the pieces of these numbers."""
-    made, number = bytearray(), 0
+    encoded, number = bytearray(), 0
     for field, message in _fields(model):
         if field == _EXAMPLES:
             continue
@@ -53,8 +53,8 @@ def _without(model: bytes, unused: Container[int]) -> bytes:
             if number in unused:
                 message += _UNUSED
             number += 1
-        made += _varint(field << 3 | _MESSAGE) + _varint(len(message)) + message
-    return bytes(made)
+        encoded += _varint(field << 3 | _MESSAGE) + _varint(len(message)) + message
+    return bytes(encoded)
 
 
 def _fields(model: bytes) -> Iterator[tuple[int, bytes]]:
@@ -79,9 +79,9 @@ def _read_varint(data: bytes, place: int) -> tuple[int, int]:
 
 
 def _varint(value: int) -> bytes:
-    made = bytearray()
+    encoded = bytearray()
     while value > 0x7F:
-        made.append(value & 0x7F | 0x80)
+        encoded.append(value & 0x7F | 0x80)
         value >>= 7
-    made.append(value)
-    return bytes(made)
+    encoded.append(value)
+    return bytes(encoded)

@@ -13,33 +13,33 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-def shown(items: Iterable[T], what: str, total: int | None = None, unit: str = " lines") -> "tqdm[T]":
+def progress_bar(items: Iterable[T], description: str, total: int | None = None, unit: str = " lines") -> "tqdm[T]":
     """Yield ``items`` with a progress bar, if stderr is a terminal."""
     from tqdm import tqdm
 
-    return tqdm(items, desc=f"  {what}", total=total, unit=unit, unit_scale=True, disable=None)
+    return tqdm(items, desc=f"  {description}", total=total, unit=unit, unit_scale=True, disable=None)
 
 
 @contextmanager
-def working(what: str) -> Iterator[None]:
+def show_elapsed_time(activity: str) -> Iterator[None]:
     """Print ``what`` the block does, for work of unknown length. A terminal also shows the seconds that have passed."""
-    began, done = monotonic(), Event()
+    start, finished = monotonic(), Event()
 
     def show(end: str) -> None:
-        print(f"\r  {what}: {monotonic() - began:.0f} s", end=end, file=sys.stderr, flush=True)
+        print(f"\r  {activity}: {monotonic() - start:.0f} s", end=end, file=sys.stderr, flush=True)
 
     def watch() -> None:
-        while not done.wait(1):
+        while not finished.wait(1):
             show("")
 
     watcher = Thread(target=watch, daemon=True) if sys.stderr.isatty() else None
-    print(f"  {what} ...", end="" if watcher else "\n", file=sys.stderr, flush=True)
+    print(f"  {activity} ...", end="" if watcher else "\n", file=sys.stderr, flush=True)
     if watcher:
         watcher.start()
     try:
         yield
     finally:
-        done.set()
+        finished.set()
         if watcher:
             watcher.join()
             show("\n")

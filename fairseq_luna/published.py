@@ -1,4 +1,4 @@
-"""How an attention differs from the published layer: plain data, of which ``scripts/differences_page.py`` makes a page.
+"""Differences of attentions from their published layers: data for ``scripts/differences_page.py``.
 
 A module with attentions has ``PUBLISHED``: the layer that each of its attentions follows, by the name of the attention.
 """

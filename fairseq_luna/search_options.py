@@ -1,7 +1,7 @@
 """Checks of options of translation, for trained and for exported models."""
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from numbers import Integral, Real
 from typing import Any
@@ -16,45 +16,50 @@ NUMBERS = ("lenpen", "max_len_a", "max_len_b", "min_len", "unkpen", "temperature
 LENGTHS = ("max_len_a", "max_len_b", "min_len")
 # Counts that are off at fairseq's default.
 OPTIONAL_COUNTS = {"sampling_topk": -1, "diverse_beam_groups": -1, "no_repeat_ngram_size": 0}
-# Searches, of which fairseq runs one: it refuses some pairs, and silently ignores one option of other pairs.
+# Kinds of search. fairseq runs one of them: it refuses some pairs, and silently ignores one option of other pairs.
 SEARCHES = (
     *("sampling", "diverse_beam_groups", "match_source_len", "diversity_rate"),
     *("constraints", "prefix_allowed_tokens_fn"),
 )
 
 
-def check_numbers(options: Mapping[str, Any]) -> None:
+def check_numbers(options: Mapping[str, Any], *, spelled: Callable[[str], str] = str) -> None:
     """Check every number among ``options``.
 
+    Args:
+        options: values by name.
+        spelled: gives the spelling of a name in error messages, such as :func:`.usage_error.flag`.
+
     Raises:
-        UsageError: one is no number or not finite, a length is negative, a count is not a whole number of 1 or more, or
-            a temperature is not above 0.
+        UsageError: one is not a number or not finite, a length is negative, a count is not a whole number of 1 or
+            more, or a temperature is not above 0.
     """
     for name, value in options.items():
         if value is None:
             continue
-        if name in COUNTS and not (_is(Integral, value) and int(value) >= 1):
-            raise UsageError(f"{name} {value}: must be a whole number of 1 or more")
-        if name in NUMBERS and not _is(Real, value):
-            raise UsageError(f"{name} {value}: must be a number")
+        if name in COUNTS and not (_is_instance(Integral, value) and int(value) >= 1):
+            raise UsageError(f"{spelled(name)} {value}: must be a whole number of 1 or more")
+        if name in NUMBERS and not _is_instance(Real, value):
+            raise UsageError(f"{spelled(name)} {value}: must be a number")
         if isinstance(value, Real) and not math.isfinite(value):
-            raise UsageError(f"{name} {value}: must be a finite number")
+            raise UsageError(f"{spelled(name)} {value}: must be a finite number")
         if (none := OPTIONAL_COUNTS.get(name)) is not None and not (
-            _is(Integral, value) and (value == none or value >= 1)
+            _is_instance(Integral, value) and (value == none or value >= 1)
         ):
-            raise UsageError(f"{name} {value}: must be a whole number of 1 or more, or {none} for none")
+            raise UsageError(f"{spelled(name)} {value}: must be a whole number of 1 or more, or {none} for none")
         if name in LENGTHS and value < 0:
-            raise UsageError(f"{name} {value}: must be 0 or more")
+            raise UsageError(f"{spelled(name)} {value}: must be 0 or more")
         if name == "temperature" and not value > 0:
-            raise UsageError(f"{name} {value}: must be above 0")
+            raise UsageError(f"{spelled(name)} {value}: must be above 0")
 
 
-def check_search(options: Mapping[str, Any], *, words: int) -> None:
+def check_search(options: Mapping[str, Any], *, vocabulary_size: int, spelled: Callable[[str], str] = str) -> None:
     """Check that ``options`` of a search go together, after :func:`check_numbers`.
 
     Args:
         options: must have the ``beam``; missing options have fairseq's defaults.
-        words: number of words in the target dictionary.
+        vocabulary_size: number of tokens in the target dictionary.
+        spelled: see :func:`check_numbers`.
 
     Raises:
         UsageError: an option would have no effect, or contradicts another one.
@@ -62,22 +67,29 @@ def check_search(options: Mapping[str, Any], *, words: int) -> None:
     given = {name: value for name, value in options.items() if value is not None}
     beam, topk, topp = given["beam"], given.get("sampling_topk", -1), given.get("sampling_topp", -1.0)
     if (nbest := given.get("nbest", 1)) > beam:
-        raise UsageError(f"nbest {nbest}: must be at most beam {beam}, the number of translations that are searched")
+        raise UsageError(
+            f"{spelled('nbest')} {nbest}: must be at most {spelled('beam')} {beam}, the number of translations that are"
+            " searched"
+        )
+    sampling = spelled("sampling")
     if not given.get("sampling"):
         for name, value in (("sampling_topk", topk), ("sampling_topp", topp)):
             if value != -1:
-                raise UsageError(f"{name} {value}: has an effect only with sampling; give sampling too")
-    if topk > words:
-        raise UsageError(f"sampling_topk {topk}: must be at most {words}, the words of the target's dictionary")
+                raise UsageError(f"{spelled(name)} {value}: has an effect only with {sampling}; give {sampling} too")
+    if topk > vocabulary_size:
+        raise UsageError(
+            f"{spelled('sampling_topk')} {topk}: must be at most {vocabulary_size}, the tokens of the target's"
+            " dictionary"
+        )
     if topp != -1 and not 0 < topp <= 1:
-        raise UsageError(f"sampling_topp {topp}: must be above 0 and at most 1")
+        raise UsageError(f"{spelled('sampling_topp')} {topp}: must be above 0 and at most 1")
     if topk != -1 and topp != -1:
-        raise UsageError(f"sampling_topk {topk}, sampling_topp {topp}: give one of them")
+        raise UsageError(f"{spelled('sampling_topk')} {topk}, {spelled('sampling_topp')} {topp}: give one of them")
     if (groups := given.get("diverse_beam_groups", -1)) > 0 and beam % groups:
-        raise UsageError(f"diverse_beam_groups {groups}: must divide beam {beam}")
+        raise UsageError(f"{spelled('diverse_beam_groups')} {groups}: must divide {spelled('beam')} {beam}")
     chosen = [name for name in SEARCHES if _is_chosen(given.get(name, False))]
     if len(chosen) > 1:
-        raise UsageError(f"{', '.join(chosen)}: are different searches; give one of them")
+        raise UsageError(f"{', '.join(map(spelled, chosen))}: are different searches; give one of them")
 
 
 def one_or_several(sentences: Any) -> list[str]:
@@ -110,5 +122,5 @@ def _is_chosen(value: Any) -> bool:
     return float(value) > 0 if isinstance(value, Real) else bool(value)
 
 
-def _is(kind: type, value: Any) -> bool:
+def _is_instance(kind: type, value: Any) -> bool:
     return isinstance(value, kind) and not isinstance(value, bool)

@@ -23,19 +23,19 @@ _MARKS = {
 
 
 def read_lines(path: Path) -> Iterator[str]:
-    """Yield the lines of a file, plain or gzipped; see :func:`decoded`.
+    """Yield the lines of a file, plain or gzipped; see :func:`decode_lines`.
 
     Raises:
         UsageError: a line is not UTF-8 or has a NUL byte, or a gzip file is corrupt.
     """
     try:
         with _open(path) as file:
-            yield from decoded(file, f"{path}, ")
+            yield from decode_lines(file, f"{path}, ")
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise UsageError(f"{path}: corrupt or incomplete ({error}); download it again") from error
 
 
-def decoded(lines: Iterable[bytes], where: str = "") -> Iterator[str]:
+def decode_lines(lines: Iterable[bytes], where: str = "") -> Iterator[str]:
     """Decode lines and remove their ends. Only a newline ends a line: sentences contain U+2028 and similar characters.
 
     Raises:
@@ -50,7 +50,7 @@ def decoded(lines: Iterable[bytes], where: str = "") -> Iterator[str]:
             line = line.removeprefix(codecs.BOM_UTF8)
         if (place := line.find(b"\0")) >= 0:
             raise UsageError(
-                f"{where}line {number}: has a NUL byte at byte {place + 1}; the file is damaged, or is no text in UTF-8"
+                f"{where}line {number}: has a NUL byte at byte {place + 1}; the file is damaged, or is not UTF-8 text"
             )
         try:
             text = line.removesuffix(b"\n").removesuffix(b"\r").decode()
@@ -85,17 +85,17 @@ def count_lines(path: Path) -> int:
         return sum(block.count(b"\n") for block in iter(lambda: file.read(1 << 20), b""))
 
 
-def ending(path: Path) -> str:
+def language_suffix(path: Path) -> str:
     """The ending of a file name, such as ``de`` for ``test.de`` and ``test.de.gz``."""
     return (path.with_suffix("") if path.suffix == ".gz" else path).suffix.removeprefix(".")
 
 
-def shortened(line: str, longest: int = 80) -> str:
+def truncate(line: str, longest: int = 80) -> str:
     """``line``, cut to ``longest`` characters for a message."""
     return line if len(line) <= longest else f"{line[: longest - 3]}..."
 
 
-def in_chunks(items: Iterable[T], size: int) -> Iterator[list[T]]:
+def batched(items: Iterable[T], size: int) -> Iterator[list[T]]:
     """Yield lists of ``size`` items; the last list may be shorter."""
     iterator = iter(items)
     while chunk := list(islice(iterator, size)):

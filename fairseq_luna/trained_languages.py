@@ -1,11 +1,11 @@
 """Languages of a checkpoint's training. With other languages its model translates nonsense."""
 
 import os
-from argparse import Namespace
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from .model_settings import settings_as_dict
 from .usage_error import flag
 
 NAMES = ("source_lang", "target_lang")
@@ -17,8 +17,8 @@ def languages(settings: Any) -> dict[str, str]:
     Args:
         settings: of a task, or a whole command line; a mapping, a Namespace or None.
     """
-    found = plain(settings)  # omegaconf's too
-    return {name: str(found[name]) for name in NAMES if found.get(name)}
+    known = settings_as_dict(settings)  # omegaconf's too
+    return {name: str(known[name]) for name in NAMES if known.get(name)}
 
 
 def known_languages(file: object, settings: Any, folders: Iterable[object]) -> tuple[dict[str, str], str]:
@@ -30,11 +30,11 @@ def known_languages(file: object, settings: Any, folders: Iterable[object]) -> t
         settings: of the checkpoint's task.
         folders: where the data of the training may be; the first with data of one direction counts.
     """
-    if (known := languages(settings)) or plain(settings).get("lang_pairs"):
+    if (known := languages(settings)) or settings_as_dict(settings).get("lang_pairs"):
         return known, f"as {file} says"
     for folder in folders:
-        if found := _languages_of_data(str(folder or "").split(os.pathsep)[0]):
-            return found, f"as the names of the data in {folder} say"
+        if found_languages := _languages_of_data(str(folder or "").split(os.pathsep)[0]):
+            return found_languages, f"as the names of the data in {folder} say"
     return {}, f"as {file} says"
 
 
@@ -45,17 +45,17 @@ def _languages_of_data(folder: str) -> dict[str, str]:
     return dict(zip(NAMES, pairs.pop(), strict=True)) if [*map(len, pairs)] == [2] else {}
 
 
-def difference(trained: Mapping[str, str], given: Mapping[str, str]) -> str | None:
+def language_mismatch(trained: Mapping[str, str], given: Mapping[str, str]) -> str | None:
     """A description of how the ``given`` languages differ from the ``trained`` ones; None if they do not."""
     if all(given[name] == trained.get(name, given[name]) for name in given):
         return None
     shown = ", ".join(f"{flag(name)} {value}" for name, value in given.items())
-    return f"{shown}: its training was {described(trained)}"
+    return f"{shown}: its training was {describe_languages(trained)}"
 
 
 def untrained_pair(settings: Any, given: Mapping[str, str]) -> str | None:
     """The pair ``given``, such as ``de-en``, if ``settings`` of a task list pairs without it; else None."""
-    pairs = plain(settings).get("lang_pairs") or ()
+    pairs = settings_as_dict(settings).get("lang_pairs") or ()
     pairs = pairs.split(",") if isinstance(pairs, str) else [str(pair) for pair in pairs]
     pair = "-".join(given.get(name, "") for name in NAMES)
     return (
@@ -63,12 +63,7 @@ def untrained_pair(settings: Any, given: Mapping[str, str]) -> str | None:
     )
 
 
-def described(trained: Mapping[str, str]) -> str:
+def describe_languages(trained: Mapping[str, str]) -> str:
     """``trained`` in words, such as "from en to de"."""
     ways = zip(("from", "to"), (trained.get(name) for name in NAMES), strict=True)
     return " ".join(f"{way} {language}" for way, language in ways if language)
-
-
-def plain(settings: Any) -> Mapping[str, Any]:
-    """``settings`` as a mapping."""
-    return vars(settings) if isinstance(settings, Namespace) else settings or {}

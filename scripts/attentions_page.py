@@ -1,7 +1,7 @@
 """Write the facts of the attentions into the table of docs/attentions.md: python scripts/attentions_page.py.
 
 Paper, file, places, training time and decoder state come from the declarations. Names and advice are the page's own
-text, which stays; a new attention needs a row with its name and two pieces of advice.
+text, which stays; a new attention needs a row with its name, two pieces of advice and what was measured.
 """
 
 import functools
@@ -15,7 +15,7 @@ import fairseq_luna.modules
 from fairseq_luna.modules.declaration import Attention, declared_attentions
 
 PAGE = Path(__file__).parent.parent / "docs" / "attentions.md"
-HEADER = "| name | paper | file | places | training time | decoder state | choose it when | avoid it when |"
+HEADER = "| name | paper | file | places | training time | decoder state | choose it when | avoid it when | BLEU |"
 PLACE_NAMES = {"encoder": "encoder", "decoder": "decoder", "source": "cross-attention"}
 
 
@@ -67,7 +67,7 @@ def with_facts(row: str, titles: dict[str, Attention]) -> str:
         return row
     if any(facts(attention) != facts(named[0]) for attention in named):
         raise ValueError(f"docs/attentions.md: {cells[0].strip()} have different facts; give each a row")
-    advice = [cell.strip() for cell in cells[-2:]]
+    advice = [cell.strip() for cell in cells[-3:]]
     return f"| {' | '.join([cells[0].strip(), *facts(named[0]), *advice])} |"
 
 
@@ -76,7 +76,7 @@ def page(text: str) -> str:
     titles = {attention.title: attention for attention in declared_attentions().values()}
     lines = text.splitlines()
     first = next(place for place, line in enumerate(lines) if line.startswith("| name |"))
-    lines[first : first + 2] = [HEADER, "|" + " --- |" * 8]
+    lines[first : first + 2] = [HEADER, "|" + " --- |" * 9]
     for place in range(first + 2, len(lines)):
         if not lines[place].startswith("|"):
             break

@@ -8,7 +8,7 @@
     python scripts/benchmark.py update        launches of an update of the parameters, in each precision
 
 Each round runs every system once. Printed are medians and quartiles over the rounds, and the median ratio to a
-reference within a round, which is robust when other work slows the machine for a while. Peak memory is that of a
+reference within a round, which is robust when other work slows the machine for a while. Peak memory is the peak of a
 process that runs one step; with --memory only that is measured. "COMMAND --help" lists its flags.
 """
 
@@ -38,7 +38,7 @@ from benchmarks.flags import Row, add_common, check_common
 from benchmarks.memory import is_out_of_memory
 from fairseq_luna.command_line import CommandError, Parser, command
 from fairseq_luna.environment import fairseq_distribution
-from fairseq_luna.files import complete
+from fairseq_luna.files import atomic_write
 
 # Each measures its SYSTEMS, and VARIANTS that --systems names; COLUMNS are the heading and the format of a cell.
 COMMANDS = {module.__name__.rpartition(".")[2]: module for module in (op, train, generate, optimizer, launches, update)}
@@ -85,12 +85,12 @@ def measure(chosen: ModuleType, args: Namespace) -> None:
         content["finished"] = True
     finally:
         if args.json and content["rows"]:
-            with complete(args.json) as unfinished:
+            with atomic_write(args.json) as unfinished:
                 unfinished.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
 
 
 def environment(args: Namespace) -> Row:
-    """What the numbers depend on besides the code."""
+    """Describe the machine and the versions that the numbers depend on."""
     cpu = re.search(r"^model name\s*:\s*(.+)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
     return {
         "command": shlex.join(["python", "scripts/benchmark.py", *sys.argv[1:]]),

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from fairseq_luna.command_line import CommandError, Parser, command, positive
 from fairseq_luna.commands.shell_commands import USER_DIR, run_fairseq, shell, shortest
-from fairseq_luna.files import once
+from fairseq_luna.files import make_unless_present
 
 MAX_UPDATE, SEED = 2000, 1
 LANGUAGES = ("-s", "en", "-t", "de")
@@ -109,7 +109,7 @@ def train(data: Path, trained: Path, flags: Sequence[str], args: Namespace) -> N
         fairseq("train", data, *arguments, log=trained / "train.output")
         marker.touch()
 
-    once("training", trained / "finished", finish)
+    make_unless_present("training", trained / "finished", finish)
 
 
 def keep_command(trained: Path, flags: str) -> None:
@@ -136,7 +136,9 @@ def translate(data: Path, trained: Path) -> Path:
         "sentencepiece",
     )
     generated = trained / "test.generated"
-    once("translations of the test", generated, lambda output: fairseq("generate", data, *arguments, log=output))
+    make_unless_present(
+        "translations of the test", generated, lambda output: fairseq("generate", data, *arguments, log=output)
+    )
     return generated
 
 

@@ -33,7 +33,7 @@ def pairs(text: str) -> list[list[str]]:
 NOUNS = rows(
     "teacher teachers Lehrer m Lehrer p; doctor doctors Arzt m Ärzte p; woman women Frau f Frauen p;"
     "man men Mann m Männer p; child children Kind n Kinder p; girl girls Mädchen n Mädchen p;"
-    "boy boys Junge m Jungen p Jungen; neighbour neighbours Nachbar m Nachbarn p Nachbarn;"
+    "boy boys Junge m Jungen p Jungen; neighbor neighbors Nachbar m Nachbarn p Nachbarn;"
     "student students Student m Studenten p Studenten; friend friends Freund m Freunde p;"
     "sister sisters Schwester f Schwestern p; daughter daughters Tochter f Töchter p;"
     "car cars Auto n Autos t; bicycle bicycles Fahrrad n Fahrräder t; clock clocks Uhr f Uhren t;"
@@ -176,7 +176,7 @@ def noun_phrase(draw: Random, kinds: str, depth: int = 0) -> Phrase:
 
 
 def relative(draw: Random, noun: list[str], plural: bool, depth: int) -> tuple[str, str]:
-    """A relative clause of which the noun is the subject, if it is a person, or the object."""
+    """A relative clause; the noun is its subject, if it is a person, or its object."""
     articles = PLURAL_ARTICLES if plural else ARTICLES[noun[3]]
     if noun[5] == "p" and draw.random() < 0.6:
         inner = clause(draw, NOTHING._replace(form=PLURAL if plural else THIRD), None, depth - 1)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from fairseq_luna.models.mixed.attentions import ATTENTIONS
+from fairseq_luna.models.mixed.chosen_attentions import ATTENTIONS
 from fairseq_luna.modules.attention import DIFFERENCES_OF_ALL
 from fairseq_luna.modules.declaration import declared_attentions
 from fairseq_luna.optim import apollo
@@ -23,10 +23,10 @@ WEIGHT_DECAY = """
 fairseq's trainer gives all parameters to the optimizer as one group, and `--fp16` joins them into one tensor, so
 `--weight-decay` reaches parameters that the authors exempt: `A_log`, `dt_bias` and `D` of ssd and gated-delta, and
 biases, norms, the spans of adaptive-span and the deviations of rfa. Without `--weight-decay`, 0 by default, nothing is
-changed. With it, fairseq's Adam multiplies a parameter by 1 - rate times decay in each update: what the loss does not
-hold falls to exp(-decay times the sum of all rates). After 100,000 updates of a mean rate of 0.0003 that is 0.997 with
-0.0001, which is too little to see, and 0.05 with 0.1, as language models have it: then the rates, exp(`A_log`), tend
-to 1, and `dt_bias` to 0, with which a head forgets half of its sum in a step.
+changed. With it, fairseq's Adam multiplies a parameter by 1 - learning rate times decay in each update: what the loss
+does not hold falls to exp(-decay times the sum of all learning rates). After 100,000 updates with a mean learning rate
+of 0.0003 that is 0.997 with 0.0001, which is too little to see, and 0.05 with 0.1, as language models have it. Then the
+decays of `A_log`, exp(`A_log`), tend to 1, and `dt_bias` to 0, with which a head forgets half of its sum in a step.
 
 What you can do:
 

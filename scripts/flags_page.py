@@ -9,8 +9,8 @@ from fairseq.models import MODEL_DATACLASS_REGISTRY
 from fairseq.models.roberta import RobertaModel
 
 from fairseq_luna.command_line import Parser
-from fairseq_luna.commands.converting.settings import SHARED
-from fairseq_luna.models.mixed.attentions import ATTENTIONS, PLACES
+from fairseq_luna.commands.converting.converted_settings import SHARED
+from fairseq_luna.models.mixed.chosen_attentions import ATTENTIONS, PLACES
 from fairseq_luna.optim.fairseq_apollo import FairseqApolloConfig
 from fairseq_luna.optim.milestone_lr import MilestoneLRScheduleConfig
 
@@ -25,7 +25,7 @@ it. `--decoder-embed-dim` and `--decoder-ffn-embed-dim` default to the encoder's
 Every flag of fairseq's transformer keeps its meaning or is refused in one line. Refused are `--adaptive-input`,
 `--tie-adaptive-weights`, `--tie-adaptive-proj`, `--char-inputs`, `--base-layers`, `--*-xformers-att-config`,
 `--full-context-alignment`, `--cross-self-attention` for other models than Luna, and `--no-cross-attention` without it.
-`--print-alignment` of fairseq-generate gives the weights of the attention to the source.
+`--print-alignment` of fairseq-generate prints the weights of the cross-attention.
 
 Under `fairseq-hydra-train` a flag is a key with underscores: `model.projection_length=32` overrides one that stands in
 the YAML, `+model.projection_length=32` adds it, because fairseq loads the plugin after the overrides.
@@ -81,7 +81,7 @@ def of_roberta() -> set[str]:
 def names() -> Iterator[str]:
     """Where each attention can stand."""
     yield "\n[Differences](differences.md) lists where an attention is not as published."
-    yield "\n| name | encoder | decoder | attention to the source |\n| --- | --- | --- | --- |"
+    yield "\n| name | encoder | decoder | cross-attention |\n| --- | --- | --- | --- |"
     for name, attention in ATTENTIONS.items():
         cells = ("yes" if place in attention.places else "" for place in PLACES)
         yield f"| `{name}` | {' | '.join(cells)} |"

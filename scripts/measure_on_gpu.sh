@@ -32,7 +32,7 @@ declare -A converted=(
 )
 
 exact() { # recorded decoding and recorded training steps equal fairseq's and eager ones
-    python -m pytest --device cuda -q -n "$jobs" tests/search tests/recorded_training
+    python -m pytest --device cuda -q -n "$jobs" tests/recorded_search tests/recorded_training
 }
 
 tests() {

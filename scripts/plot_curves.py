@@ -35,7 +35,7 @@ Run = dict[str, dict[int, float]]  # each value by its name and the number of up
 @command
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = Parser(__doc__)
-    parser.add_argument("logs", nargs="+", metavar="[NAME=]LOG", help="a run's log; its name is that of its folder")
+    parser.add_argument("logs", nargs="+", metavar="[NAME=]LOG", help="a run's log (default name: its folder)")
     parser.add_argument("--against", choices=("updates", HOURS), default="updates", help="default: updates")
     picture.add_arguments(parser)
     args = parser.parse_args(arguments)

@@ -24,7 +24,7 @@ SYSTEMS = {
     ),
     "luna-packed-convolution": (
         *("Luna, untied, packed cross-attention", "Luna, packed cross-attention"),
-        "Luna, packed cross-attention as in the paper",
+        "Luna, packed cross-attention, convolution",
     ),
     "luna-convolution": (
         *("Luna, untied, softmax cross-attention", "Luna, softmax cross-attention"),

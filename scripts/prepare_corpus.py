@@ -28,10 +28,10 @@ from sacrebleu import DATASETS
 from corpora.download import download
 from fairseq_luna.command_line import CommandError, Parser, command, positive
 from fairseq_luna.commands.preparing import pipeline, provenance
-from fairseq_luna.commands.preparing.cleaning import Rules
+from fairseq_luna.commands.preparing.cleaning import LengthLimits
 from fairseq_luna.commands.preparing.corpus import check_texts, gather
 from fairseq_luna.commands.preparing.parallel import available_cores, count_words, transform
-from fairseq_luna.files import once, remove
+from fairseq_luna.files import make_unless_present, remove
 from shared.recipes import recipe
 
 LANGUAGES = ("en", "de")
@@ -67,7 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def prepare(args: Namespace, corpus: dict[str, Any]) -> None:
     """Make the data, step by step; what a stopped run has made is reused."""
     work: Path = args.out / "work"
-    raw, tokens, codes, rules = work / "raw", work / "tokens", args.out / "codes", Rules(**corpus["rules"])
+    raw, tokens, codes, rules = work / "raw", work / "tokens", args.out / "codes", LengthLimits(**corpus["rules"])
     plain_text = partial(gather_corpus, corpus, args.downloads or args.out / "downloads")
     if args.bpe == SENTENCEPIECE:
         common = {"rules": rules, "workers": args.workers, "languages": LANGUAGES}
@@ -84,16 +84,16 @@ def prepare(args: Namespace, corpus: dict[str, Any]) -> None:
             cut, name = partial(tokenise, language, corpus["tokens"]), f"{split}.{language}"
             transform(cut, raw / name, target / name, what=f"tokenising {name}", workers=args.workers)
 
-    once("plain text", raw, plain_text)
-    once("tokens", tokens, tokenised)
+    make_unless_present("plain text", raw, plain_text)
+    make_unless_present("tokens", tokens, tokenised)
     training = [tokens / f"train.{language}" for language in LANGUAGES]
-    once("merges", codes, partial(learn_merges, training, args.size))
+    make_unless_present("merges", codes, partial(learn_merges, training, args.size))
     cut = partial(merge, codes, None)
     pipeline.cut_and_clean(args.out, tokens, dict.fromkeys(LANGUAGES, cut), rules, args.workers, LANGUAGES)
     clean, known = work / "clean", work / "known"
-    once("pieces of the training text", known, lambda target: write_words(clean, target, args.workers))
+    make_unless_present("pieces of the training text", known, lambda target: write_words(clean, target, args.workers))
     cut = partial(merge, codes, known)
-    pipeline.cut_held_out_and_binarise(args.out, tokens, dict.fromkeys(LANGUAGES, cut), args.workers, LANGUAGES)
+    pipeline.cut_held_out_and_binarize(args.out, tokens, dict.fromkeys(LANGUAGES, cut), args.workers, LANGUAGES)
 
 
 def write_words(training: Path, target: Path, workers: int) -> None:

@@ -27,14 +27,14 @@ from fairseq_luna.commands.preparing.corpus import check_sides, trigram_profiles
 from fairseq_luna.commands.preparing.parallel import available_cores
 from fairseq_luna.commands.preparing.pipeline import (
     MODEL,
-    binarise,
+    binarize,
     cut_splits,
     dictionary_of_pieces,
     learned_model,
 )
 from fairseq_luna.commands.preparing.provenance import named_fingerprint
 from fairseq_luna.commands.preparing.sentencepiece_model import Segmenter
-from fairseq_luna.files import once
+from fairseq_luna.files import make_unless_present
 from fairseq_luna.text_files import SEPARATOR, count_lines, read_pairs
 from shared.recipes import recipe
 
@@ -104,19 +104,19 @@ def prepare(args: Namespace, sources: Sequence[Source], languages: tuple[str, st
     """Make what all limits share, and then the folder of each."""
     work: Path = args.out / "work"
     raw, pieces = work / "raw", work / PIECES
-    once("plain text", raw, lambda target: gather(sources, languages, target))
+    make_unless_present("plain text", raw, lambda target: gather(sources, languages, target))
     if made := sorted(args.out.glob("*/bin/dict.*.txt")):
         dictionary = made[0]
     else:
         training = [raw / f"train.{language}" for language in languages]
         model = learned_model(args.out, training, args.vocabulary_size, symbols=[SEPARATOR])
         cut, cutters = work / "training", dict.fromkeys(languages, Segmenter(model))
-        once(
+        make_unless_present(
             "pieces of the training text", cut, lambda target: cut_splits(raw, target, cutters, args.workers, ["train"])
         )
         training = [cut / path.name for path in training]
         dictionary = dictionary_of_pieces(args.out, model, training, args.workers, symbols=[SEPARATOR])
-    once(
+    make_unless_present(
         "pieces",
         pieces,
         lambda target: cut_splits(raw, target, dict.fromkeys(languages, Segmenter(args.out / MODEL)), args.workers),
@@ -124,11 +124,13 @@ def prepare(args: Namespace, sources: Sequence[Source], languages: tuple[str, st
     words = dict.fromkeys(languages, dictionary)
     for limit in limits:
         folder, joined = args.out / str(limit), work / str(limit)
-        once(f"{limit}", joined, partial(join, raw, pieces, languages, limit))
+        make_unless_present(f"{limit}", joined, partial(join, raw, pieces, languages, limit))
         kept = partial(shutil.copytree, joined / TEXT, ignore=shutil.ignore_patterns("train.*"))
-        once(f"{limit}, references", folder / "reference", kept)
-        data = partial(binarise, joined / PIECES, joined / PIECES, languages=languages, words=words)
-        once(f"{limit}, data", folder / "bin", partial(data, workers=args.workers, log=work / f"{limit}.output"))
+        make_unless_present(f"{limit}, references", folder / "reference", kept)
+        data = partial(binarize, joined / PIECES, joined / PIECES, languages=languages, words=words)
+        make_unless_present(
+            f"{limit}, data", folder / "bin", partial(data, workers=args.workers, log=work / f"{limit}.output")
+        )
         print(f"{limit}: {count_lines(joined / TEXT / f'train.{LABELS}'):,} training examples", flush=True)
     print(f"{work} can be deleted")
 

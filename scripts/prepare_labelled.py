@@ -39,8 +39,8 @@ from fairseq_luna.commands.preparing.parallel import available_cores
 from fairseq_luna.commands.preparing.pipeline import MODEL, SPLITS, cut_splits, dictionary_of_pieces, learned_model
 from fairseq_luna.commands.preparing.sentencepiece_model import Segmenter
 from fairseq_luna.commands.shell_commands import run_fairseq
-from fairseq_luna.files import once
-from fairseq_luna.progress import shown
+from fairseq_luna.files import make_unless_present
+from fairseq_luna.progress import progress_bar
 from shared.recipes import recipe
 
 LABEL, INPUTS = "label", ("input0", "input1")
@@ -101,7 +101,7 @@ def run(args: Namespace) -> None:
 
 
 def fingerprints(folder: Path) -> list[dict[str, object]]:
-    """What the files of a task are known by: all of them, but of Pathfinder's pictures only their list."""
+    """The fingerprints of a task's files; of Pathfinder's pictures, only of their list."""
     places = [path for path in sorted(folder.rglob("pos")) if path.is_dir()]
     found = [provenance.named_fingerprint(path.parent, labelled.review_files(path)) for path in places]
     files = [*folder.glob("*.tsv*"), *folder.glob("*.bin"), *folder.glob(f"{labelled.HARD}/metadata/*")]
@@ -112,31 +112,37 @@ def prepare(args: Namespace, data: Data) -> None:
     """Make the data-bins, from files in ``work``."""
     work: Path = args.out / "work"
     examples, texts, symbols, labels = work / "examples", work / "examples", work / "dict.txt", work / "labels.txt"
-    once("examples", examples, partial(write, data))
+    make_unless_present("examples", examples, partial(write, data))
     if data.symbols is None:
         texts = work / "pieces"
         symbols = cut_reviews(args.out, examples, texts, args.size, args.workers)
     else:
-        once("symbols", symbols, partial(write_symbols, data.symbols))
-    once("labels", labels, partial(write_symbols, data.labels))
+        make_unless_present("symbols", symbols, partial(write_symbols, data.symbols))
+    make_unless_present("labels", labels, partial(write_symbols, data.labels))
     columns = {LABEL: (examples, labels), **dict.fromkeys(data.inputs, (texts, symbols))}
-    once("data in the given order", work / "bin", partial(binarise, columns, args.workers, work / "output"))
-    once("data", args.out / "bin", partial(sort_by_length, work / "bin", None))
+    make_unless_present(
+        "data in the given order", work / "bin", partial(binarize, columns, args.workers, work / "output")
+    )
+    make_unless_present("data", args.out / "bin", partial(sort_by_length, work / "bin", None))
     for first in getattr(args, "training", ()):
-        once(f"data of {first} texts", args.out / f"bin_{first}", partial(sort_by_length, work / "bin", first))
+        make_unless_present(
+            f"data of {first} texts", args.out / f"bin_{first}", partial(sort_by_length, work / "bin", first)
+        )
 
 
 def cut_reviews(out: Path, examples: Path, pieces: Path, size: int, workers: int) -> Path:
     """Write the texts of ``examples`` to ``pieces``, cut; returns the dictionary of the pieces."""
     [name], training = INPUTS[:1], out / "work" / "training"
     model = learned_model(out, [examples / f"train.{name}"], size)
-    once(
+    make_unless_present(
         "pieces of the training text",
         training,
         lambda to: cut_splits(examples, to, {name: Segmenter(model)}, workers, ["train"]),
     )
     dictionary = dictionary_of_pieces(out, model, [training / f"train.{name}"], workers)
-    once("pieces", pieces, lambda target: cut_splits(examples, target, {name: Segmenter(out / MODEL)}, workers))
+    make_unless_present(
+        "pieces", pieces, lambda target: cut_splits(examples, target, {name: Segmenter(out / MODEL)}, workers)
+    )
     return dictionary
 
 
@@ -146,7 +152,7 @@ def write(data: Data, target: Path) -> None:
     for split in SPLITS:
         with ExitStack() as stack:
             columns = [stack.enter_context(written(target / f"{split}.{name}")) for name in (LABEL, *data.inputs)]
-            for row in shown(data.splits[split](), split):
+            for row in progress_bar(data.splits[split](), split):
                 for column, cell in zip(columns, row, strict=True):
                     column.write(cell + "\n")
 
@@ -156,7 +162,7 @@ def write_symbols(symbols: Iterable[str], target: Path) -> None:
     target.write_text("".join(f"{symbol} 1\n" for symbol in symbols), encoding="utf-8")
 
 
-def binarise(columns: dict[str, tuple[Path, Path]], workers: int, log: Path, target: Path) -> None:
+def binarize(columns: dict[str, tuple[Path, Path]], workers: int, log: Path, target: Path) -> None:
     """fairseq-preprocess of each column: its name, its folder and its dictionary."""
     for name, (folder, dictionary) in columns.items():
         arguments = ["--only-source", "--srcdict", str(dictionary), "--workers", str(workers)]

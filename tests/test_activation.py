@@ -42,14 +42,14 @@ def test_user_dir_by_its_path_from_anywhere_and_by_its_name_in_a_checkout(user_d
 NO_CUDA = """
 import os, torch
 
-def initialised(*_):
-    os.write(2, b"CUDA was initialised")
+def initialized(*_):
+    os.write(2, b"CUDA was initialized")
     os._exit(3)
 
 import fairseq.trainer
 torch.cuda.is_available = lambda: True
 for name in ("current_device", "set_device", "init", "_lazy_init", "current_stream", "synchronize"):
-    setattr(torch.cuda, name, initialised)
+    setattr(torch.cuda, name, initialized)
 import fairseq_luna.models
 """
 

@@ -24,7 +24,7 @@ from fairseq.tasks.translation_multi_simple_epoch import TranslationMultiSimpleE
 
 import fairseq_luna
 from commands import FAMILIES, SIZES, TRANSFORMER, train
-from fairseq_luna import quiet
+from fairseq_luna import silenced_logs
 from fairseq_luna.__main__ import main
 from fairseq_luna.files import fingerprint
 from fairseq_luna.usage_error import UsageError
@@ -36,7 +36,7 @@ comparison = pytest.importorskip("fairseq_luna.exporting.comparison")
 graphs = pytest.importorskip("fairseq_luna.exporting.onnx_graphs")
 onnx = pytest.importorskip("onnx")
 write_folder = pytest.importorskip("fairseq_luna.exporting.exported_folder").write_folder
-first_candidates = pytest.importorskip("fairseq_luna.deployed.search").first_candidates
+first_candidates = pytest.importorskip("fairseq_luna.deployed.onnx_beam_search").first_candidates
 TORCH = tuple(map(int, torch.__version__.split(".")[:2]))
 pytestmark = pytest.mark.skipif(TORCH < (2, 7), reason="torch.export of torch 2.6 takes one size of batch alone")
 
@@ -109,7 +109,7 @@ def test_translations_and_scores_are_fairseqs(family, export):
 
 
 def test_padding_is_never_a_first_word():
-    graphs = SimpleNamespace(words=6, start=lambda source: (np.log([[0.05, 0.5, 0.05, 0.1, 0.1, 0.2]]), None))
+    graphs = SimpleNamespace(vocabulary_size=6, start=lambda source: (np.log([[0.05, 0.5, 0.05, 0.1, 0.1, 0.2]]), None))
     _, _, words, _ = first_candidates(graphs, None, 1)
     assert words.tolist() in ([[5, 3]], [[5, 4]])
 
@@ -153,7 +153,7 @@ def test_n_best_lists_scores_and_batches_are_those_of_the_trained_model(export, 
         (["{made}", "--sampling"], "--sampling: is not supported by exported models; use fairseq-luna"),
         (["{made}", "--fp16"], "--fp16: an exported model computes on a CPU"),
         (["{made}", "--bem", "3"], "unrecognized arguments: --bem"),
-        (["{made}", "--nbest", "9"], "nbest 9: must be at most beam 5"),
+        (["{made}", "--nbest", "9"], "--nbest 9: must be at most --beam 5"),
         (["none"], "none/settings.json: No such file or directory; give a folder that fairseq-luna export made"),
     ],
     ids=["sampling", "fp16", "unknown", "nbest", "folder"],
@@ -209,7 +209,7 @@ def test_sums_are_not_fused_with_layer_norms(exported):
 def test_silencing_logs_leaves_logging_as_it_was():
     logging.disable(logging.INFO)
     try:
-        with quiet.all_loggers(logging.WARNING), quiet.all_loggers(logging.INFO):
+        with silenced_logs.silence_all_loggers(logging.WARNING), silenced_logs.silence_all_loggers(logging.INFO):
             assert logging.root.manager.disable == logging.WARNING
         assert logging.root.manager.disable == logging.INFO
     finally:
@@ -312,12 +312,12 @@ def test_pieces_that_the_dictionary_of_an_older_export_lacks_are_cut_into_those_
     (made / "settings.json").write_text(json.dumps(settings))
     old = deployed.Translator(made)
     assert lacking not in old.pieces.encode("talks walk", out_type=str)
-    assert old.unknown_tokens("talks walk") == (0, len(old.encoded("talks walk")) - 1)
+    assert old.unknown_tokens("talks walk") == (0, len(old.encode("talks walk")) - 1)
     assert old.unknown_tokens("talk \u03a9")[0] == 1 and old.unknown_tokens("") == (0, 0)
 
 
 def pieces_of(rule, vocab_size):
-    """A SentencePiece model with white space among its pieces, where the normalisation leaves it."""
+    """A SentencePiece model with white space among its pieces, where the normalization leaves it."""
     draw, model = random.Random(0), io.BytesIO()
     words = [*WHITE[:8], *("walk", "walks", "talk")]
     sentencepiece.SentencePieceTrainer.train(
@@ -359,14 +359,14 @@ def test_text_is_cut_as_fairseq_cuts_it(export, tmp_path, rule):
         for number in range(3, processor.get_piece_size()):
             dictionary.add_symbol(processor.id_to_piece(number))
         theirs.src_dict = theirs.tgt_dict = dictionary
-        ours.words = dictionary.symbols
+        ours.symbols = dictionary.symbols
         ours.numbers = dictionary.indices
     translated = 0
     for text in odd_lines():
-        if found := ours.encoded(text):
+        if found := ours.encode(text):
             translated += 1
             assert found == theirs.encode(text).tolist(), ascii(text)
-            assert ours.decoded(found) == theirs.decode(torch.tensor(found)), ascii(text)
+            assert ours.decode(found) == theirs.decode(torch.tensor(found)), ascii(text)
         else:
             assert theirs.translate(text) == ""
     assert translated > 800
@@ -378,7 +378,7 @@ def test_words_are_not_read_as_pieces(speaking, tmp_path, monkeypatch):
     copied = shutil.copytree(folder, tmp_path / "model", ignore=shutil.ignore_patterns("*.model", "exported"))
     assert main(["export", str(copied), f"--output={tmp_path / 'new'}"]) == 2
     monkeypatch.setattr("fairseq_luna.exporting.exported_folder.make_graphs", lambda *_: ())
-    monkeypatch.setattr("fairseq_luna.exporting.comparison.difference", lambda *_: (0.0, 0.0))
+    monkeypatch.setattr("fairseq_luna.exporting.comparison.log_probability_differences", lambda *_: (0.0, 0.0))
     assert main(["export", str(copied), f"--output={tmp_path / 'new'}", "--pieces=none"]) == 0
     settings = json.loads((made / "settings.json").read_text())
     new = json.loads((tmp_path / "new" / "settings.json").read_text())
@@ -408,7 +408,7 @@ def test_text_without_pieces_has_no_translation(speaking):
         ({"beam": 0}, "beam 0: must be from 1 to"),
         ({"lenpen": 1e300}, r"lenpen 1e\+300: too large"),
         ({"max_len_a": -1e308}, "max_len_a -1e\\+308: must be 0 or more"),
-        ({"max_len_b": 0}, "max_len_a 0, max_len_b 0: allow 0 words here; min_len asks for 1"),
+        ({"max_len_b": 0}, "max_len_a 0, max_len_b 0: allow 0 tokens here; min_len asks for 1"),
         ({"min_len": math.nan}, "min_len nan: must be a finite number"),
     ],
 )
@@ -441,17 +441,17 @@ def test_what_cannot_be_exported_is_refused(export, tiny_data, tmp_path, monkeyp
 
 def test_another_models_graphs_are_found_to_differ(export, monkeypatch):
     translator = fairseq_luna.load(export("block")[0])
-    assert max(comparison.difference(translator, export("block")[1])) < 1e-5
-    assert min(comparison.difference(translator, export("luna")[1])) > 1e-2
-    monkeypatch.setattr(comparison, "distance", lambda *_: float("nan"))
-    assert all(map(math.isnan, comparison.difference(translator, export("block")[1])))
+    assert max(comparison.log_probability_differences(translator, export("block")[1])) < 1e-5
+    assert min(comparison.log_probability_differences(translator, export("luna")[1])) > 1e-2
+    monkeypatch.setattr(comparison, "largest_difference", lambda *_: float("nan"))
+    assert all(map(math.isnan, comparison.log_probability_differences(translator, export("block")[1])))
 
 
 def test_a_difference_in_few_words_is_told_from_one_in_many(export, monkeypatch):
     translator = fairseq_luna.load(export("block")[0])
     for found, expected in (([0.0] * 199 + [1.0], (1.0, 0.0)), ([0.0] * 98 + [1.0] * 2, (1.0, 1.0))):
-        monkeypatch.setattr(comparison, "differences", lambda *_, found=found: iter(found))
-        assert comparison.difference(translator, export("block")[1]) == expected
+        monkeypatch.setattr(comparison, "batch_differences", lambda *_, found=found: iter(found))
+        assert comparison.log_probability_differences(translator, export("block")[1]) == expected
 
 
 @pytest.mark.parametrize(
@@ -460,13 +460,13 @@ def test_a_difference_in_few_words_is_told_from_one_in_many(export, monkeypatch)
     ids=["differs", "differs much in few words", "nan", "cannot be run"],
 )
 def test_a_graph_that_is_not_the_model_is_refused(found, export, tmp_path, monkeypatch, capsys):
-    def difference(*_):
+    def compare(*_):
         if isinstance(found, Exception):
             raise found
         return found
 
     folder, _ = export("luna")
     monkeypatch.setattr("fairseq_luna.exporting.exported_folder.write_folder", lambda *_, int8: None)
-    monkeypatch.setattr("fairseq_luna.exporting.comparison.difference", difference)
+    monkeypatch.setattr("fairseq_luna.exporting.comparison.log_probability_differences", compare)
     assert "use fairseq-luna translate" in refused(capsys, "export", folder, f"--output={tmp_path / 'new'}")
     assert not list(tmp_path.iterdir())

@@ -14,7 +14,7 @@ from fairseq_luna.commands.info import registered
 from fairseq_luna.commands.shell_commands import USER_DIR
 from fairseq_luna.commands.training_commands import train_on_text
 from fairseq_luna.compat import PATCHES
-from fairseq_luna.models.mixed.attentions import ATTENTIONS
+from fairseq_luna.models.mixed.chosen_attentions import ATTENTIONS
 
 ROOT = Path(__file__).parent.parent
 GUIDE = sorted((ROOT / "docs").glob("*.md"))

@@ -25,7 +25,7 @@ from fairseq_luna.commands import translate
 from fairseq_luna.exporting.decoder_step import EncoderForExport
 from fairseq_luna.line_translation import end_at_signals, translate_lines
 from fairseq_luna.loading import load_translator
-from fairseq_luna.text_files import decoded
+from fairseq_luna.text_files import decode_lines
 from fairseq_luna.usage_error import UsageError
 
 TEXTS = ["w1 w2 w3", "w4", "w5 w6 w7 w8 w9"]
@@ -219,13 +219,13 @@ def test_a_line_that_cannot_be_translated_takes_no_others_with_it(translator):
         ([*TEXTS[:2], long, TEXTS[0]], 100, "line 3: a sentence has 2001 pieces", [one, other]),
         ([*TEXTS[:2], "", long, TEXTS[0]], 2, "line 4: a sentence has 2001 pieces", [one, other, ""]),
         (
-            decoded([b"\xef\xbb\xbfw4", b"w1\xff", b"w2"]),
+            decode_lines([b"\xef\xbb\xbfw4", b"w1\xff", b"w2"]),
             100,
             r"line 2: not UTF-8 \(invalid start byte at byte 3\)",
             [other],
         ),
-        (decoded([b"w4\n", b"w\x001"]), 100, "line 2: has a NUL byte at byte 2", [other]),
-        (decoded(["w4\n".encode("utf-16-le"), b"\0"]), 1, "line 1: is UTF-16LE, not UTF-8; convert it: iconv", []),
+        (decode_lines([b"w4\n", b"w\x001"]), 100, "line 2: has a NUL byte at byte 2", [other]),
+        (decode_lines(["w4\n".encode("utf-16-le"), b"\0"]), 1, "line 1: is UTF-16LE, not UTF-8; convert it: iconv", []),
     ):
         found = []
         with pytest.raises(UsageError, match=said):
@@ -361,11 +361,11 @@ def test_codes_of_subword_nmt_are_used(folder, tmp_path):
         ({"path": "{folder}", "pieces": "{here}/x.model"}, "{here}/x.model: there is no such subword model"),
         (
             {"path": "{folder}", "pieces": "{here}/text.model"},
-            "{here}/text.model: is no subword model, or cannot be read",
+            "{here}/text.model: is not a subword model, or cannot be read",
         ),
         (
             {"path": "{here}/untold.pt", "data": "{folder}"},
-            "the training was not told its languages; give source_lang=",
+            "the checkpoint does not record its languages; give source_lang=",
         ),
         ({"path": "{folder}", "projection_length": 9}, "checkpoint_last.pt does not fit the model"),
         ({"path": "{here}/nan.pt", "data": "{folder}"}, "{here}/nan.pt: there is NaN in decoder.layers.0.fc1.bias"),

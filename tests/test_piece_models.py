@@ -5,7 +5,7 @@ import io
 import pytest
 import sentencepiece
 
-from fairseq_luna.piece_models import known_share, restricted
+from fairseq_luna.piece_models import known_share, restrict_to_words
 
 TEXT = "mother mother the other they them moth"
 
@@ -29,18 +29,18 @@ def test_text_is_cut_into_words_of_the_dictionary_where_it_can(kind, options):
     lacking = {piece for piece in processor.encode(new, out_type=str) if len(piece) > 1}
     assert len(lacking) > 1
     words = {*map(processor.id_to_piece, range(3, len(processor)))} - lacking
-    made = restricted(processor, words)
+    made = restrict_to_words(processor, words)
     cut = made.encode(new, out_type=str)
     assert set(cut) <= words
     assert made.decode(cut) == new
     again = sentencepiece.SentencePieceProcessor(model_proto=made.serialized_model_proto())
     assert again.encode(new, out_type=str) == cut
-    assert restricted(made, words) is made
+    assert restrict_to_words(made, words) is made
 
 
 def test_a_model_whose_pieces_are_known_is_unchanged():
     processor = learned("bpe")
     pieces = [processor.id_to_piece(number) for number in range(3, len(processor))]
-    assert restricted(processor, pieces) is processor
+    assert restrict_to_words(processor, pieces) is processor
     assert known_share(processor, pieces) == 1
     assert known_share(processor, ["zoo", "puff", *pieces[:2]]) == 0.5

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fairseq_luna import text_files
-from fairseq_luna.text_files import count_lines, in_chunks, read_lines, read_pairs
+from fairseq_luna.text_files import batched, count_lines, read_lines, read_pairs
 from fairseq_luna.usage_error import UsageError
 
 
@@ -61,7 +61,7 @@ def test_a_wide_encoding_is_named(tmp_path, encoding, said, line_end):
 def test_nul_is_no_text(tmp_path, content, place):
     path = tmp_path / "train.de"
     path.write_bytes(content)
-    with pytest.raises(UsageError, match=rf"train\.de, {place}; the file is damaged, or is no text in UTF-8"):
+    with pytest.raises(UsageError, match=rf"train\.de, {place}; the file is damaged, or is not UTF-8 text"):
         list(read_lines(path))
 
 
@@ -97,5 +97,5 @@ def test_endless_text_is_read_as_it_is_needed(monkeypatch):
     paired = read_pairs(Path("a"), Path("b"))
     assert list(islice(paired, 2)) == [("0", "0"), ("1", "-1")]
     assert next(lines) == "2"
-    assert next(in_chunks(lines, 3)) == ["3", "4", "5"]
+    assert next(batched(lines, 3)) == ["3", "4", "5"]
     assert next(lines) == "6"

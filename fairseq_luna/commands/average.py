@@ -19,7 +19,7 @@ from .. import environment
 from ..command_line import positive
 from ..files import check_output, save_checkpoint
 from ..model_files import check_file, data_folder, dictionaries
-from ..trained_languages import plain
+from ..model_settings import settings_as_dict
 from ..usage_error import UsageError
 from .shell_commands import shell, show_next
 
@@ -38,11 +38,11 @@ def add_flags(parser: ArgumentParser) -> None:
 
 
 def run(args: Namespace) -> None:
-    paths = choose(args)
+    paths = choose_checkpoints(args)
     check_output(args.output, paths, force=args.force)
     environment.require_fairseq()
     from ..checkpoint_files import read_checkpoint
-    from .averaging import average, updates
+    from .checkpoint_mean import average, updates
 
     mean = average(paths)
     save_checkpoint(mean, args.output)
@@ -54,8 +54,8 @@ def run(args: Namespace) -> None:
             ended = updates(read_checkpoint(newest, plain=True))
     if ended > updates(mean):
         print(
-            f"Note: {newest} was trained further, to update {ended}, and is not in this mean, whose last"
-            f" is of update {updates(mean)}: compare the scores of both"
+            f"Note: {newest} was trained further, to update {ended}, and is not part of this average, which"
+            f" ends at update {updates(mean)}: compare the scores of both"
         )
     data = data_flags(mean, paths[-1], args.output)
     show_next("translate what you type", shell("fairseq-luna", "translate", args.output, *data))
@@ -64,25 +64,29 @@ def run(args: Namespace) -> None:
 def data_flags(mean: Mapping[str, Any], trained: Path, output: Path) -> list[object]:
     """The flag ``--data`` for ``output``, if its data is found from the checkpoint ``trained`` only."""
     cfg = mean.get("cfg") or {}
-    settings = {**plain(cfg.get("checkpoint")), **plain(cfg.get("task")), **plain(mean.get("args"))}
+    settings = {
+        **settings_as_dict(cfg.get("checkpoint")),
+        **settings_as_dict(cfg.get("task")),
+        **settings_as_dict(mean.get("args")),
+    }
     recorded, saved = str(settings.get("data") or ""), str(settings.get("save_dir") or "")
-    there = recorded.split(os.pathsep)[0]
+    recorded_folder = recorded.split(os.pathsep)[0]
     try:
-        found = Path(data_folder(trained, recorded, saved) or there)
+        data = Path(data_folder(trained, recorded, saved) or recorded_folder)
     except UsageError:  # there are several, and the command itself says how to choose
         return []
     with suppress(UsageError):
-        if Path(data_folder(output, recorded, saved) or there).resolve() == found.resolve():
+        if Path(data_folder(output, recorded, saved) or recorded_folder).resolve() == data.resolve():
             return []
-    return ["--data", found] if dictionaries(found) else []
+    return ["--data", data] if dictionaries(data) else []
 
 
-def choose(args: Namespace) -> list[Path]:
+def choose_checkpoints(args: Namespace) -> list[Path]:
     """Raises UsageError unless the flags name checkpoints, each once."""
     if args.last:
         if len(args.paths) > 1:
             raise UsageError(f"--last {args.last}: give one folder, not {' '.join(map(str, args.paths))}")
-        return last(args.paths[0], args.last, by_updates=args.by_updates)
+        return last_checkpoints(args.paths[0], args.last, by_updates=args.by_updates)
     if args.by_updates:
         raise UsageError("--by-updates: only with --last N")
     seen: set[Path] = set()
@@ -97,7 +101,7 @@ def choose(args: Namespace) -> list[Path]:
     return paths
 
 
-def last(folder: Path, count: int, *, by_updates: bool = False) -> list[Path]:
+def last_checkpoints(folder: Path, count: int, *, by_updates: bool = False) -> list[Path]:
     """The last ``count`` checkpoints of ``folder``, the newest last.
 
     Args:
@@ -112,20 +116,19 @@ def last(folder: Path, count: int, *, by_updates: bool = False) -> list[Path]:
         raise UsageError(f"--last {count}: {folder} is a file; give its folder, {folder.parent}, or leave --last out")
     if not folder.is_dir():
         raise UsageError(f"{folder}: there is no such folder")
-    wanted, others = (_BY_UPDATE, _BY_EPOCH) if by_updates else (_BY_EPOCH, _BY_UPDATE)
-    found = _numbered(folder, wanted)
-    if len(found) < count:
-        message = f"--last {count}: {folder} has {len(found)} {_SHOWN[wanted]}"
-        if instead := len(_numbered(folder, others)):
-            message += (
-                f" and {instead} {_SHOWN[others]}: {'leave out' if by_updates else 'give'} --by-updates for those"
-            )
-        elif found:
-            message += f"; give --last {len(found)}, or translate with {folder}, which takes its best checkpoint"
+    pattern, other_pattern = (_BY_UPDATE, _BY_EPOCH) if by_updates else (_BY_EPOCH, _BY_UPDATE)
+    checkpoints = _numbered_checkpoints(folder, pattern)
+    if len(checkpoints) < count:
+        message = f"--last {count}: {folder} has {len(checkpoints)} {_SHOWN[pattern]}"
+        if instead := len(_numbered_checkpoints(folder, other_pattern)):
+            verb = "leave out" if by_updates else "give"
+            message += f" and {instead} {_SHOWN[other_pattern]}: {verb} --by-updates for those"
+        elif checkpoints:
+            message += f"; give --last {len(checkpoints)}, or translate with {folder}, which takes its best checkpoint"
         raise UsageError(message)
-    return found[-count:]
+    return checkpoints[-count:]
 
 
-def _numbered(folder: Path, pattern: re.Pattern[str]) -> list[Path]:
+def _numbered_checkpoints(folder: Path, pattern: re.Pattern[str]) -> list[Path]:
     matches = ((pattern.fullmatch(path.name), path) for path in folder.iterdir())
     return [path for _, path in sorted((int(match[1]), path) for match, path in matches if match)]

@@ -8,7 +8,7 @@ OLD.pt is a checkpoint of fairseq's transformer, or of a model of this package t
 attentions, untied projections, another number of slots, a convolution. Sizes are taken from OLD.pt; give only what is
 new. Together with --arch, --help lists all flags of that model. Embeddings, norms, feed-forward networks and every
 projection that has a counterpart are copied. A convolution starts at zero, which changes nothing. The printed table
-says where each parameter comes from. Under it stands the command that trains START.pt, with the data, the task, the
+says where each parameter comes from. The command that trains START.pt follows, with the data, the task, the
 loss and the batches of the old training. A model with other flags refuses to load START.pt.
 """
 
@@ -23,9 +23,10 @@ from .. import environment
 from ..command_line import Parser
 from ..files import check_output, save_checkpoint
 from ..model_files import check_file, data_folder
+from ..model_settings import settings_as_dict
 from ..usage_error import UsageError
 from .shell_commands import shell, show_next
-from .training_commands import plain, train_converted
+from .training_commands import train_converted
 
 OWN = {"checkpoint", "arch", "output", "force", "seed"}
 
@@ -45,11 +46,11 @@ def check_given(given: Sequence[str]) -> None:
     chosen.add_argument("--output", type=Path)
     chosen.add_argument("--force", action="store_true")
     chosen.add_argument("-h", "--help", action="store_true")
-    found = chosen.parse_known_args(given)[0]
-    if given and not found.help:
+    known_flags = chosen.parse_known_args(given)[0]
+    if given and not known_flags.help:
         # Later words may be values of flags that are not known yet.
         first = None if given[0].startswith("-") else Path(given[0])
-        check_paths(first, found.output, force=found.force)
+        check_paths(first, known_flags.output, force=known_flags.force)
 
 
 def add_chosen_flags(parser: ArgumentParser, given: Sequence[str]) -> None:
@@ -59,7 +60,7 @@ def add_chosen_flags(parser: ArgumentParser, given: Sequence[str]) -> None:
     arch = chosen.parse_known_args(given)[0].arch
     if arch is not None:
         environment.require_fairseq()
-        from .converting.settings import add_model_flags
+        from .converting.converted_settings import add_model_flags
 
         add_model_flags(parser, arch)
 
@@ -78,32 +79,34 @@ def training_data(checkpoint: Path, cfg: Mapping[str, Any]) -> tuple[object, str
     Args:
         cfg: config of the checkpoint.
     """
-    recorded = str(plain(cfg.get("task")).get("data") or "")
+    recorded = str(settings_as_dict(cfg.get("task")).get("data") or "")
     if not recorded:
         return "data/bin", f"{checkpoint} does not say where its data was: replace data/bin by the folder"
     parts = recorded.split(os.pathsep)
     if all(Path(part).is_dir() for part in parts):
         return Path(recorded) if len(parts) == 1 else recorded, None
-    found = None
+    candidate = None
     if len(parts) == 1:
         with suppress(UsageError):  # two folders are possible, and have different dictionaries
-            found = data_folder(checkpoint, recorded, str(plain(cfg.get("checkpoint")).get("save_dir") or ""))
-    if found is not None and any(found.glob("train*")):  # dictionaries alone may be beside the checkpoint
-        return found, None
+            candidate = data_folder(
+                checkpoint, recorded, str(settings_as_dict(cfg.get("checkpoint")).get("save_dir") or "")
+            )
+    if candidate is not None and any(candidate.glob("train*")):  # dictionaries alone may be beside the checkpoint
+        return candidate, None
     return recorded, f"{recorded} is the data folder that {checkpoint} records, and is not here: replace it"
 
 
 def run(args: Namespace) -> None:
     check_paths(args.checkpoint, args.output, force=args.force)
-    from .converting.checkpoint import converted
+    from .converting.converted_checkpoint import convert_checkpoint
 
-    given = {name: value for name, value in vars(args).items() if name not in OWN}
-    made = converted(args.checkpoint, args.arch, given, seed=args.seed)
-    cfg = made.state["cfg"]
+    model_flags = {name: value for name, value in vars(args).items() if name not in OWN}
+    converted = convert_checkpoint(args.checkpoint, args.arch, model_flags, seed=args.seed)
+    cfg = converted.state["cfg"]
     data, note = training_data(args.checkpoint, cfg)
-    training = shell(*train_converted(args.output, data, cfg, made.flags))
-    save_checkpoint(made.state, args.output)
-    print("\n".join(made.table))
+    training = shell(*train_converted(args.output, data, cfg, converted.flags))
+    save_checkpoint(converted.state, args.output)
+    print("\n".join(converted.table))
     print(f"{args.output}: {args.arch}")
     if note:
         print(f"Note: {note}")

@@ -34,7 +34,7 @@ def run(args: Namespace) -> None:
         return
     environment.require_fairseq()
     if args.arch is not None:
-        print(flags_of(args.arch), end="")
+        print(model_flags_help(args.arch), end="")
         return
     print("\n".join(report()))
     show_next(
@@ -47,7 +47,7 @@ def run(args: Namespace) -> None:
     show_next("in fairseq's commands", f"{program('fairseq-train')} DATA --user-dir {user_dir} --arch luna_tiny")
 
 
-def flags_of(arch: str) -> str:
+def model_flags_help(arch: str) -> str:
     """The help of the flags of the model ``arch``, with the defaults of this architecture.
 
     Raises:

@@ -18,8 +18,8 @@ folder --out then contains
 trained there can read this data.
 
 Training pairs with an empty side, too many pieces, or sides of too different lengths are dropped and counted. If the
-command is interrupted, run it again: it goes on where it was. With other files or settings it refuses the folder. The
-last lines of the output are the commands that train, translate and score.
+command is interrupted, run it again: it resumes where it stopped. With other files or settings it refuses the folder.
+The last lines of the output are the commands that train, translate and score.
 """
 
 import math
@@ -36,10 +36,10 @@ from .. import environment
 from ..command_line import positive
 from ..model_files import check_file
 from ..subwords import is_blank
-from ..text_files import ending, read_pairs, shortened
+from ..text_files import language_suffix, read_pairs, truncate
 from ..usage_error import UsageError
 from .preparing import provenance
-from .preparing.cleaning import KINDS, PAIRS, SOURCES, Rules
+from .preparing.cleaning import KINDS, PAIRS, SOURCES, LengthLimits
 from .preparing.corpus import SPLITS, Text, check_texts, gather
 from .preparing.parallel import available_cores
 from .preparing.provenance import named_fingerprint
@@ -88,7 +88,7 @@ def add_flags(parser: ArgumentParser) -> None:
     add("--pieces", type=Path, metavar="FILE", help="existing SentencePiece model to use instead of learning one")
     files = {"nargs": "+", "type": Path, "metavar": "FILE", "default": []}
     add("--dictionary", **files, help="existing fairseq dictionaries for --pieces: source and target, or one for both")
-    what = "leave out training pairs of which both sides, or the source, are in valid or test too"
+    what = "leave out training pairs if both sides, or the source, are in valid or test too"
     add("--leave-out", choices=KINDS, help=what)
     what = "accept texts that look as if source and target were swapped, such as translations of few different words"
     add("--not-swapped", action="store_true", help=what)
@@ -97,14 +97,14 @@ def add_flags(parser: ArgumentParser) -> None:
         type=positive,
         default=250,
         metavar="N",
-        help="pieces of a training sentence at most (default: 250)",
+        help="maximum number of pieces in a training sentence (default: 250)",
     )
     add(
         "--ratio",
         type=float,
         default=3.0,
         metavar="X",
-        help="ratio of the lengths of a pair at most (default: 3)",
+        help="maximum length ratio of a pair (default: 3)",
     )
     add(
         "--workers",
@@ -124,7 +124,7 @@ def run(args: Namespace) -> None:
     train = check_texts(texts, hold_out=hold_out, compare_sides=not args.not_swapped, advice=advice)
     vocabulary = None if args.pieces else args.vocabulary_size or of_size(train, VOCABULARIES)
     coverage = None if args.pieces else args.coverage or 1.0
-    rules = Rules(args.longest, args.ratio)
+    rules = LengthLimits(args.longest, args.ratio)
     chosen = {
         "--vocabulary-size": vocabulary,
         "rules": rules._asdict(),
@@ -139,7 +139,9 @@ def run(args: Namespace) -> None:
     # Before the text is gathered, a bad file may still be replaced.
     if begun := provenance.is_begun(args.out):
         provenance.check_provenance(args.out, chosen)
-        print(f"{args.out}: was made from the same files, by content, and settings; existing parts are reused")
+        print(
+            f"{args.out}: was made with the same settings from files with the same content; existing parts are reused"
+        )
     elif args.out.is_dir() and any(args.out.iterdir()):
         print(f"{args.out}: has other files, which stay as they are")
     environment.require_fairseq()
@@ -172,10 +174,10 @@ def run(args: Namespace) -> None:
 
 def show_pair(texts: Sequence[Text], languages: Sequence[str]) -> None:
     """Print the first pair without an empty side, so that the user sees if the files are in the wrong order."""
-    whole = ((text, pair) for text in texts for pair in read_pairs(*text) if not any(map(is_blank, pair)))
-    text, pair = next(whole)
+    complete_pairs = ((text, pair) for text in texts for pair in read_pairs(*text) if not any(map(is_blank, pair)))
+    text, pair = next(complete_pairs)
     for side, language, file, line in zip(("source", "target"), languages, text, pair, strict=True):
-        print(f"{side} {language}, from {file}: {shortened(line)}")
+        print(f"{side} {language}, from {file}: {truncate(line)}")
 
 
 def same_dictionary(out: Path, languages: Sequence[str]) -> bool:
@@ -187,10 +189,12 @@ def same_dictionary(out: Path, languages: Sequence[str]) -> bool:
 def show_commands(out: Path, languages: Sequence[str], pairs: int, *, joined: bool) -> None:
     """Print the commands that train on the data in ``out``, translate its test text and score the translation."""
     source, target = (out / "reference" / f"test.{language}" for language in languages)
-    made = out / f"translations.{languages[1]}"
+    translations = out / f"translations.{languages[1]}"
     train = shell(*train_on_text(out, languages, pairs, joined=joined))
-    translate = f"{shell('fairseq-luna', 'translate', out / 'checkpoints')} < {shown_path(source)} > {shown_path(made)}"
-    score = shell("fairseq-luna", "score", made, "--reference", target)
+    translate = (
+        f"{shell('fairseq-luna', 'translate', out / 'checkpoints')} < {shown_path(source)} > {shown_path(translations)}"
+    )
+    score = shell("fairseq-luna", "score", translations, "--reference", target)
     show_next(f"train, with settings for {pairs:,} pairs", train)
     show_next("then translate the test and score it", translate, score)
 
@@ -212,7 +216,7 @@ def check_arguments(args: Namespace, languages: tuple[str, str], texts: dict[str
     for path in (*chain.from_iterable(chain.from_iterable(texts.values())), *existing):
         check_file(path, "file")
     for text in chain.from_iterable(texts.values()):
-        check_names(text, languages)
+        check_text_files(text, languages)
     for split, pairs in texts.items():
         check_repeated(split, pairs)
     for path in (args.out, *args.out.parents):
@@ -259,12 +263,12 @@ def check_repeated(split: str, pairs: Sequence[Text]) -> None:
             raise UsageError(f"--{split} {pair[0]} {pair[1]}: is given twice; give it once")
 
 
-def check_names(text: Text, languages: tuple[str, str]) -> None:
+def check_text_files(text: Text, languages: tuple[str, str]) -> None:
     """Raises UsageError if the files of ``text`` are one, or their names contradict ``languages``."""
     source, target = text
     if source.samefile(target):
         raise UsageError(f"{source} {target}: the same file is given as the source and as the target")
-    named = ending(source), ending(target)
+    named = language_suffix(source), language_suffix(target)
     if named[0] == languages[1] or named[1] == languages[0]:
         raise UsageError(
             f"{source} {target}: their names say that the source is not {languages[0]}; give the files in the "

@@ -36,7 +36,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..command_line import positive
 from ..files import check_output
-from ..progress import working
+from ..progress import show_elapsed_time
 from ..subwords import is_blank
 from ..text_files import read_lines
 from ..usage_error import UsageError, flag
@@ -46,7 +46,7 @@ from .shell_commands import shell, show_next
 
 if TYPE_CHECKING:
     from .scoring.documents import SourceScores
-    from .scoring.metrics import Compared, Options, Scores
+    from .scoring.metrics import ComparedScore, Scores, ScoringOptions
 
 References = dict[Path, list[str]]  # the lines of each file
 
@@ -115,10 +115,10 @@ def run(args: Namespace) -> None:
     args.hypotheses, args.reference = split_files(args)
     check_arguments(args)
     try:
-        from .scoring.metrics import Options
+        from .scoring.metrics import ScoringOptions
         from .scoring.report import write_json
-        from .scoring.tokenizer import check_language, choose
-    except ModuleNotFoundError as error:  # this package was updated, what it needs was not
+        from .scoring.tokenizer import check_language, choose_tokenizer
+    except ModuleNotFoundError as error:  # a dependency is missing after an update of this package
         raise UsageError(f"{error.name} is not installed: pip install {error.name}") from error
     if args.language is not None:
         check_language(args.language)
@@ -128,8 +128,8 @@ def run(args: Namespace) -> None:
     systems = read_systems([args.hypotheses], [*references.values()], args.remove_bpe, paired)
     for name, system in (paired | systems).items():
         check_against(name, system, references)
-    chosen = choose(references, language=args.language, tokenizer=args.tokenize)
-    options = Options(chosen.name, args.lowercase, args.ter, chosen.asian)
+    chosen = choose_tokenizer(references, language=args.language, tokenizer=args.tokenize)
+    options = ScoringOptions(chosen.name, args.lowercase, args.ter, chosen.asian)
     texts, references, by_source = scored_texts(args, paired | systems, references, options)
     sentences = len(references[args.reference[0]])
     unit = "documents" if args.documents else "sentences"
@@ -157,20 +157,22 @@ def print_comparisons(
     texts: Mapping[str, Sequence[str]],
     baselines: Sequence[str],
     references: References,
-    options: "Options",
-) -> list["Compared"]:
+    options: "ScoringOptions",
+) -> list["ComparedScore"]:
     """Compare the other ``texts`` with each of the ``baselines``, and print the tables."""
     from .scoring.metrics import paired_bootstrap
     from .scoring.report import lines_of_comparison
 
-    compared: list[Compared] = []
+    compared: list[ComparedScore] = []
     others = {name: text for name, text in texts.items() if name not in baselines}
     for baseline in baselines:
         systems = {baseline: texts[baseline], **others}
-        with working(f"drawing {bootstrap_options(args)['samples']:,} tests for the comparison with {baseline}"):
-            found = paired_bootstrap(systems, [*references.values()], options, **bootstrap_options(args))
-        print("\n".join(lines_of_comparison(found)))
-        compared += found
+        with show_elapsed_time(
+            f"drawing {bootstrap_options(args)['samples']:,} tests for the comparison with {baseline}"
+        ):
+            comparisons = paired_bootstrap(systems, [*references.values()], options, **bootstrap_options(args))
+        print("\n".join(lines_of_comparison(comparisons)))
+        compared += comparisons
     return compared
 
 
@@ -185,7 +187,7 @@ def same_scores(args: Namespace) -> list[object]:
 
 
 def scored_texts(
-    args: Namespace, systems: Mapping[str, SystemOutput], references: References, options: "Options"
+    args: Namespace, systems: Mapping[str, SystemOutput], references: References, options: "ScoringOptions"
 ) -> tuple[dict[str, list[str]], References, dict[str, Sequence["SourceScores"]]]:
     """The texts of each system and reference, as sentences or documents, and the scores by source."""
     texts = {name: system.text for name, system in systems.items()}
@@ -211,7 +213,7 @@ def print_scores(
     references: References,
     unit: str,
     by_source: Mapping[str, Sequence["SourceScores"]],
-    options: "Options",
+    options: "ScoringOptions",
 ) -> dict[str, "Scores"]:
     """Score each of ``texts``, and print the scores."""
     from .scoring import sanity_checks
@@ -221,7 +223,7 @@ def print_scores(
     scores = {}
     for name, text in texts.items():
         drawing = (
-            working(f"drawing {bootstrap_options(args)['samples']:,} tests for {name}")
+            show_elapsed_time(f"drawing {bootstrap_options(args)['samples']:,} tests for {name}")
             if args.confidence
             else nullcontext()
         )

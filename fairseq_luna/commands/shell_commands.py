@@ -17,9 +17,9 @@ _LOG_TAIL = 15
 
 def shortest(path: Path) -> str:
     """``path`` relative to the current folder if it is inside it, and never starting with a dash."""
-    absolute, here = Path(os.path.abspath(path)), Path.cwd()
-    found = str(absolute.relative_to(here) if absolute.is_relative_to(here) else absolute)
-    return f"./{found}" if found.startswith("-") else found
+    absolute, current_folder = Path(os.path.abspath(path)), Path.cwd()
+    text = str(absolute.relative_to(current_folder) if absolute.is_relative_to(current_folder) else absolute)
+    return f"./{text}" if text.startswith("-") else text
 
 
 def shown_path(path: Path) -> str:
@@ -40,9 +40,9 @@ def shell(*words: object) -> str:
     return " ".join([program(str(name)), *map(shlex.quote, arguments)])
 
 
-def show_next(what: str, *commands: str) -> None:
+def show_next(heading: str, *commands: str) -> None:
     """Print the heading ``what`` and commands to copy, one per line."""
-    print(f"\n{what}:")
+    print(f"\n{heading}:")
     for command in commands:
         print(f"    {command}")
 

@@ -5,13 +5,14 @@ The flags of the second command repeat the settings of a checkpoint where they a
 
 import json
 import math
-from argparse import Action, ArgumentParser, Namespace
+from argparse import Action, ArgumentParser
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from ..command_line import Parser
+from ..model_settings import settings_as_dict
 from ..usage_error import UsageError
 from .shell_commands import USER_DIR
 
@@ -70,15 +71,15 @@ def train_converted(start: Path, data: object, cfg: Settings, flags: list[str]) 
         cfg: config of the original checkpoint, which determines the task, the criterion and the batches.
         flags: flags of the new model.
     """
-    task, criterion = plain(cfg.get("task")), plain(cfg.get("criterion"))
+    task, criterion = settings_as_dict(cfg.get("task")), settings_as_dict(cfg.get("criterion"))
     wide = cfg["model"]["encoder_embed_dim"] > SMALL
     languages = [(flag, task.get(name)) for flag, name in (("-s", "source_lang"), ("-t", "target_lang"))]
     words: list[object] = [word for flag, name in languages if name for word in (flag, name)]
     if task.get("_name", "translation") != "translation":
         words += ["--task", task["_name"]]
-    its = task_flags(task, leave_out=("source_lang", "target_lang"))
+    task_arguments = task_flags(task, leave_out=("source_lang", "target_lang"))
     of_model = {word.partition("=")[0] for word in flags}
-    words += [word for word in its if word.partition("=")[0] not in of_model]
+    words += [word for word in task_arguments if word.partition("=")[0] not in of_model]
     words += ["--criterion", criterion.get("_name") or LOSS]
     words += criterion_flags(criterion) if criterion.get("_name") else ["--label-smoothing=0.1"]
     words += [*ADAM, "--lr", "0.0005" if wide else "0.002", "--lr-scheduler", "polynomial_decay"]
@@ -132,16 +133,11 @@ def group_flags(cfg: Settings) -> list[str]:
     words: list[str] = []
     for group, (kind, names) in GROUPS.items():
         default = getattr(configs, kind)()
-        settings = plain(cfg.get(group))
+        settings = settings_as_dict(cfg.get(group))
         given = {name: settings.get(name) for name in names}
         followed = {name for name, other in FOLLOWED.items() if given.get(name) == given.get(other)}
         words += flags_for(partial(gen_parser_from_dataclass, dataclass_instance=default), given, leave_out=followed)
     return words
-
-
-def plain(settings: Any) -> dict[str, Any]:
-    """``settings``, a part of a checkpoint's config, as a dictionary: a mapping, a namespace or None."""
-    return dict(vars(settings) if isinstance(settings, Namespace) else settings or {})
 
 
 def flags_for(
@@ -164,56 +160,58 @@ def flags_for(
     except UsageError:  # a default of a task that its own flag refuses
         defaults = {name: action.default for name, action in actions.items()}
     words: list[str] = []
-    for name, value in _flat(settings, actions):
+    for name, value in _flatten_settings(settings, actions):
         if name in actions and name not in leave_out and value is not None and value != defaults.get(name):
-            words += _words(parser, actions[name], value)
+            words += _flag_arguments(parser, actions[name], value)
     return words
 
 
 def _flags_of_part(registry: Settings, settings: Any, leave_out: Collection[str]) -> list[str]:
-    settings = plain(settings)
+    settings = settings_as_dict(settings)
     kind = registry.get(settings.get("_name"))
     return flags_for(kind.add_args, settings, leave_out=leave_out) if kind else []
 
 
-def _flat(settings: Settings, names: Collection[str]) -> Iterator[tuple[str, Any]]:
+def _flatten_settings(settings: Settings, names: Collection[str]) -> Iterator[tuple[str, Any]]:
     for name, value in settings.items():
         if name not in names and isinstance(value, Mapping):
-            yield from _flat(value, names)
+            yield from _flatten_settings(value, names)
         else:
             yield name, value
 
 
-def _words(parser: ArgumentParser, action: Action, value: Any) -> list[str]:
+def _flag_arguments(parser: ArgumentParser, action: Action, value: Any) -> list[str]:
     """Arguments from which ``parser`` reads this ``value`` of ``action``."""
     flag = next((name for name in action.option_strings if name.startswith("--")), action.option_strings[0])
     if action.nargs == 0:
         return [flag] if value == action.const else []
-    found = [words for words in _spellings(flag, value) if _same(_parsed(parser, words, action.dest), value)]
+    spellings = [
+        words for words in _spellings(flag, value) if _is_same_value(_parse_flag(parser, words, action.dest), value)
+    ]
     # A task may have made a list of the text after it was parsed.
-    return found[0] if found else [f"{flag}={_listed(value)}"]
+    return spellings[0] if spellings else [f"{flag}={_join_values(value)}"]
 
 
 def _spellings(flag: str, value: Any) -> Iterator[list[str]]:
-    yield [f"{flag}={_listed(value)}"]
+    yield [f"{flag}={_join_values(value)}"]
     if isinstance(value, list | tuple):
         yield [flag, *map(str, value)]
     for text in (str(value), repr(value), json.dumps(value, default=str)):
         yield [f"{flag}={text}"]
 
 
-def _listed(value: Any) -> str:
+def _join_values(value: Any) -> str:
     return ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
 
 
-def _parsed(parser: ArgumentParser, words: list[str], name: str) -> Any:
+def _parse_flag(parser: ArgumentParser, words: list[str], name: str) -> Any:
     try:
         return getattr(parser.parse_args(words), name)
     except Exception:  # the types of flags are functions of fairseq's tasks, which may raise any
         return None
 
 
-def _same(found: Any, value: Any) -> bool:
-    if isinstance(found, list | tuple) and isinstance(value, list | tuple):
-        return list(found) == list(value)
-    return type(found) is type(value) and found == value
+def _is_same_value(parsed: Any, value: Any) -> bool:
+    if isinstance(parsed, list | tuple) and isinstance(value, list | tuple):
+        return list(parsed) == list(value)
+    return type(parsed) is type(value) and parsed == value

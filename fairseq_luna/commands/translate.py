@@ -37,7 +37,7 @@ from ..model_files import check_files
 from ..search_options import check_search
 from ..usage_error import UsageError, flag
 
-MANY = 300  # lines from which on an export pays
+MANY = 1000  # lines after which --engine onnx is suggested
 SEARCHES = ("fairseq", "recorded")  # as in models/shared/config.py, which imports fairseq
 # Options of loading a model.
 LOADING: dict[str, dict[str, Any]] = {
@@ -88,7 +88,7 @@ def run(args: Namespace) -> None:
     """
     end_at_signals()
     loading, options = given_options(args, LOADING), given_options(args, [*TEXT, *TRAINED])
-    check_search({"beam": BEAM, **options}, words=sys.maxsize)
+    check_search({"beam": BEAM, **options}, vocabulary_size=sys.maxsize, spelled=flag)
     if args.seed is not None and not args.sampling:
         raise UsageError(f"--seed {args.seed}: has an effect only with --sampling")
     check_files(args.model, args.data, args.pieces)
@@ -113,7 +113,10 @@ def run(args: Namespace) -> None:
     translator = load_translator(args.model, device=args.device, data=args.data, pieces=args.pieces, **loading)
     lines = translate_input(translator, args.buffer_size, progress, **{"beam": BEAM, **options})
     if lines >= MANY and can_be_exported(args, translator):
-        print("for so many lines on a CPU, --engine onnx is faster: it exports the model once", file=sys.stderr)
+        print(
+            "on a CPU, --engine onnx is faster for this many lines; its first call exports the model, in a minute",
+            file=sys.stderr,
+        )
 
 
 def check_exported(args: Namespace) -> None:

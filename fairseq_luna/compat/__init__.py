@@ -22,13 +22,13 @@ from .epoch_data import (
 )
 from .incomplete_checkpoints import MissingHistory, MissingVersion
 from .interrupted_saving import InterruptedSaving
-from .multi_tensor_adam import AdamOneByOne
-from .multi_tensor_gradients import GradientsOneByOne
+from .multi_tensor_adam import PerTensorAdam
+from .multi_tensor_gradients import PerTensorGradients
 from .numpy_versions import OverflowingPointers, RemovedNames
 from .patch import Patch
 from .precision_flags import AMPOnCPU, BF16SetsTPU, UnclearFP16Errors
 from .refused_checkpoints import RefusedBroadcast, RefusedClasses
-from .store_ema import MeanOfParameters, StartWithoutMean
+from .store_ema import EMAOfIntegersAndTiedWeights, MissingEMA
 
 _IN_ORDER: tuple[Patch, ...] = (
     RefusedClasses(),
@@ -39,7 +39,7 @@ _IN_ORDER: tuple[Patch, ...] = (
     IndependentCopies(),
     DeviceNumberOnCPU(),
     AMPOnCPU(),
-    MeanOfParameters(),
+    EMAOfIntegersAndTiedWeights(),
     BF16SetsTPU(),  # after IndependentCopies: its wrapper of call_main must be the outer one, which unsets --tpu first
     BatchesAfterResume(),
     WorkersOfFirstEpoch(),
@@ -51,13 +51,13 @@ _IN_ORDER: tuple[Patch, ...] = (
     RemovedNames(),
     OverflowingPointers(),
     RepeatedNgrams(),
-    GradientsOneByOne(),
-    AdamOneByOne(),
+    PerTensorGradients(),
+    PerTensorAdam(),
     MissingVersion(),
     MissingHistory(),
     DiverseBeamRows(),
     UnclearFP16Errors(),
-    StartWithoutMean(),
+    MissingEMA(),
 )
 PATCHES = {patch.name: patch for patch in _IN_ORDER}
 

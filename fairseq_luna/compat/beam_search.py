@@ -80,12 +80,12 @@ class DiverseBeamRows(Patch):
 
     def apply(self) -> None:
         DiverseBeamSearch.step_of_rows = DiverseBeamSearch.step
-        DiverseBeamSearch.step = torch.jit.export(_step)
+        DiverseBeamSearch.step = torch.jit.export(_diverse_step)
         DiverseBeamSearch.prune_sentences = torch.jit.export(_prune_sentences)
 
 
 # Names and types that TorchScript accepts, because fairseq's generator can be scripted.
-def _step(
+def _diverse_step(
     self: DiverseBeamSearch,
     step: int,
     lprobs: Tensor,

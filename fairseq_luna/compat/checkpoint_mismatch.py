@@ -13,10 +13,10 @@ from fairseq import checkpoint_utils, trainer
 from fairseq.trainer import Trainer
 
 from fairseq_luna.compat.patch import Patch
-from fairseq_luna.model_settings import differences
-from fairseq_luna.older_names import renamed
-from fairseq_luna.replacing import replaces
-from fairseq_luna.trained_languages import difference, known_languages, languages, plain
+from fairseq_luna.model_settings import differing_settings, settings_as_dict
+from fairseq_luna.monkeypatch import wrap_method
+from fairseq_luna.older_names import with_current_names
+from fairseq_luna.trained_languages import known_languages, language_mismatch, languages
 from fairseq_luna.usage_error import CheckpointMismatch, UsageError, flag
 
 logger = logging.getLogger(__name__)
@@ -70,7 +70,7 @@ class HiddenMismatch(Patch):
         return False
 
     def apply(self) -> None:
-        @replaces(Trainer, "load_checkpoint")
+        @wrap_method(Trainer, "load_checkpoint")
         def load_checkpoint(original: Any, self: Trainer, filename: str, *args: Any, **kwargs: Any) -> Any:
             try:
                 with _recorded_models() as read:
@@ -87,10 +87,10 @@ class HiddenMismatch(Patch):
                 raise CheckpointMismatch(f"{filename} {error.__context__}{different}") from error
             check_made_for((extra_state or {}).get(MADE_FOR) or {}, self.cfg.model, filename)
             for model, heads in read:
-                warn_of_another(model, self.cfg.model, filename, heads=heads)
+                warn_of_different_settings(model, self.cfg.model, filename, heads=heads)
             return extra_state
 
-        @replaces(checkpoint_utils, "load_model_ensemble_and_task")
+        @wrap_method(checkpoint_utils, "load_model_ensemble_and_task")
         def load_model_ensemble_and_task(
             original: Any,
             filenames: list[str],
@@ -165,17 +165,19 @@ def both_values(theirs: Any, ours: Any) -> str:
     )
 
 
-def warn_of_another(theirs: Any, ours: Any, filename: str, *, heads: bool) -> None:
+def warn_of_different_settings(theirs: Any, ours: Any, filename: str, *, heads: bool) -> None:
     """Warn if a model has the tensors of the checkpoint ``filename`` and computes something else from them.
 
     Args:
         theirs, ours: models' configs, flat; None: not known.
         heads: whether the checkpoint has classification heads.
     """
-    different = differences(theirs, ours, heads=heads) if theirs and ours else {}
+    different = differing_settings(theirs, ours, heads=heads) if theirs and ours else {}
     if different:
-        said = "".join(f"; {flag(name)} is {their} there and {our} here" for name, (their, our) in different.items())
-        logger.warning(f"{filename} fits the model, but was trained as another{said}")
+        differences = "".join(
+            f"; {flag(name)} is {their} there and {our} here" for name, (their, our) in different.items()
+        )
+        logger.warning(f"{filename} fits the model, but was trained as another{differences}")
 
 
 def check_made_for(made_for: Mapping[str, Any], ours: Any, filename: str) -> None:
@@ -193,7 +195,7 @@ def check_made_for(made_for: Mapping[str, Any], ours: Any, filename: str) -> Non
 
 
 def _as_dict(cfg: Any) -> dict[str, Any]:
-    return renamed(vars(cfg) if isinstance(cfg, Namespace) else cfg or {})
+    return with_current_names(vars(cfg) if isinstance(cfg, Namespace) else cfg or {})
 
 
 class OtherLanguages(Patch):
@@ -224,7 +226,7 @@ class OtherLanguages(Patch):
         return not said
 
     def apply(self) -> None:
-        @replaces(checkpoint_utils, "load_model_ensemble_and_task")
+        @wrap_method(checkpoint_utils, "load_model_ensemble_and_task")
         def load_model_ensemble_and_task(
             original: Any,
             filenames: list[str],
@@ -241,8 +243,8 @@ class OtherLanguages(Patch):
             for filename in filenames:  # one by one: fairseq returns only the settings of the last file
                 loaded, cfg, _ = original([filename], arg_overrides, task, *args, **kwargs)
                 models += loaded
-                folders = (plain(part).get("data") for part in (cfg.task, settings))
+                folders = (settings_as_dict(part).get("data") for part in (cfg.task, settings))
                 trained, source = known_languages(filename, cfg.task, folders)
-                if said := difference(trained, wanted):
+                if said := language_mismatch(trained, wanted):
                     logger.warning(f"{said}, {source}: the translations may be nonsense")
             return models, cfg, task

@@ -12,7 +12,7 @@ from fairseq.trainer import Trainer
 from torch import nn
 
 from fairseq_luna.compat.patch import Patch
-from fairseq_luna.replacing import replaces
+from fairseq_luna.monkeypatch import wrap_method
 
 
 class IndependentCopies(Patch):
@@ -39,15 +39,15 @@ class IndependentCopies(Patch):
         return cfg.distributed_init_method is None or cfg.distributed_backend != "gloo"
 
     def apply(self) -> None:
-        @replaces(distributed_utils, "call_main")
+        @wrap_method(distributed_utils, "call_main")
         def call_main(original: Any, cfg: Any, *args: Any, **kwargs: Any) -> Any:
             configured = cfg.distributed_training.distributed_init_method is not None
             if under_torchrun() and not configured and not cfg.common.tpu:
                 join(cfg)
             return original(cfg, *args, **kwargs)
 
-        @replaces(Trainer, "__init__")
-        def initialise(original: Any, self: Trainer, cfg: Any, *args: Any, **kwargs: Any) -> None:
+        @wrap_method(Trainer, "__init__")
+        def initialize(original: Any, self: Trainer, cfg: Any, *args: Any, **kwargs: Any) -> None:
             # fairseq-hydra-train imports a user directory only after call_main, too late to join.
             if under_torchrun() and not torch.distributed.is_initialized() and not cfg.common.tpu:
                 world = os.environ["WORLD_SIZE"]
@@ -120,7 +120,7 @@ class DeviceNumberOnCPU(Patch):
         return False
 
     def apply(self) -> None:
-        @replaces(distributed_fairseq_model, "DistributedDataParallel")
+        @wrap_method(distributed_fairseq_model, "DistributedDataParallel")
         def ddp(original: Any, module: nn.Module, **given: Any) -> Any:
             if all(parameter.device.type == "cpu" for parameter in module.parameters()):
                 given |= {"device_ids": None, "output_device": None}

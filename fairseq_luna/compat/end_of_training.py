@@ -18,7 +18,7 @@ from fairseq.data.iterators import BufferedIterator
 from fairseq.logging import metrics
 
 from fairseq_luna.compat.patch import Patch
-from fairseq_luna.replacing import replaces
+from fairseq_luna.monkeypatch import wrap_method
 
 logger = logging.getLogger(__name__)
 
@@ -55,7 +55,7 @@ class UpdateAfterLast(Patch):
         return False
 
     def apply(self) -> None:
-        @replaces(checkpoint_utils, "load_checkpoint")
+        @wrap_method(checkpoint_utils, "load_checkpoint")
         def load_checkpoint(original: Any, cfg: Any, trainer: Any, **kwargs: Any) -> Any:
             loaded = original(cfg, trainer, **kwargs)
             done, limit = trainer.get_num_updates(), trainer.cfg.optimization.max_update
@@ -97,7 +97,7 @@ class AbortAtExit(Patch):
     def is_needed(self) -> bool:
         """Whether the thread of a half-read iterator outlives the iterator.
 
-        CUDA is hidden from it and not initialised.
+        CUDA is hidden from it and not initialized.
         """
         buffered = BufferedIterator(1, range(4))
         with patch.object(torch.cuda, "is_available", return_value=False):
@@ -109,7 +109,7 @@ class AbortAtExit(Patch):
         return outlives
 
     def apply(self) -> None:
-        @replaces(BufferedIterator, "_create_consumer")
+        @wrap_method(BufferedIterator, "_create_consumer")
         def _create_consumer(original: Any, self: BufferedIterator) -> None:
             original(self)
             _consumers.add(self._consumer)

@@ -17,7 +17,7 @@ from fairseq.trainer import Trainer
 from torch.overrides import TorchFunctionMode
 
 from fairseq_luna.compat.patch import Patch
-from fairseq_luna.replacing import replaces
+from fairseq_luna.monkeypatch import wrap_method
 
 
 class DroppedLastBatch(Patch):
@@ -39,7 +39,7 @@ class DroppedLastBatch(Patch):
         return sum(map(len, batches)) < len(seven)
 
     def apply(self) -> None:
-        @replaces(data_utils, "batch_by_size")
+        @wrap_method(data_utils, "batch_by_size")
         def batch_by_size(original: Any, indices: Iterable[int], *args: Any, **kwargs: Any) -> list[numpy.ndarray]:
             if not isinstance(indices, numpy.ndarray):
                 indices = numpy.fromiter(indices, dtype=numpy.int64, count=-1)
@@ -74,7 +74,7 @@ class BatchesAfterResume(Patch):
 
     def apply(self) -> None:
         # The task's own method serves validation too, which needs the same batches every time.
-        @replaces(Trainer, "get_train_iterator")
+        @wrap_method(Trainer, "get_train_iterator")
         def get_train_iterator(original: Any, self: Trainer, *args: Any, **kwargs: Any) -> Any:
             task, get = self.task, self.task.get_batch_iterator
 
@@ -123,7 +123,7 @@ class VirtualEpochsAfterResume(Patch):
     """
 
     name = "virtual-epochs"
-    summary = "a resumed run drew other virtual epochs; it has those of the first run"
+    summary = "a resumed run drew other virtual epochs; it has the first run's"
 
     def is_needed(self) -> bool:
         """Whether the second half of sixteen sentences depends on the epoch in which the data set was created."""
@@ -140,7 +140,7 @@ class VirtualEpochsAfterResume(Patch):
         return orders[0] != orders[1]
 
     def apply(self) -> None:
-        @replaces(SampledMultiEpochDataset, "_next_virtual_epoch")
+        @wrap_method(SampledMultiEpochDataset, "_next_virtual_epoch")
         def _next_virtual_epoch(original: Any, self: SampledMultiEpochDataset, epoch: int) -> None:
             first = epoch - self._get_epoch_start_index(epoch) // self.virtual_epoch_size
             if self._random_global_indices is None and first < epoch:
@@ -172,7 +172,7 @@ class WorkersOfFirstEpoch(Patch):
         return loaders[0] is not None and loaders[0] is loaders[1]
 
     def apply(self) -> None:
-        @replaces(EpochBatchIterator, "next_epoch_itr")
+        @wrap_method(EpochBatchIterator, "next_epoch_itr")
         def next_epoch_itr(
             original: Any,
             self: EpochBatchIterator,
@@ -229,7 +229,7 @@ class NoiseFromGlobalGenerator(Patch):
         return not drawn[0].equal(drawn[1])
 
     def apply(self) -> None:
-        @replaces(DenoisingDataset, "__getitem__")
+        @wrap_method(DenoisingDataset, "__getitem__")
         def __getitem__(original: Any, self: DenoisingDataset, index: int) -> Any:
             with _DrawFrom(self.seed, self.epoch, index):
                 return original(self, index)

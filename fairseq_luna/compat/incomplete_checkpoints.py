@@ -9,7 +9,7 @@ from fairseq.models.transformer import TransformerDecoderBase, TransformerEncode
 from torch import Tensor, nn
 
 from fairseq_luna.compat.patch import Patch
-from fairseq_luna.replacing import replaces
+from fairseq_luna.monkeypatch import wrap_method
 
 
 class MissingHistory(Patch):
@@ -33,7 +33,7 @@ class MissingHistory(Patch):
         return False
 
     def apply(self) -> None:
-        @replaces(checkpoint_utils, "_upgrade_state_dict")
+        @wrap_method(checkpoint_utils, "_upgrade_state_dict")
         def upgrade_state_dict(original: Any, state: State) -> State:
             if not isinstance(state, dict):  # no checkpoint
                 return original(state)
@@ -93,7 +93,7 @@ class MissingVersion(Patch):
 
     def apply(self) -> None:
         # After the method of the whole model, which may have renamed the state's tensors.
-        @replaces(BaseFairseqModel, "upgrade_state_dict")
+        @wrap_method(BaseFairseqModel, "upgrade_state_dict")
         def upgrade_state_dict(original: Any, self: BaseFairseqModel, state_dict: dict[str, Tensor]) -> Any:
             norms = [
                 (name, stack, stack.layer_norm)

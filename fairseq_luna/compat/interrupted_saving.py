@@ -16,7 +16,8 @@ from fairseq import checkpoint_utils
 from fairseq.file_io import PathManager
 
 from fairseq_luna.compat.patch import Patch
-from fairseq_luna.replacing import replaces
+from fairseq_luna.files import renamed_when_complete
+from fairseq_luna.monkeypatch import wrap_method
 from fairseq_luna.usage_error import UsageError
 
 logger = logging.getLogger(__name__)
@@ -48,7 +49,7 @@ class InterruptedSaving(Patch):
             return True
 
     def apply(self) -> None:
-        @replaces(PathManager, "copy")
+        @wrap_method(PathManager, "copy")
         def copy(original: Any, src_path: str, dst_path: str, overwrite: bool = False) -> Any:
             if not PathManager.supports_rename(dst_path):
                 return original(src_path, dst_path, overwrite=overwrite)
@@ -57,7 +58,7 @@ class InterruptedSaving(Patch):
                 return False
             target = os.path.realpath(dst_path)  # a link stays a link
             try:
-                with _replacing(target) as unfinished:
+                with _complete_or_removed(target) as unfinished:
                     copied = original(src_path, unfinished, overwrite=True)
                     if not copied:
                         raise _NotCopied
@@ -65,13 +66,13 @@ class InterruptedSaving(Patch):
                 return copied
             return dst_path if copied == unfinished else copied
 
-        @replaces(checkpoint_utils, "torch_persistent_save")
+        @wrap_method(checkpoint_utils, "torch_persistent_save")
         def torch_persistent_save(original: Any, obj: Any, filename: str, async_write: bool = False) -> None:
             if async_write or not PathManager.supports_rename(filename):
                 original(obj, filename, async_write=async_write)
                 return
-            with _replacing(filename) as unfinished:
-                _write(obj, unfinished)
+            with _complete_or_removed(filename) as unfinished:
+                _save_with_retries(obj, unfinished)
 
 
 # Seconds between the attempts to write: another program may be freeing space.
@@ -86,7 +87,7 @@ class _NotCopied(Exception):
 
 
 @contextlib.contextmanager
-def _replacing(target: str) -> Iterator[str]:
+def _complete_or_removed(target: str) -> Iterator[str]:
     """Yield the name of a file to write, which then replaces ``target``; after an error it is removed.
 
     Raises:
@@ -94,11 +95,9 @@ def _replacing(target: str) -> Iterator[str]:
     """
     unfinished = f"{target}.tmp"
     try:
-        yield unfinished
-        os.replace(unfinished, target)
+        with renamed_when_complete(Path(unfinished), Path(target)):
+            yield unfinished
     except BaseException as error:
-        with contextlib.suppress(OSError):
-            os.remove(unfinished)
         if not _is_full(error):
             raise
         first, *_ = str(error).split("\n")
@@ -115,7 +114,7 @@ def _is_full(error: BaseException) -> bool:
     return isinstance(error, RuntimeError) and bool(re.search("PytorchStreamWriter|inline_container", str(error)))
 
 
-def _write(obj: Any, path: str) -> None:
+def _save_with_retries(obj: Any, path: str) -> None:
     """Save ``obj``, again after each of PAUSES_S; the last error is raised."""
     for pause in (*PAUSES_S, None):
         try:

@@ -11,11 +11,11 @@ from fairseq.optim.adam import Adam
 from torch import Tensor
 
 from fairseq_luna.compat.patch import Patch
+from fairseq_luna.monkeypatch import wrap_method
 from fairseq_luna.optim.tensor_lists import HALF, cast, chunks, has_multi_tensor_kernels
-from fairseq_luna.replacing import replaces
 
 
-class AdamOneByOne(Patch):
+class PerTensorAdam(Patch):
     """fairseq's Adam computes tensor by tensor, and a GPU launches seven or more kernels for each.
 
     fairseq 0.12.2 and fairseq-fixed 0.12.3.1. With this patch a step is eight multi-tensor calls for all tensors: the
@@ -46,7 +46,7 @@ class AdamOneByOne(Patch):
         return False
 
     def apply(self) -> None:
-        replaces(Adam, "step")(_step)
+        wrap_method(Adam, "step")(_multi_tensor_step)
 
 
 STATE = ("exp_avg", "exp_avg_sq")
@@ -80,12 +80,12 @@ class _StandIn:
         raise _OneByOne
 
 
-def _step(original: Callable[[Adam], None], self: Adam, closure: Callable[[], Any] | None = None) -> Any:
+def _multi_tensor_step(original: Callable[[Adam], None], self: Adam, closure: Callable[[], Any] | None = None) -> Any:
     loss = None if closure is None else closure()
     if all(_is_usual(group) for group in self.param_groups):
         for group in self.param_groups:
-            for params in _alike(group, self.state):
-                _update(params, [self.state[p] for p in params], group)
+            for params in _parameters_by_memory_format(group, self.state):
+                _apply_update(params, [self.state[p] for p in params], group)
     else:
         original(self)
     return loss
@@ -101,7 +101,7 @@ def _is_usual(group: dict[str, Any]) -> bool:
     return all(p.grad.layout == torch.strided and p.grad.dtype in (p.dtype, *HALF) for p in params)
 
 
-def _alike(group: dict[str, Any], state: Any) -> Iterator[list[Any]]:
+def _parameters_by_memory_format(group: dict[str, Any], state: Any) -> Iterator[list[Any]]:
     """The parameters with a gradient in lists for one call each; counts the step.
 
     Tensors of other memory formats are in lists of their own: one of them would make the call a loop over all.
@@ -109,7 +109,7 @@ def _alike(group: dict[str, Any], state: Any) -> Iterator[list[Any]]:
     alike: dict[tuple[Any, ...], list[Any]] = defaultdict(list)
     for p in group["params"]:
         if p.grad is not None:
-            own = _prepared(state[p], p)
+            own = _prepared_state(state[p], p)
             own["step"] += 1
             contiguous = all(x.is_contiguous() for x in (p, p.grad, *(own[name] for name in STATE)))
             alike[p.device, p.dtype, p.grad.dtype, contiguous].append(p)
@@ -117,7 +117,7 @@ def _alike(group: dict[str, Any], state: Any) -> Iterator[list[Any]]:
         yield from chunks(params)
 
 
-def _prepared(state: dict[str, Any], p: Tensor) -> dict[str, Any]:
+def _prepared_state(state: dict[str, Any], p: Tensor) -> dict[str, Any]:
     """fairseq's state of a parameter, on its device, in fp32 or wider."""
     dtype = torch.float32 if p.dtype in HALF else p.dtype
     if not state:
@@ -128,7 +128,7 @@ def _prepared(state: dict[str, Any], p: Tensor) -> dict[str, Any]:
     return state
 
 
-def _update(params: list[Tensor], states: list[dict[str, Any]], group: dict[str, Any]) -> None:
+def _apply_update(params: list[Tensor], states: list[dict[str, Any]], group: dict[str, Any]) -> None:
     exp_avg, exp_avg_sq = ([state[name] for state in states] for name in STATE)
     dtype = exp_avg[0].dtype
     data = [p.data for p in params]

@@ -12,11 +12,11 @@ from fairseq.optim.fp16_optimizer import _FP16OptimizerMixin as HalfPrecision
 from torch import Tensor
 
 from fairseq_luna.compat.patch import Patch
+from fairseq_luna.monkeypatch import wrap_method
 from fairseq_luna.optim.tensor_lists import has_multi_tensor_kernels
-from fairseq_luna.replacing import replaces
 
 
-class GradientsOneByOne(Patch):
+class PerTensorGradients(Patch):
     """fairseq's optimizers copy, clear and measure gradients tensor by tensor.
 
     A GPU launches a kernel for each (fairseq 0.12.2, which also scales them so, and fairseq-fixed 0.12.3.1; copies
@@ -41,7 +41,7 @@ class GradientsOneByOne(Patch):
 
     def apply(self) -> None:
         for owner, name, replacement in REPLACED:
-            replaces(owner, name)(replacement)
+            wrap_method(owner, name)(replacement)
 
 
 @contextmanager
@@ -55,12 +55,12 @@ def _with_only(optimizer: Any, params: Sequence[Tensor], params32: Sequence[Tens
         optimizer.fp16_params, optimizer.fp32_params = every
 
 
-def _pairs(optimizer: Any) -> list[tuple[Tensor, Tensor]]:
+def _parameters_and_copies(optimizer: Any) -> list[tuple[Tensor, Tensor]]:
     """Each trained parameter and its copy in fp32."""
     return [pair for pair in zip(optimizer.fp16_params, optimizer.fp32_params, strict=False) if pair[0].requires_grad]
 
 
-def _places(flat: Tensor, params: Sequence[Tensor]) -> Sequence[Tensor]:
+def _views_of_flat_vector(flat: Tensor, params: Sequence[Tensor]) -> Sequence[Tensor]:
     """The part of fairseq's vector of all parameters that belongs to each of ``params``."""
     sizes = [p.numel() for p in params]
     return flat[: sum(sizes)].split(sizes)
@@ -83,12 +83,12 @@ def _sync_fp16_grads_to_fp32(original: Callable[[Any], None], self: Any) -> None
         self._needs_sync = False
         return
     copied, others = [], []
-    for p, p32 in _pairs(self):
+    for p, p32 in _parameters_and_copies(self):
         if p.grad is not None and p32.grad is not None and p.grad.layout == torch.strided:
             copied.append((p32.grad.data, p.grad.data))
         else:
             others.append((p, p32))
-    _copy(copied)
+    _copy_all(copied)
     with _with_only(self, [p for p, _ in others], [p32 for _, p32 in others]):
         original(self)
 
@@ -100,21 +100,21 @@ def _copy_to_vectors(optimizer: Any) -> bool:
         return False
     for flat, params in _flattened(optimizer, trained):
         grads = [p.data.new_zeros(p.shape) if p.grad is None else p.grad.data for p in params]
-        parts = zip(_places(flat.grad, params), (grad.view(-1) for grad in grads), strict=True)
-        _copy(list(parts))
+        parts = zip(_views_of_flat_vector(flat.grad, params), (grad.view(-1) for grad in grads), strict=True)
+        _copy_all(list(parts))
     return True
 
 
 def _sync_fp32_params_to_fp16(original: Callable[[Any], None], self: Any) -> None:
     if self.has_flat_params:
         for flat, params in _flattened(self, self.fp16_params):
-            places = _places(flat.data, params)
-            _copy([(p.data, place.view_as(p)) for p, place in zip(params, places, strict=True)])
+            places = _views_of_flat_vector(flat.data, params)
+            _copy_all([(p.data, place.view_as(p)) for p, place in zip(params, places, strict=True)])
         return
-    _copy([(p.data, p32.data) for p, p32 in _pairs(self)])
+    _copy_all([(p.data, p32.data) for p, p32 in _parameters_and_copies(self)])
 
 
-def _copy(pairs: list[tuple[Tensor, Tensor]]) -> None:
+def _copy_all(pairs: list[tuple[Tensor, Tensor]]) -> None:
     """Copy each second tensor to the first."""
     if pairs:
         torch._foreach_copy_([target for target, _ in pairs], [source for _, source in pairs])

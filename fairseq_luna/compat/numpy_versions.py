@@ -9,7 +9,7 @@ from fairseq.data.indexed_dataset import MMapIndexedDataset
 from fairseq.modules import dynamic_crf_layer
 
 from fairseq_luna.compat.patch import Patch
-from fairseq_luna.replacing import replaces
+from fairseq_luna.monkeypatch import wrap_method
 
 
 class RemovedNames(Patch):
@@ -75,7 +75,7 @@ class OverflowingPointers(Patch):
         return list(pointers) != [0, 2**31, 2**31 + 2]
 
     def apply(self) -> None:
-        @replaces(MMapIndexedDataset.Index, "writer")
+        @wrap_method(MMapIndexedDataset.Index, "writer")
         def writer(original: Any, path: str, dtype: type) -> Any:
             index = original(path, dtype)
             pointers = index._get_pointers

@@ -16,7 +16,7 @@ from fairseq.tasks import FairseqTask
 from torch import Tensor, nn
 
 from fairseq_luna.compat.patch import Patch
-from fairseq_luna.replacing import replaces
+from fairseq_luna.monkeypatch import wrap_method
 from fairseq_luna.usage_error import UsageError
 
 
@@ -38,11 +38,11 @@ class BF16SetsTPU(Patch):
         return bool(parsed.tpu) and find_spec("torch_xla") is None
 
     def apply(self) -> None:
-        @replaces(distributed_utils, "call_main")
+        @wrap_method(distributed_utils, "call_main")
         def call_main(original: Any, cfg: Any, *args: Any, **kwargs: Any) -> Any:
             if cfg.common.bf16:
                 cfg.common.tpu = False
-                cfg.distributed_training.tpu = False  # a copy, which would make several processes those of a TPU
+                cfg.distributed_training.tpu = False  # a copy, with which several processes would count as a TPU's
             return original(cfg, *args, **kwargs)
 
 
@@ -67,14 +67,14 @@ class AMPOnCPU(Patch):
         optimizer = AMPOptimizer.__new__(AMPOptimizer)
         optimizer._grad_scaler = SimpleNamespace(scale=lambda loss: loss)
         model = nn.utils.skip_init(_Model, 1, 1)  # draws no random numbers
-        # CUDA is hidden, so that it is not initialised; fairseq's autocast warns of that.
+        # CUDA is hidden, so that it is not initialized; fairseq's autocast warns of that.
         with patch.object(torch.cuda, "is_available", lambda: False), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             FairseqTask.train_step(SimpleNamespace(), {}, model, criterion, optimizer, 0)
         return seen == [False]
 
     def apply(self) -> None:
-        @replaces(FairseqTask, "train_step")
+        @wrap_method(FairseqTask, "train_step")
         def train_step(
             original: Any,
             self: Any,
@@ -124,14 +124,14 @@ class UnclearFP16Errors(Patch):
         return False
 
     def apply(self) -> None:
-        @replaces(FP16Optimizer, "build_fp32_params")
+        @wrap_method(FP16Optimizer, "build_fp32_params")
         def build_fp32_params(original: Any, args: Any, params: list[Tensor], flatten: bool = True) -> Any:
             if flatten and not torch.cuda.is_available():
                 others = "--bf16" if getattr(args, "_name", None) == "apollo" else "--bf16 or --amp"
                 raise UsageError(f"--fp16: it needs a CUDA device, and there is none: use {others}")
             return original(args, params, flatten=flatten)
 
-        @replaces(options, "parse_args_and_arch")
+        @wrap_method(options, "parse_args_and_arch")
         def parse_args_and_arch(original: Any, *args: Any, **kwargs: Any) -> Any:
             try:
                 return original(*args, **kwargs)
@@ -140,7 +140,7 @@ class UnclearFP16Errors(Patch):
                     raise
                 raise _two_precisions("--bf16") from error
 
-        @replaces(distributed_utils, "call_main")
+        @wrap_method(distributed_utils, "call_main")
         def call_main(original: Any, cfg: Any, *args: Any, **kwargs: Any) -> Any:
             if cfg.common.fp16:  # as --memory-efficient-fp16 sets it too
                 for flag in ("bf16", "amp"):

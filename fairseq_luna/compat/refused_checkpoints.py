@@ -19,7 +19,7 @@ from fairseq import checkpoint_utils
 from fairseq.distributed import utils as distributed_utils
 
 from fairseq_luna.compat.patch import Patch
-from fairseq_luna.replacing import replaces
+from fairseq_luna.monkeypatch import wrap_method
 from fairseq_luna.usage_error import UsageError
 
 logger = logging.getLogger(__name__)
@@ -45,9 +45,9 @@ class RefusedClasses(Patch):
     def apply(self) -> None:
         torch.serialization.add_safe_globals(_SAFE)
 
-        @replaces(checkpoint_utils, "load_checkpoint_to_cpu")
+        @wrap_method(checkpoint_utils, "load_checkpoint_to_cpu")
         def load_checkpoint_to_cpu(original: Any, path: str, *args: Any, **kwargs: Any) -> dict[str, Any]:
-            _warn_of(torch.__version__)
+            _warn_once_about(torch.__version__)
             try:
                 return original(path, *args, **kwargs)
             except KeyError as error:
@@ -112,7 +112,7 @@ def is_refused(content: Any) -> bool:
 
 
 @functools.cache
-def _warn_of(version: str) -> None:
+def _warn_once_about(version: str) -> None:
     """Warn once if a checkpoint can harm this torch."""
     if tuple(map(int, version.split(".")[:2])) < _SOUND:
         logger.warning(
@@ -164,7 +164,7 @@ class RefusedBroadcast(Patch):
         return is_refused(distributed_utils._TensorPlaceholder(index=0))
 
     def apply(self) -> None:
-        @replaces(distributed_utils, "_broadcast_object_slow")
+        @wrap_method(distributed_utils, "_broadcast_object_slow")
         def _broadcast_object_slow(
             original: Any, obj: Any, src_rank: int, group: Any, dist_device: torch.device
         ) -> Any:

@@ -13,10 +13,10 @@ from fairseq.trainer import Trainer
 from torch import Tensor, nn
 
 from fairseq_luna.compat.patch import Patch
-from fairseq_luna.replacing import replaces
+from fairseq_luna.monkeypatch import wrap_method
 
 
-class MeanOfParameters(Patch):
+class EMAOfIntegersAndTiedWeights(Patch):
     """``--store-ema`` fails for a model that has integers, and forgets shared parameters too fast.
 
     fairseq 0.12.2 and fairseq-fixed 0.12.3.1 multiply integers, such as the seeds of random features, by the decay.
@@ -47,8 +47,8 @@ class MeanOfParameters(Patch):
         return mean.get_model().one.item() != 0.5
 
     def apply(self) -> None:
-        @replaces(EMA, "__init__")
-        def initialise(original: Any, self: EMA, model: nn.Module, *args: Any, **options: Any) -> None:
+        @wrap_method(EMA, "__init__")
+        def initialize(original: Any, self: EMA, model: nn.Module, *args: Any, **options: Any) -> None:
             original(self, model, *args, **options)
             copied = {
                 name
@@ -57,7 +57,7 @@ class MeanOfParameters(Patch):
             }
             self.skip_keys = copied.union(self.skip_keys)
 
-        @replaces(EMA, "_step_internal")
+        @wrap_method(EMA, "_step_internal")
         def step_internal(original: Any, self: EMA, new_model: nn.Module, *args: Any, **options: Any) -> Any:
             means = self.fp32_params if self.config.ema_fp32 else self.model.state_dict()
             state = _once_each(new_model.state_dict(), means)
@@ -74,7 +74,7 @@ def _once_each(state: Mapping[str, Tensor], means: Mapping[str, Tensor]) -> dict
     return {name: state[name] for name in first.values()}
 
 
-class StartWithoutMean(Patch):
+class MissingEMA(Patch):
     """A training with ``--store-ema`` cannot start from a checkpoint that has no mean of parameters.
 
     fairseq intends to begin the mean with the checkpoint's model, which it has already removed from memory, and ends in
@@ -118,7 +118,7 @@ class StartWithoutMean(Patch):
         return False
 
     def apply(self) -> None:
-        @replaces(Trainer, "load_checkpoint")
+        @wrap_method(Trainer, "load_checkpoint")
         def load_checkpoint(original: Any, self: Trainer, *args: Any, **kwargs: Any) -> Any:
             if not self.cfg.ema.store_ema:
                 return original(self, *args, **kwargs)

@@ -4,7 +4,7 @@ import sys
 from argparse import Namespace
 from pathlib import Path
 
-from ..command_line import CommandError, Parser, open_standard_streams, reported, require_open_streams
+from ..command_line import CommandError, Parser, open_standard_streams, require_open_streams, run_and_report
 from ..line_translation import (
     BEAM,
     TEXT,
@@ -37,15 +37,15 @@ ELSEWHERE = {
 
 def main() -> int:
     open_standard_streams()
-    return reported(PROGRAM, run)
+    return run_and_report(PROGRAM, run)
 
 
 def run() -> None:
     """Translate standard input. Raises UsageError if the folder, a flag or a line of the text cannot be used."""
-    args = parsed(sys.argv[1:])
+    args = parse_arguments(sys.argv[1:])
     end_at_signals()
     options = given_options(args, TEXT)
-    check_search({"beam": BEAM, **options}, words=sys.maxsize)
+    check_search({"beam": BEAM, **options}, vocabulary_size=sys.maxsize, spelled=flag)
     if not Path(args.folder, SETTINGS).is_file():  # before onnxruntime is imported
         read_settings(Path(args.folder))
     require_open_streams()
@@ -56,7 +56,7 @@ def run() -> None:
     translate_input(Translator(args.folder, threads=args.threads), args.buffer_size, **options)
 
 
-def parsed(given: list[str]) -> Namespace:
+def parse_arguments(given: list[str]) -> Namespace:
     """Parse the arguments. Raises CommandError for wrong ones."""
     parser = Parser(DESCRIPTION, prog=f"python -m {PROGRAM}", allow_abbrev=False)
     add = parser.add_argument

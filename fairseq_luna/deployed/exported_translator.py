@@ -10,14 +10,14 @@ import numpy as np
 from sentencepiece import SentencePieceProcessor
 
 from ..option_names import checks_names
-from ..piece_models import restricted
+from ..piece_models import restrict_to_words
 from ..search_options import check_numbers, check_search, one_or_several
-from ..subwords import SPACE, is_blank, joined
+from ..subwords import SPACE, is_blank, join_pieces
 from ..translation import EMPTY, Translation
 from ..usage_error import UnreadableText, UsageError
-from .folder import PIECES, SOURCE_WORDS, TARGET_WORDS, read_settings, read_words
+from .folder import PIECES, SOURCE_WORDS, TARGET_WORDS, read_settings, read_symbols
 from .graphs import BOS, EOS, PAD, UNK, Graphs
-from .search import beam_search
+from .onnx_beam_search import beam_search
 
 MAX_TOKENS = 1024  # source tokens per batch, padding included
 _TRAINED = "exported models do not support it; use fairseq_luna.load"
@@ -50,13 +50,13 @@ class Translator:
         settings = read_settings(folder)
         self.longest_source: int = settings.starts[-1]["longest"]
         self.longest_target = settings.longest_target
-        self.numbers = {word: number for number, word in enumerate(read_words(folder / SOURCE_WORDS))}
-        self.words = read_words(folder / TARGET_WORDS)
-        self.graphs = Graphs(folder, settings.starts, words=len(self.words), threads=threads)
+        self.numbers = {symbol: number for number, symbol in enumerate(read_symbols(folder / SOURCE_WORDS))}
+        self.symbols = read_symbols(folder / TARGET_WORDS)
+        self.graphs = Graphs(folder, settings.starts, vocabulary_size=len(self.symbols), threads=threads)
         self.reads_pieces = settings.mark == SPACE
         self.pieces: SentencePieceProcessor | None = None
         if settings.pieces:  # exported models of an earlier version may have pieces that their dictionary lacks
-            self.pieces = restricted(SentencePieceProcessor(model_file=str(folder / PIECES)), self.numbers)
+            self.pieces = restrict_to_words(SentencePieceProcessor(model_file=str(folder / PIECES)), self.numbers)
 
     @checks_names(INSTEAD)
     def translate(
@@ -88,7 +88,7 @@ class Translator:
             UsageError: as :meth:`translations`.
         """
         lengths: dict[str, Any] = {"max_len_a": max_len_a, "max_len_b": max_len_b, "min_len": min_len}
-        found = self.translations(
+        ranked_translations = self.translations(
             one_or_several(text),
             beam=beam,
             nbest=nbest,
@@ -97,7 +97,7 @@ class Translator:
             lenpen=lenpen,
             **lengths,
         )
-        results: list[Any] = [ranked if scores else [each.text for each in ranked] for ranked in found]
+        results: list[Any] = [ranked if scores else [each.text for each in ranked] for ranked in ranked_translations]
         if nbest is None:
             results = [best for best, *_ in results]
         return results[0] if isinstance(text, str) else results
@@ -131,33 +131,33 @@ class Translator:
             UsageError: a number is not finite, ``beam`` is too large for the vocabulary, or ``min_len`` is above the
                 maximum length.
         """
-        if not 1 <= beam < len(self.words) // 2:
-            raise UsageError(f"beam {beam}: must be from 1 to {len(self.words) // 2 - 1}")
+        if not 1 <= beam < len(self.symbols) // 2:
+            raise UsageError(f"beam {beam}: must be from 1 to {len(self.symbols) // 2 - 1}")
         lengths = {"max_len_a": max_len_a, "max_len_b": max_len_b, "min_len": min_len}
         sizes = {"batch_size": batch_size, "max_tokens": max_tokens}
         check_numbers({"beam": beam, "nbest": nbest, "lenpen": lenpen, **sizes, **lengths})
-        check_search({"beam": beam, "nbest": nbest}, words=len(self.words))
+        check_search({"beam": beam, "nbest": nbest}, vocabulary_size=len(self.symbols))
         texts = one_or_several(texts)
-        sources = [self.encoded(text) for text in texts]
-        found = {i: [EMPTY] for i, source in enumerate(sources) if not source}
+        sources = [self.encode(text) for text in texts]
+        hypotheses_by_index = {i: [EMPTY] for i, source in enumerate(sources) if not source}
         for batch in batches(sources, max_tokens or (math.inf if batch_size else MAX_TOKENS), batch_size or math.inf):
             padded = np.full((len(batch), max(len(sources[i]) for i in batch)), PAD, dtype=np.int64)
             for row, i in enumerate(batch):
                 padded[row, : len(sources[i])] = sources[i]
             most = min(max_len_a * padded.shape[1] + max_len_b, self.longest_target - 1)
             if most < min_len:
-                asked = f"max_len_a {max_len_a:g}, max_len_b {max_len_b}"
-                raise UsageError(f"{asked}: allow {most:g} words here; min_len asks for {min_len}")
+                limit_description = f"max_len_a {max_len_a:g}, max_len_b {max_len_b}"
+                raise UsageError(f"{limit_description}: allow {most:g} tokens here; min_len asks for {min_len}")
             limits = {"longest": int(most), "shortest": min_len}
             try:
                 hypotheses = beam_search(self.graphs, padded, beam=beam, lenpen=lenpen, **limits)
             except OverflowError as error:
                 raise UsageError(f"lenpen {lenpen}: too large: {error}") from error
             for i, some in zip(batch, hypotheses, strict=True):
-                found[i] = [Translation(self.decoded(words), score) for words, score in some]
-        return (found[i][:nbest] for i in range(len(sources)))
+                hypotheses_by_index[i] = [Translation(self.decode(tokens), score) for tokens, score in some]
+        return (hypotheses_by_index[i][:nbest] for i in range(len(sources)))
 
-    def encoded(self, text: str) -> list[int]:
+    def encode(self, text: str) -> list[int]:
         """Indices of the pieces of ``text`` and the end-of-sentence symbol; empty for a blank text."""
         if self.pieces is not None and not is_blank(text):
             text = " ".join(self.pieces.encode(text, out_type=str))
@@ -176,12 +176,12 @@ class Translator:
 
     def unknown_tokens(self, text: str) -> tuple[int, int]:
         """Number of unknown tokens of ``text``, and of all tokens, without the end-of-sentence symbol."""
-        tokens = self.encoded(text)[:-1]
+        tokens = self.encode(text)[:-1]
         return tokens.count(UNK), len(tokens)
 
-    def decoded(self, words: Sequence[int]) -> str:
-        pieces = [self.words[number] for number in words if number not in (BOS, EOS)]
-        return " ".join(pieces) if self.pieces is None else joined(" ".join(pieces))
+    def decode(self, tokens: Sequence[int]) -> str:
+        pieces = [self.symbols[number] for number in tokens if number not in (BOS, EOS)]
+        return " ".join(pieces) if self.pieces is None else join_pieces(" ".join(pieces))
 
 
 def batches(sources: Sequence[Sequence[int]], max_tokens: float, batch_size: float) -> Iterator[list[int]]:

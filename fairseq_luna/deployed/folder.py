@@ -13,7 +13,7 @@ SPECIAL_WORDS = ["<s>", "<pad>", "</s>", "<unk>"]  # of every fairseq dictionary
 AGAIN = "export the model again"
 
 
-class Settings(NamedTuple):
+class ExportSettings(NamedTuple):
     """Content of ``settings.json``, besides its format."""
 
     starts: list[dict[str, Any]]  # for each graph of the encoder: its file, its shortest and its longest source
@@ -23,7 +23,7 @@ class Settings(NamedTuple):
     files: dict[str, dict[str, Any]]  # fingerprint of every other file, by name
 
 
-def read_settings(folder: Path) -> Settings:
+def read_settings(folder: Path) -> ExportSettings:
     """Read the settings of the exported model in ``folder``, and check its files.
 
     Raises:
@@ -36,11 +36,13 @@ def read_settings(folder: Path) -> Settings:
         raise UsageError(f"{file}: {error.strerror}; give a folder that fairseq-luna export made") from error
     except ValueError as error:
         raise UsageError(f"{file}: is damaged; {AGAIN}") from error
-    found = settings.pop("format", None) if isinstance(settings, dict) else None
-    if found != FORMAT:
-        raise UsageError(f"{folder}: was exported in format {found}, this fairseq_luna reads format {FORMAT}; {AGAIN}")
+    format_number = settings.pop("format", None) if isinstance(settings, dict) else None
+    if format_number != FORMAT:
+        raise UsageError(
+            f"{folder}: was exported in format {format_number}, this fairseq_luna reads format {FORMAT}; {AGAIN}"
+        )
     try:
-        read = Settings(**settings)
+        read = ExportSettings(**settings)
     except TypeError as error:
         raise UsageError(f"{file}: is damaged; {AGAIN}") from error
     for name, exported in read.files.items():
@@ -51,16 +53,16 @@ def read_settings(folder: Path) -> Settings:
 def check_unchanged(file: Path, exported: dict[str, Any]) -> None:
     """Raises UsageError if ``file`` is not the one that was exported."""
     try:
-        now = fingerprint(file)
+        current = fingerprint(file)
     except OSError as error:
         raise UsageError(f"{file}: {error.strerror}; {AGAIN}") from error
-    if now["bytes"] != exported["bytes"]:
-        raise UsageError(f"{file}: has {now['bytes']} bytes, {exported['bytes']} were exported; {AGAIN}")
-    if now != exported:
+    if current["bytes"] != exported["bytes"]:
+        raise UsageError(f"{file}: has {current['bytes']} bytes, {exported['bytes']} were exported; {AGAIN}")
+    if current != exported:
         raise UsageError(f"{file}: has changed since the export; {AGAIN}")
 
 
-def read_words(file: Path) -> list[str]:
-    """Read the words of a fairseq dictionary, in the order of their indices."""
+def read_symbols(file: Path) -> list[str]:
+    """Read the tokens of a fairseq dictionary, in the order of their indices."""
     lines = file.read_text(encoding="utf-8").removesuffix("\n").split("\n")  # a word may have other line breaks
     return SPECIAL_WORDS + [line.rpartition(" ")[0] for line in lines]

@@ -20,7 +20,7 @@ NEW = "new/"  # in front of the names of tensors that a step changed
 SLOWER = ["SkipLayerNormFusion"]
 
 
-class State:
+class DecoderState:
     """State of the decoder: constants with a row per sentence, and other tensors with a row per hypothesis."""
 
     def __init__(self, values: Values) -> None:
@@ -42,8 +42,10 @@ class Graphs:
         threads: number of threads for one graph.
     """
 
-    def __init__(self, folder: Path, starts: Sequence[Mapping[str, Any]], *, words: int, threads: int) -> None:
-        self.folder, self.starts, self.words = folder, starts, words
+    def __init__(
+        self, folder: Path, starts: Sequence[Mapping[str, Any]], *, vocabulary_size: int, threads: int
+    ) -> None:
+        self.folder, self.starts, self.vocabulary_size = folder, starts, vocabulary_size
         self.options = onnxruntime.SessionOptions()
         self.options.intra_op_num_threads = threads
         self.sessions: dict[str, onnxruntime.InferenceSession] = {}
@@ -76,27 +78,29 @@ class Graphs:
         session.run_with_iobinding(binding)
         return dict(zip(self.outputs[file], binding.get_outputs(), strict=True))
 
-    def start(self, source: Array) -> tuple[Array, State]:
-        """Encode ``source (B, S)``: the log-probabilities ``(B, V)`` of the first word, and the state."""
+    def start(self, source: Array) -> tuple[Array, DecoderState]:
+        """Encode ``source (B, S)``: the log-probabilities ``(B, V)`` of the first token, and the state."""
         steps = source.shape[1]
         graph = next(graph for graph in self.starts if graph["longest"] >= steps)
         source = np.pad(source, ((0, 0), (0, max(0, graph["shortest"] - steps))), constant_values=PAD)
         results = self.run(graph["file"], {"source": tensor(source)})
-        return results.pop("log_probs").numpy(), State(results)
+        return results.pop("log_probs").numpy(), DecoderState(results)
 
-    def step(self, state: State, words: Array, scores: Array, rows: Array, length: int) -> tuple[Array, Array, Array]:
-        """Advance ``state`` by the newest ``words (B, K)``, which have the total ``scores (B, K)``.
+    def step(
+        self, state: DecoderState, tokens: Array, scores: Array, rows: Array, length: int
+    ) -> tuple[Array, Array, Array]:
+        """Advance ``state`` by the newest ``tokens (B, K)``, which have the total ``scores (B, K)``.
 
         Args:
-            rows: ``(B, K)``, the row of the state that each word continues.
-            length: words so far, which is the position of the next one.
+            rows: ``(B, K)``, the row of the state that each token continues.
+            length: tokens so far, which is the position of the next one.
 
         Returns:
             Total scores ``(B, 2 K)`` of the best continuations, their places among the K V ones, and the total scores
             of the translations that end here, ``(B, K)``.
         """
         inputs = {
-            "words": tensor(words),
+            "words": tensor(tokens),
             "scores": tensor(scores.astype(np.float32)),
             "rows": tensor(rows.astype(np.int64).reshape(-1)),
             "positions": tensor(np.zeros(length, dtype=np.uint8)),

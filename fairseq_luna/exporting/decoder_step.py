@@ -33,7 +33,7 @@ class EncoderForExport(nn.Module):
 
     def __init__(self, model: Any) -> None:
         super().__init__()
-        self.encoder = _single(model).encoder
+        self.encoder = _unwrap_hub_interface(model).encoder
 
     def forward(self, src_tokens: Tensor) -> Tensors:
         """Encode ``src_tokens (B, S)`` int64.
@@ -53,23 +53,23 @@ class DecoderStepForExport(nn.Module):
 
     Args:
         model: an encoder-decoder of this package, or the result of ``fairseq_luna.load`` or ``from_pretrained``.
-        padded: whether the last words may be padding, which a beam search's are not; if not, the graph is smaller.
+        padded: whether the last tokens may be padding, which a beam search's are not; if not, the graph is smaller.
     """
 
     def __init__(self, model: Any, *, padded: bool = True) -> None:
         super().__init__()
-        self.model = _single(model)
+        self.model = _unwrap_hub_interface(model)
         self.padded = padded
 
     def forward(self, prev_output_tokens: Tensor, source: Tensors, state: Tensors) -> tuple[Tensor, Tensors]:
-        """Compute the log-probabilities of the next word.
+        """Compute the log-probabilities of the next token.
 
         Args:
-            prev_output_tokens: ``(B, T)`` int64, all words so far; only the last is read, and T for its position.
+            prev_output_tokens: ``(B, T)`` int64, all tokens so far; only the last is read, and T for its position.
             source: the result of :class:`EncoderForExport`, with the same rows as ``prev_output_tokens``; later steps
                 do not read it and take an empty one too.
             state: of the previous step, empty at the first; the first axis of each tensor is B. A tensor with
-                ``/constants/`` in its name depends on the source alone: it may have fewer rows, each of which as many
+                ``/constants/`` in its name depends on the source alone: it may have fewer rows, each as many
                 consecutive rows of ``prev_output_tokens`` read.
 
         Returns:
@@ -109,7 +109,7 @@ def from_tensors(decoder: Any, tensors: Tensors) -> tuple[DecoderSource, Any]:
     return DecoderSource(padding, packed_padding, tuple(cached)), tuple(state)
 
 
-def _single(model: Any) -> Any:
+def _unwrap_hub_interface(model: Any) -> Any:
     """``model``, or the one that fairseq's hub interface holds."""
     models = getattr(model, "models", [model])
     if len(models) != 1:
@@ -122,8 +122,8 @@ def decoder_step(model: nn.Module) -> DecoderStepForExport:
     return DecoderStepForExport(model, padded=any(isinstance(x, BlockCausalAttention) for x in model.modules()))
 
 
-class Start(nn.Module):
-    """The encoder, and the decoder's step that reads the end mark before the first word."""
+class FirstStepGraph(nn.Module):
+    """The encoder, and the decoder's step that reads the end-of-sentence symbol before the first token."""
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
@@ -131,11 +131,11 @@ class Start(nn.Module):
         self.decode = decoder_step(model)
 
     def forward(self, source: Tensor) -> tuple[Tensor, Tensors]:
-        """``source (B, S)`` to the log-probabilities ``(B, V)`` of the first word, and the state."""
+        """``source (B, S)`` to the log-probabilities ``(B, V)`` of the first token, and the state."""
         return self.decode(torch.full_like(source[:, :1], EOS), self.encode(source), {})
 
 
-class Step(nn.Module):
+class NextStepGraph(nn.Module):
     """A later step of the decoder, with the selection of rows before it and of candidates after it."""
 
     def __init__(self, model: nn.Module) -> None:
@@ -143,15 +143,15 @@ class Step(nn.Module):
         self.decode = decoder_step(model)
 
     def forward(
-        self, words: Tensor, scores: Tensor, rows: Tensor, positions: Tensor, state: Tensors
+        self, tokens: Tensor, scores: Tensor, rows: Tensor, positions: Tensor, state: Tensors
     ) -> tuple[Tensor, Tensor, Tensor, Tensors]:
-        """See :meth:`fairseq_luna.deployed.graphs.Graphs.step`; ``positions`` has as many elements as words so far."""
-        sentences, beam = words.shape
+        """See :meth:`fairseq_luna.deployed.graphs.Graphs.step`; ``positions`` has as many elements as tokens so far."""
+        sentences, beam = tokens.shape
         for name, x in state.items():
             if CONSTANT in name:  # or the graph computes with both sizes: a fifth more operators
                 torch._check(x.shape[0] == sentences)
         state = {name: x if CONSTANT in name else x.index_select(0, rows) for name, x in state.items()}
-        so_far = F.pad(words.reshape(-1, 1), (positions.shape[0], 0))
+        so_far = F.pad(tokens.reshape(-1, 1), (positions.shape[0], 0))
         log_probs, state = self.decode(so_far, {}, state)
         total = scores.reshape(-1, 1)
         # The best of each beam first, then of all beams: fewer passes over the vocabulary. One of them may be padding.

@@ -12,7 +12,7 @@ from fairseq.tasks.translation import TranslationTask
 from onnx.external_data_helper import set_external_data
 from onnxruntime.quantization import QuantType, quantize_dynamic
 
-from ..deployed.folder import FORMAT, PIECES, SETTINGS, SOURCE_WORDS, TARGET_WORDS, Settings
+from ..deployed.folder import FORMAT, PIECES, SETTINGS, SOURCE_WORDS, TARGET_WORDS, ExportSettings
 from ..files import fingerprint
 from ..models.shared.decoder import CausalDecoder
 from ..models.shared.translator import TorchTranslator
@@ -51,12 +51,12 @@ def write_folder(translator: TorchTranslator, folder: Path, *, int8: bool) -> No
     longest, longest_target = translator.max_positions
     starts: list[dict[str, Any]] = []
     with (folder / WEIGHTS).open("wb") as file:
-        weights = Weights(file)
+        weights = SharedWeightsFile(file)
         for graph in make_graphs(model, longest):
-            made = quantized(graph.model) if int8 else graph.model
-            remove_debug_info(made)
-            weights.move(made)
-            onnx.save(made, folder / graph.file)
+            onnx_model = quantize_weights(graph.model) if int8 else graph.model
+            remove_debug_info(onnx_model)
+            weights.move(onnx_model)
+            onnx.save(onnx_model, folder / graph.file)
             if graph.longest:
                 starts.append({"file": graph.file, "shortest": graph.shortest, "longest": graph.longest})
     translator.src_dict.save(str(folder / SOURCE_WORDS))
@@ -66,12 +66,12 @@ def write_folder(translator: TorchTranslator, folder: Path, *, int8: bool) -> No
     files = {file.name: fingerprint(file) for file in sorted(folder.iterdir())}
     settings = {
         "format": FORMAT,
-        **Settings(starts, longest_target, pieces, subword_marker(translator.src_dict), files)._asdict(),
+        **ExportSettings(starts, longest_target, pieces, subword_marker(translator.src_dict), files)._asdict(),
     }
     (folder / SETTINGS).write_text(json.dumps(settings, indent=2), encoding="utf-8")
 
 
-def quantized(model: onnx.ModelProto) -> onnx.ModelProto:
+def quantize_weights(model: onnx.ModelProto) -> onnx.ModelProto:
     with TemporaryDirectory() as folder:
         file = Path(folder, "graph.onnx")
         quantize_dynamic(model, file, op_types_to_quantize=["MatMul"], per_channel=True, weight_type=QuantType.QInt8)
@@ -85,7 +85,7 @@ def remove_debug_info(model: onnx.ModelProto) -> None:
         part.doc_string = ""
 
 
-class Weights:
+class SharedWeightsFile:
     """File of weights, without duplicates."""
 
     def __init__(self, file: BinaryIO) -> None:

@@ -13,10 +13,10 @@ from onnxscript import opset20
 from torch import Tensor, nn
 from torch.export import Dim, ExportedProgram, export
 
-from .. import quiet
+from .. import silenced_logs
 from ..deployed.graphs import EOS, NEW, PAD
-from ..progress import working
-from .decoder_step import Start, Step
+from ..progress import show_elapsed_time
+from .decoder_step import FirstStepGraph, NextStepGraph
 
 # Source lengths of encoders whose graphs take one length each. A sentence is padded to the next length.
 LENGTHS = (16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192)
@@ -37,42 +37,42 @@ class Graph(NamedTuple):
 
 def make_graphs(model: nn.Module, longest: int) -> Iterator[Graph]:
     """Make the graphs of ``model``: the step, then the starts for sources of up to ``longest`` tokens, by length."""
-    start, step = Start(model), Step(model)
+    start, step = FirstStepGraph(model), NextStepGraph(model)
     source = example_source(8)
     # torch and onnxscript warn about their own code.
-    with quiet.all_loggers(logging.WARNING), warnings.catch_warnings(), torch.no_grad():
+    with silenced_logs.silence_all_loggers(logging.WARNING), warnings.catch_warnings(), torch.no_grad():
         warnings.simplefilter("ignore")
         _, state = start(source)
         yield step_graph(step, state)  # first, because a decoder that cannot be exported should be found early
         names = ["source"], ["log_probs", *state]
         try:
-            with working("making the encoder's graph"):
+            with show_elapsed_time("making the encoder's graph"):
                 axes = {0: Dim("batch"), 1: Dim("source", min=SHORTEST, max=longest)}
                 program = export_program(start, (source,), (axes,))
-            with working("writing it as ONNX"):
-                made = to_onnx(program, *names)
+            with show_elapsed_time("writing it as ONNX"):
+                onnx_model = to_onnx(program, *names)
         # Some shapes depend on the length as a number.
         except CANNOT:
             for length in [length for length in LENGTHS if length < longest] + [longest]:
-                with working(f"making the encoder's graph for {length} of {longest} pieces"):
+                with show_elapsed_time(f"making the encoder's graph for {length} of {longest} pieces"):
                     program = export_program(start, (example_source(length),), ({0: Dim("batch")},))
-                    made = to_onnx(program, *names)
-                yield Graph(f"start_{length}.onnx", made, length, length)
+                    onnx_model = to_onnx(program, *names)
+                yield Graph(f"start_{length}.onnx", onnx_model, length, length)
         else:
-            yield Graph("start.onnx", made, SHORTEST, longest)
+            yield Graph("start.onnx", onnx_model, SHORTEST, longest)
 
 
-def step_graph(step: Step, state: dict[str, Tensor]) -> Graph:
+def step_graph(step: NextStepGraph, state: dict[str, Tensor]) -> Graph:
     """Make the graph of a later step of the decoder, which continues the ``state`` of the first step."""
-    words, rows = torch.full((SENTENCES, BEAM), EOS), torch.arange(SENTENCES).repeat_interleave(BEAM)
-    inputs = (words, torch.zeros(words.shape), rows, torch.zeros(2, dtype=torch.uint8), state)
-    moving = step(*inputs)[-1]
-    inputs = (*inputs[:2], torch.arange(SENTENCES * BEAM), *inputs[3:-1], state | moving)
-    given = ["words", "scores", "rows", "positions", *inputs[-1]]
-    with working("making the decoder's graph"):
+    tokens, rows = torch.full((SENTENCES, BEAM), EOS), torch.arange(SENTENCES).repeat_interleave(BEAM)
+    inputs = (tokens, torch.zeros(tokens.shape), rows, torch.zeros(2, dtype=torch.uint8), state)
+    changed_state = step(*inputs)[-1]
+    inputs = (*inputs[:2], torch.arange(SENTENCES * BEAM), *inputs[3:-1], state | changed_state)
+    input_names = ["words", "scores", "rows", "positions", *inputs[-1]]
+    with show_elapsed_time("making the decoder's graph"):
         program = export_program(step, inputs, tuple(dynamic_axes(x) for x in inputs))
-        made = to_onnx(program, given, ["best", "places", "ends", *(NEW + name for name in moving)])
-    return Graph("step.onnx", made)
+        onnx_model = to_onnx(program, input_names, ["best", "places", "ends", *(NEW + name for name in changed_state)])
+    return Graph("step.onnx", onnx_model)
 
 
 def example_source(length: int) -> Tensor:
@@ -99,7 +99,7 @@ def export_program(module: nn.Module, inputs: tuple[Any, ...], axes: tuple[Any, 
 
 
 def to_onnx(program: ExportedProgram, inputs: Sequence[str], outputs: Sequence[str]) -> ModelProto:
-    made = torch.onnx.export(
+    onnx_model = torch.onnx.export(
         program,
         dynamo=True,
         verbose=False,
@@ -107,8 +107,8 @@ def to_onnx(program: ExportedProgram, inputs: Sequence[str], outputs: Sequence[s
         output_names=outputs,
         custom_translation_table=OPERATORS,
     )
-    assert made is not None
-    return made.model_proto
+    assert onnx_model is not None
+    return onnx_model.model_proto
 
 
 # ONNX for operators of torch that have none, or a slow one.
@@ -163,8 +163,8 @@ def searchsorted(
 def sort(values: Value, stable: bool = True, dim: int = -1, descending: bool = False) -> tuple[Value, Value]:
     """ONNX's TopK keeps equal values in order. In onnxruntime not all types have it; fp64 holds their values."""
     sizes = op.Shape(values, start=dim % len(values.shape), end=dim % len(values.shape) + 1)
-    found, places = op.TopK(op.Cast(values, to=FP64), sizes, axis=dim, largest=int(descending))
-    return op.CastLike(found, values), places
+    sorted_values, places = op.TopK(op.Cast(values, to=FP64), sizes, axis=dim, largest=int(descending))
+    return op.CastLike(sorted_values, values), places
 
 
 def remainder(x: Value, divisor: Value) -> Value:

@@ -13,13 +13,13 @@ usage_error.report_in_one_line()
 
 from .. import criterions
 from ..optim import fairseq_apollo, milestone_lr
+from ..recorded_search import sequence_generator
 from ..recorded_training import trainer
-from ..search import sequence_generator
 from . import block, block_pyramid, escaped_characters, fastformer, language_pairs, luna, mixed, roberta
 
 fairseq_apollo.wrap_gradient_clipping()
-sequence_generator.install()
-trainer.install()
+sequence_generator.install_recorded_search()
+trainer.install_recorded_training()
 language_pairs.refuse()
 escaped_characters.restore()
 

@@ -9,20 +9,20 @@ from typing import Any
 from fairseq.data import data_utils
 from fairseq.data.encoders.sentencepiece_bpe import SentencepieceBPE
 
-from ..replacing import replaces
-from ..subwords import restored
+from ..monkeypatch import wrap_method
+from ..subwords import restore_characters
 
 
 def restore() -> None:
     """Let fairseq restore them; call once per process."""
-    replaces(SentencepieceBPE, "decode")(_decode)
-    replaces(data_utils, "post_process")(_post_process)
+    wrap_method(SentencepieceBPE, "decode")(_decode)
+    wrap_method(data_utils, "post_process")(_post_process)
 
 
 def _decode(decode: Callable[..., str], self: Any, pieces: str) -> str:
-    return restored(decode(self, pieces))
+    return restore_characters(decode(self, pieces))
 
 
 def _post_process(post_process: Callable[..., str], sentence: str, symbol: str) -> str:
     text = post_process(sentence, symbol)
-    return restored(text) if symbol == "sentencepiece" else text
+    return restore_characters(text) if symbol == "sentencepiece" else text

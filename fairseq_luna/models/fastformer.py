@@ -7,7 +7,7 @@ from fairseq.models import register_model
 
 from ..modules.declaration import declared_attentions
 from .shared.architectures import Big, IwsltDeEn, Tiny, register_architectures
-from .shared.attentions import options_of
+from .shared.attention_building import options_of
 from .shared.config import OLDER_NAME, ConvolutionOptions, FlatTransformerConfig, OptionalInt, config_of
 from .shared.model import SelfAttentionModel
 

@@ -1,4 +1,4 @@
-"""Adaptive attention span (arXiv 1905.07799): attention to a window of which each head learns how much it sees.
+"""Adaptive attention span (arXiv 1905.07799): attention to a window; each head learns how much of it to see.
 
 For each head, with a learned share s in [0, 1] of the largest distance S, and a ramp of R steps::
 
@@ -21,26 +21,26 @@ from ..ops.padding import Padding
 from ..ops.pattern_attention import Pattern, Window
 from ..published import Difference, Published
 from ..usage_error import ArgumentError
-from .conversion import Rule, Rules, whole
+from .conversion import Rule, Rules, ones
 from .declaration import Attention, Flag, Traits
 from .multihead import padding_of
 from .pattern_attention import PatternAttention
 
 
 class AdaptiveSpanAttention(PatternAttention):
-    """Attention to a window of which each head learns how much it sees, to both sides or, if ``causal``, before it.
+    """Attention to a window, to both sides or, if ``causal``, before each step; each head learns how much of it to see.
 
     As published, the shares start at 0, where a head sees its ramp, and act as 0 or 1 if beyond. The state of a decoder
     is the last S steps.
 
     Args:
         window: S, the largest distance that a head sees.
-        ramp: R, the steps behind the span of a head in which its weights fall to 0.
+        ramp: R, the steps beyond a head's span over which its weights fall to 0.
         penalty: cost that the paper adds to the loss of a token for each step of the heads' mean span. Here the
             backward pass of training adds it, as a gradient of the spans, for each real step: fairseq divides gradients
-            by the number of target words. So a decoder has the paper's cost, and an encoder the cost times source words
-            a target word; --sentence-avg multiplies it by words a sentence, --fp16 and --amp divide it by the scale of
-            the loss.
+            by the number of target tokens. A decoder therefore pays the paper's cost, and an encoder that cost times
+            the ratio of source to target tokens. --sentence-avg multiplies it by the tokens per sentence; --fp16 and
+            --amp divide it by the loss scale.
         options: arguments of :class:`.PatternAttention`.
 
     Raises:
@@ -48,7 +48,7 @@ class AdaptiveSpanAttention(PatternAttention):
     """
 
     # Heads see the whole window, as a transformer's do.
-    conversion_rules: ClassVar[Rules] = {"span": Rule(start=whole)}
+    conversion_rules: ClassVar[Rules] = {"span": Rule(start=ones)}
 
     pattern: Window
 
@@ -96,7 +96,7 @@ ATTENTIONS = (
                 ),
                 Difference(
                     "positions",
-                    "fairseq's embeddings, added to the words",
+                    "fairseq's embeddings, added to the tokens",
                     "a learned vector for each distance",
                     "they would need a second product for the scores; order is known from the embeddings",
                 ),
@@ -114,14 +114,17 @@ ATTENTIONS = (
                 ),
                 Difference("biases", "of all projections", "none", "as fairseq's attention has"),
                 Difference(
-                    "in the encoder", "a span to both sides", "decoder only", "an encoder's words should see both sides"
+                    "in the encoder",
+                    "a span to both sides",
+                    "decoder only",
+                    "an encoder's tokens should see both sides",
                 ),
             ),
         ),
         paper="https://arxiv.org/abs/1905.07799",
         encoder=AdaptiveSpanAttention,
         decoder=partial(AdaptiveSpanAttention, causal=True),
-        source="there is no distance between a target word and a source word",
+        source="there is no distance between a target token and a source token",
         traits=Traits(training_time="nwD", decoder_state="a window", sees_every_step=False),
         flags=(
             Flag(
@@ -134,7 +137,7 @@ ATTENTIONS = (
             Flag(
                 name="span_ramp",
                 argument="ramp",
-                help="steps behind the span of a head in which its weights fall to 0",
+                help="steps beyond a head's span over which its weights fall to 0",
                 default=32,
                 minimum=1,
             ),

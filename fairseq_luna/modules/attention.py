@@ -9,19 +9,19 @@ from ..older_names import rename_parameters
 from ..ops.padding import Padding, PaddingLike
 from ..published import Difference
 from ..usage_error import ArgumentError
-from .checks import checked_padding
+from .argument_checks import validate_padding
 from .decoding_state import AfterConvolution, StateType, batch_size_of
 from .multihead import Multihead, QueriesKeysValues, beams_apart, beams_of
 from .short_convolution import convolution_of
 
-# Differences from the published layer of nearly every attention: models with different names are to differ in nothing
-# but the attention.
+# Differences from the published layer of nearly every attention: models with different names differ only in their
+# attention.
 DIFFERENCES_OF_ALL = (
     Difference(
         "layers",
         "fairseq's: residual connections, layer norms and feed-forward networks of its transformer",
         "often others, such as RMS norms before the attention, or a gated feed-forward network",
-        "only the attention is exchanged",
+        "only the attention is replaced",
     ),
     Difference(
         "projections at the start",
@@ -31,19 +31,19 @@ DIFFERENCES_OF_ALL = (
     ),
     Difference(
         "positions",
-        "fairseq's embeddings, added to the words",
+        "fairseq's embeddings, added to the tokens",
         "often the same; none where the attention knows the order",
         "`--no-token-positional-embeddings` leaves them out",
     ),
     Difference(
         "padding",
-        "neither seen nor counted, wherever it stands",
-        "often behind the words only, or not considered",
+        "masked and not counted, at any position",
+        "often supported at the end only, or ignored",
         "a sentence has the same result in every batch",
     ),
     Difference(
         "`--attention-dropout`",
-        "where no matrix of weights is made: whole steps of a head, for all that read them",
+        "where no weight matrix is computed: whole steps of a head, for all queries",
         "often none",
         "it is 0 by default",
     ),
@@ -99,11 +99,11 @@ class SelfAttention(Multihead):
         Returns:
             ``(T, B, C)``; undefined, but finite, at padding.
         """
-        padding = checked_padding(padding_mask, x)
+        padding = validate_padding(padding_mask, x)
         if self.convolution is not None and self.causal:
             x, _ = self.convolution.causal(x, padding=padding)
         elif self.convolution is not None:
-            x = self.convolution.centred(x, padding=padding)
+            x = self.convolution.centered(x, padding=padding)
         return self.attend(x, padding)
 
     def attend(self, x: Tensor, padding: Padding) -> Tensor:
@@ -131,7 +131,7 @@ class SelfAttention(Multihead):
         """
         if not self.causal:
             raise ArgumentError("causal", self.causal, "step() is for generation; build the attention with causal=True")
-        padding = checked_padding(padding, x)
+        padding = validate_padding(padding, x)
         inputs = None
         if self.convolution is not None:
             inputs, state = (None, None) if state is None else state
@@ -146,22 +146,22 @@ class SelfAttention(Multihead):
             y = torch.cat(outputs)
         return y, state if inputs is None else AfterConvolution(inputs, state)
 
-    def with_room(self, state: Any, tokens: int) -> Any:
-        """Allocate memory in ``state`` for at most so many ``tokens``, the past ones included.
+    def with_room(self, state: Any, max_steps: int) -> Any:
+        """Allocate memory in ``state`` for at most ``max_steps`` steps, the past ones included.
 
         Steps on the result change no shape, so that they can be recorded and replayed on the same memory. A state that
         has room already gets more. A state whose size does not depend on the number of steps is returned as it is.
 
         Args:
             state: the second result of :meth:`step`.
-            tokens: steps that the state must hold, at least as many as it holds now.
+            max_steps: steps that the state must hold, at least as many as it holds now.
         """
         if self.convolution is None:
-            return self.state_with_room(state, tokens)
-        return state._replace(state=self.state_with_room(state.state, tokens))
+            return self.state_with_room(state, max_steps)
+        return state._replace(state=self.state_with_room(state.state, max_steps))
 
-    def state_with_room(self, state: Any, tokens: int) -> Any:
-        """:meth:`with_room` for the state behind the convolution; a subclass whose state grows overrides it."""
+    def state_with_room(self, state: Any, max_steps: int) -> Any:
+        """:meth:`with_room` for the state after the convolution; a subclass whose state grows overrides it."""
         return state
 
     def attend_step(self, x: Tensor, padding: Padding, state: Any) -> tuple[Tensor, Any]:
@@ -201,7 +201,7 @@ class CrossAttention(QueriesKeysValues):
         Returns:
             ``(T, B, C)``, and the weights ``(H, B, T, S)`` before dropout or None.
         """
-        padding = checked_padding(source_padding_mask, source, "source_padding_mask")
+        padding = validate_padding(source_padding_mask, source, "source_padding_mask")
         cached = self.read_source(source, padding, need_weights=need_weights)
         return self.attend_to_source(x, cached, padding, need_weights=need_weights)
 

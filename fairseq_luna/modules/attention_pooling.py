@@ -5,7 +5,7 @@ from torch import Tensor, nn
 
 from ..ops.dtypes import accumulation_dtype
 from ..ops.masked_softmax import masked_softmax
-from .checks import checked_padding
+from .argument_checks import validate_padding
 
 
 class AttentionPooling(nn.Module):
@@ -26,7 +26,7 @@ class AttentionPooling(nn.Module):
 
     def forward(self, x: Tensor, *, padding_mask: Tensor) -> Tensor:
         """``x (T, B, C)`` and ``padding_mask (B, T)`` bool, True = padding, to ``(B, C)``; the softmax is in fp32."""
-        padding = checked_padding(padding_mask, x)
+        padding = validate_padding(padding_mask, x)
         scores = self.score(torch.tanh(self.hidden(x)))[:, :, 0]
         weights = masked_softmax(scores.to(accumulation_dtype(scores)), padding.existing_mask.t(), dim=0)
         return torch.einsum("tb,tbc->bc", weights.to(x.dtype), x)

@@ -6,8 +6,8 @@ node, s a learned query, and p a learned vector of the level, the side and the n
     k_u, v_u = sum_j a_j k_j, sum_j a_j v_j        a = softmax of s k_j / sqrt(D) over the steps j of the span
     y_i = softmax_u(q_i (k_u + p) / sqrt(D)) v_u
 
-Parameters: those of softmax attention, ``span_query`` (s), ``own_position`` and ``positions`` (p). Differences from the
-paper are in the declaration at the end of the file.
+Parameters: the parameters of softmax attention, ``span_query`` (s), ``own_position`` and ``positions`` (p). Differences
+from the paper are in the declaration at the end of the file.
 """
 
 from functools import partial
@@ -23,14 +23,14 @@ from ..ops.binary_partition_attention import (
 )
 from ..ops.padding import Padding
 from ..published import Difference, Published
+from .argument_checks import check_positive
 from .attention import SelfAttention
-from .checks import check_positive
 from .conversion import Rule, Rules, zero
 from .declaration import Attention, Flag, Traits
 from .multihead import QueriesKeysValues
 
-# Levels with position vectors of their own; higher ones share those of the last. With 4 nodes on each side of a level
-# they reach 120 steps far.
+# Levels with position vectors of their own; higher levels share the vectors of the last. With 4 nodes on each
+# side of a level they reach 120 steps far.
 POSITION_LEVELS = 5
 
 
@@ -83,14 +83,14 @@ ATTENTIONS = (
             (
                 Difference(
                     "vector of a span",
-                    "in each layer a weighted mean of its words' keys and values, by one learned query of a head",
-                    "a state of its own that passes from layer to layer, with attention to its words, norms and a"
+                    "in each layer a weighted mean of its tokens' keys and values, by one learned query of a head",
+                    "a state of its own that passes from layer to layer, with attention to its tokens, norms and a"
                     " feed-forward network",
-                    "an attention of these layers gets the words alone; a query of 0, as at the start, is the mean, as"
+                    "an attention of these layers gets the tokens alone; a query of 0, as at the start, is the mean, as"
                     " in their first layer",
                 ),
                 Difference(
-                    "words on each level",
+                    "tokens on each level",
                     "4 nodes on each side, `--attention-nodes`",
                     "1 to 64, 4 or 8 for translation",
                     "theirs for translation",
@@ -99,7 +99,7 @@ ATTENTIONS = (
                     "levels with vectors for their positions",
                     "5, of 16 levels",
                     "2 to 9, by task; all levels",
-                    "one setting for all; spans have at most 32,768 words",
+                    "one setting for all; spans have at most 32,768 tokens",
                 ),
                 Difference(
                     "nodes that do not exist at the end of a sentence",
@@ -109,7 +109,7 @@ ATTENTIONS = (
                 ),
                 Difference(
                     "position embeddings",
-                    "fairseq's, added to the words, beside the relative ones",
+                    "fairseq's, added to the tokens, beside the relative ones",
                     "the relative ones alone",
                     "one setting for all names; `--no-token-positional-embeddings` leaves them out",
                 ),

@@ -2,7 +2,7 @@
 
 A sequence is cut into m consecutive blocks. For each head, with s_b the mean of the outputs Y of block b::
 
-    Y_t = sum_j softmax_j( q_t . k_j / sqrt(D) ) v_j            over the steps j of the own block
+    Y_t = sum_j softmax_j( q_t . k_j / sqrt(D) ) v_j            over the steps j of the block of t
     Z_b = sum_c softmax_c( q'_b . k'_c / sqrt(D) ) v'_c         over all blocks c, with q', k', v' projections of s
     out_t = W_o [Y_t ; Z_(block of t)]
 
@@ -24,9 +24,9 @@ from ..ops.block_partition import Blocks, cut_by_number, cut_by_size, from_block
 from ..ops.padding import Padding
 from ..published import Published
 from ..usage_error import ArgumentError
+from .argument_checks import check_choice
 from .attention import SelfAttention
-from .checks import check_choice
-from .conversion import Rule, Rules, beside_zero, first_part
+from .conversion import Rule, Rules, first_part, identity_and_zero
 from .declaration import Attention, Flag, Traits
 from .multihead import QueriesKeysValues, merge_heads, padding_of, split_heads
 from .projection import affine_of
@@ -60,7 +60,7 @@ class TwoLevelAttention(SelfAttention):
         "block_q_proj": Rule(("q_proj",)),
         "block_k_proj": Rule(("k_proj",)),
         "block_v_proj": Rule(("v_proj",)),
-        "out_proj": Rule(fit=beside_zero),
+        "out_proj": Rule(fit=identity_and_zero),
     }
     successor_rules: ClassVar[Rules] = {"out_proj": Rule(fit=first_part)}  # the half that reads the first level
 
@@ -191,19 +191,19 @@ class BlockCausalAttention(TwoLevelAttention):
             return split_heads(F.linear(merge_heads(z), halves.weight_for_z, halves.bias), self.num_heads)
 
         options = self.op_options(padding) | {"block_size": self.block_size, "finish": finish}
-        given = self.project_summaries, state
+        step_arguments = self.project_summaries, state
         if self.is_ordered:
-            y, z, state = op.block_attention_step(*self.queries_keys_values(x), *given, **options)
+            y, z, state = op.block_attention_step(*self.queries_keys_values(x), *step_arguments, **options)
         else:
             v = self.project_heads(self.v_proj, x)
-            y, z, state = op.unordered_block_attention_step(v, *given, reduce=self.unordered, **options)
+            y, z, state = op.unordered_block_attention_step(v, *step_arguments, reduce=self.unordered, **options)
         y, z = merge_heads(y), merge_heads(z)
         if halves is None:
             return self.out_proj(torch.cat([y, z], dim=-1)), state
         return torch.addmm(z.flatten(0, 1), y.flatten(0, 1), halves.weight_for_y.t()).view_as(x), state
 
-    def state_with_room(self, state: op.BlockState, tokens: int) -> op.BlockState:
-        return op.with_room(state, self.block_size, tokens)
+    def state_with_room(self, state: op.BlockState, max_steps: int) -> op.BlockState:
+        return op.allocate_block_state(state, self.block_size, max_steps)
 
 
 class WithinBlockAttention(QueriesKeysValues):

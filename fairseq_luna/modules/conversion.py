@@ -16,7 +16,7 @@ class Rule:
     """The origin of one child module or parameter.
 
     Args:
-        names: children of the same module of the old model that serve as well, the best first.
+        names: names in the old model to copy from instead, the best first.
         start: fills the new parameter if the old model has none of them; None: it stays as the model initializes it.
         fit: fills the new parameter from one of the old model that has another shape; None: that one does not serve.
     """
@@ -34,7 +34,7 @@ def zero(new: Tensor) -> None:
     new.zero_()
 
 
-def whole(new: Tensor) -> None:
+def ones(new: Tensor) -> None:
     """Fill ``new`` with ones: shares of a whole."""
     new.fill_(1)
 
@@ -47,7 +47,7 @@ def identity(new: Tensor) -> None:
         new.zero_()
 
 
-def opened(new: Tensor) -> None:
+def open_gate(new: Tensor) -> None:
     """Fill the weight or the bias of a gate whose swish is 1 for every input."""
     new.fill_(1.2784645 if new.dim() == 1 else 0)
 
@@ -58,18 +58,18 @@ def first_part(new: Tensor, old: Tensor) -> None:
     new[both] = old[both]
 
 
-def beside_zero(new: Tensor, old: Tensor) -> None:
+def identity_and_zero(new: Tensor, old: Tensor) -> None:
     """Fill the weight of a linear map of two concatenated vectors so that the second does not change the result."""
     new.zero_()
     new[:, : old.shape[1]] = old
 
 
-def same_middle(new: Tensor, old: Tensor) -> None:
+def align_centers(new: Tensor, old: Tensor) -> None:
     """Copy the kernel of a bidirectional convolution, with zeros added or numbers left out at both ends."""
     more = (new.shape[1] - old.shape[1]) // 2
     new.copy_(F.pad(old, (more, more)))
 
 
-def same_end(new: Tensor, old: Tensor) -> None:
+def align_last(new: Tensor, old: Tensor) -> None:
     """Copy the kernel of a causal convolution, whose last number belongs to the newest step."""
     new.copy_(F.pad(old, (new.shape[1] - old.shape[1], 0)))

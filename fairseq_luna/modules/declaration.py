@@ -122,10 +122,10 @@ class Attention:
 
     def arguments(self, place: str) -> dict[str, str]:
         """The config fields that it reads in ``place``, and the constructor arguments that they become."""
-        found = {flag.name: flag.argument for flag in self.flags if place in flag.places}
+        argument_names = {flag.name: flag.argument for flag in self.flags if place in flag.places}
         if self.has_max_positions:
-            found["max_target_positions" if place == "decoder" else "max_source_positions"] = "max_positions"
-        return found
+            argument_names["max_target_positions" if place == "decoder" else "max_source_positions"] = "max_positions"
+        return argument_names
 
 
 @functools.cache
@@ -134,8 +134,8 @@ def declared_attentions() -> Mapping[str, Attention]:
     package = __name__.rpartition(".")[0]
     modules = pkgutil.iter_modules(importlib.import_module(package).__path__)
     imported = [importlib.import_module(f"{package}.{info.name}") for info in modules]
-    found: list[Attention] = [each for module in imported for each in getattr(module, "ATTENTIONS", ())]
-    return {each.name: each for each in sorted(found, key=lambda each: each.name)}
+    attentions: list[Attention] = [each for module in imported for each in getattr(module, "ATTENTIONS", ())]
+    return {each.name: each for each in sorted(attentions, key=lambda each: each.name)}
 
 
 def merged_flags(attentions: Iterable[Attention]) -> dict[str, Flag]:

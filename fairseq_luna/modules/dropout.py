@@ -1,4 +1,4 @@
-"""Dropout that evaluation may keep, the probability for ops, which take a number, and dropout of whole words."""
+"""fairseq's dropout without fairseq, its current probability as a number for ops, and dropout of whole tokens."""
 
 from collections.abc import Collection
 from typing import Any
@@ -40,7 +40,7 @@ def dropout_probability(module: Any) -> float:
 
 
 class WordDropout(Dropout):
-    """Sets the embedding of a word to zero with probability ``p`` and scales the others by 1 / (1 - p)."""
+    """Sets the embedding of a token to zero with probability ``p`` and scales the others by 1 / (1 - p)."""
 
     def __init__(self, p: float) -> None:
         super().__init__(p, module_name="WordDropout")

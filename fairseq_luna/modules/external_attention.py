@@ -20,8 +20,8 @@ from torch import Tensor, nn
 from ..ops import external_attention as op
 from ..ops.padding import Padding
 from ..published import Difference, Published
+from .argument_checks import check_positive
 from .attention import SelfAttention
-from .checks import check_positive
 from .conversion import Rule, Rules, first_part
 from .declaration import Attention, Flag, Traits
 
@@ -87,7 +87,7 @@ ATTENTIONS = (
                     "a bias of queries or of the slots' keys would have no effect; a slot's values hold theirs",
                 ),
                 Difference(
-                    "normalisation over the slots",
+                    "normalization over the slots",
                     "exact",
                     "1e-9 is added to the sum",
                     "sums over long texts come near to it; one softmax has no small sums",
@@ -96,7 +96,7 @@ ATTENTIONS = (
                     "in the decoder",
                     "sums over the steps so far",
                     "encoder only",
-                    "a decoder must not see later words",
+                    "a decoder must not see later tokens",
                 ),
             ),
         ),

@@ -23,8 +23,8 @@ from torch import Tensor, nn
 from ..ops import fastformer_attention as op
 from ..ops.padding import Padding
 from ..published import Difference, Published
+from .argument_checks import check_choice
 from .attention import SelfAttention
-from .checks import check_choice
 from .conversion import Rule, Rules
 from .declaration import Attention, Flag, Traits
 from .multihead import merge_heads, split_heads
@@ -135,7 +135,7 @@ ATTENTIONS = (
                     "in the decoder",
                     "a causal form of our own: [mathematics](mathematics.md#causal)",
                     "encoder only",
-                    "the global vectors of a whole sentence would show later words",
+                    "the global vectors of a whole sentence would show later tokens",
                 ),
                 Difference(
                     "layers",

@@ -24,7 +24,7 @@ class FeatureMap(NamedTuple):
 class FeatureMapModule(nn.Module):
     """Calling it returns a :class:`FeatureMap`.
 
-    ``normaliser`` is an argument of ``ops.kernel_attention``; ``key_bias`` says whether a bias of the keys has an
+    ``normalizer`` is an argument of ``ops.kernel_attention``; ``key_bias`` says whether a bias of the keys has an
     effect.
 
     Args:
@@ -32,7 +32,7 @@ class FeatureMapModule(nn.Module):
         head_size: D.
     """
 
-    normaliser = "sum"
+    normalizer = "sum"
     key_bias = True
 
     def __init__(self, *, num_heads: int, head_size: int) -> None:
@@ -54,7 +54,7 @@ class SoftmaxFeatures(FeatureMapModule):
     Keys are clamped to +-30.
     """
 
-    normaliser = "each feature"
+    normalizer = "each feature"
     key_bias = False  # the softmax over time would cancel it
 
     def forward(self) -> FeatureMap:
@@ -67,7 +67,7 @@ class PositiveFeatures(RedrawnDirections, FeatureMapModule):
     Args:
         num_heads, head_size: H and D.
         num_features: R; None = 4 D.
-        redraw_features: draw new directions after so many updates, in training; 0 = never.
+        redraw_features: draw new directions every ``redraw_features`` updates, in training; 0 = never.
 
     Raises:
         UsageError: if a number is too small.
@@ -105,7 +105,7 @@ class FourierFeatures(RedrawnDirections, FeatureMapModule):
         UsageError: if the number is too small.
     """
 
-    normaliser = "bounded"
+    normalizer = "bounded"
     matrices: Tensor
 
     def __init__(self, *, num_heads: int, head_size: int, num_features: int | None = None) -> None:

@@ -19,11 +19,16 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..ops.mixed_chunk_attention import ChunkState, mixed_chunk_attention, mixed_chunk_attention_step, with_room
+from ..ops.mixed_chunk_attention import (
+    ChunkState,
+    allocate_chunk_state,
+    mixed_chunk_attention,
+    mixed_chunk_attention_step,
+)
 from ..ops.padding import Padding
 from ..published import Difference, Published
+from .argument_checks import check_positive
 from .attention import SelfAttention
-from .checks import check_positive
 from .declaration import Attention, Flag, Traits
 from .projection import project_together
 
@@ -72,8 +77,8 @@ class GatedAttention(SelfAttention):
         y, state = mixed_chunk_attention_step(*inputs, self.distance_bias, state, **self.op_options(padding))
         return self.gate_and_project(y, gate), state
 
-    def state_with_room(self, state: ChunkState, tokens: int) -> ChunkState:
-        return with_room(state, self.scales.shape[1], self.chunk_size)
+    def state_with_room(self, state: ChunkState, max_steps: int) -> ChunkState:
+        return allocate_chunk_state(state, self.scales.shape[1], self.chunk_size)
 
     def op_options(self, padding: Padding) -> dict[str, Any]:
         return super().op_options(padding) | {"chunk_size": self.chunk_size}

@@ -76,7 +76,7 @@ class GatedDeltaAttention(QueriesKeysValues, SelfAttention):
         if self.causal:
             convolved, _ = self.conv1d.causal(inputs, padding=padding)
             return self.gate_and_project(gated_delta_rule(*self.op_arguments(x, convolved), padding=padding), x)
-        convolved = self.conv1d.centred(inputs, padding=padding)
+        convolved = self.conv1d.centered(inputs, padding=padding)
         *qkv, log_decay, beta = self.op_arguments(x, convolved)
         # Before steps change places.
         log_decay, beta = (padding.zero(gate) for gate in (log_decay, beta))
@@ -141,7 +141,7 @@ ATTENTIONS = (
                     "as fairseq's attention has; `bias=False` in Python leaves them out",
                 ),
                 Difference(
-                    "norm of what a head has read",
+                    "norm of a head's output",
                     "epsilon of 1e-5, and queries of norm 1",
                     "epsilon of 1e-5, and queries divided by sqrt(D)",
                     "without an epsilon the division would cancel. Theirs acts as ours times D: where a head reads"
@@ -153,11 +153,11 @@ ATTENTIONS = (
                     "half of the heads go from the last step to the first; the convolution sees three steps on each"
                     " side",
                     "decoder only",
-                    "an encoder's words should see both sides at the same cost",
+                    "an encoder's tokens should see both sides at the same cost",
                 ),
                 Difference(
                     "position embeddings",
-                    "fairseq's, added to the words",
+                    "fairseq's, added to the tokens",
                     "none",
                     "one setting for all names; `--no-token-positional-embeddings` leaves them out",
                 ),
@@ -172,7 +172,7 @@ ATTENTIONS = (
         paper="https://arxiv.org/abs/2412.06464",
         encoder=GatedDeltaAttention,
         decoder=partial(GatedDeltaAttention, causal=True),
-        source="its steps write into one state, in order: the source would be read word by word",
+        source="its steps write into one state, in order: the source would be read token by token",
         traits=Traits(training_time="nD²", continuous=False, is_matrix=False),
     ),
 )

@@ -112,8 +112,8 @@ ATTENTIONS = (
                     "least sum of weights",
                     "0.1 with 64 features, in proportion to their number",
                     "0.1 with any number",
-                    "a sum is in proportion to the features: with 16, nearly all were below 0.1. Checkpoints from"
-                    " before this was so keep 0.1",
+                    "a sum is in proportion to the features: with 16, nearly all were below 0.1. Older"
+                    " checkpoints keep 0.1",
                 ),
                 Difference(
                     "gates at the start",
@@ -132,7 +132,7 @@ ATTENTIONS = (
                     "in the encoder",
                     "the product of the gates between two steps, whichever is first",
                     "decoder only",
-                    "an encoder's words should see both sides",
+                    "an encoder's tokens should see both sides",
                 ),
             ),
         ),

@@ -29,8 +29,8 @@ from ..ops import kernel_attention as op
 from ..ops.padding import Padding
 from ..ops.prefix_attention import PrefixMean
 from ..published import Difference, Published
+from .argument_checks import check_heads
 from .attention import CrossAttention, SelfAttention
-from .checks import check_heads
 from .declaration import Attention, Flag, Traits
 from .feature_maps import (
     EluFeatures,
@@ -66,7 +66,7 @@ class KernelProjections(QueriesKeysValues):
         features = feature_map(num_heads=num_heads, head_size=embed_dim // num_heads, **chosen)
         super().__init__(embed_dim=embed_dim, num_heads=num_heads, key_bias=features.key_bias, **options)
         self.feature_map = features
-        self.normaliser = features.normaliser
+        self.normalizer = features.normalizer
 
     def features_and_values(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Features of the queries and keys of ``x (T, B, C)``, each ``(B, H, T, R)``, and values ``(B, H, T, D)``."""
@@ -75,7 +75,7 @@ class KernelProjections(QueriesKeysValues):
         return features.map_queries(q), features.map_keys(k), v
 
     def op_options(self, padding: Padding) -> dict[str, Any]:
-        return super().op_options(padding) | {"normaliser": self.normaliser}
+        return super().op_options(padding) | {"normalizer": self.normalizer}
 
 
 class KernelAttention(KernelProjections, SelfAttention):
@@ -109,7 +109,7 @@ class KernelCrossAttention(KernelProjections, CrossAttention):
 
     The size of the cache of a sentence does not depend on its length: R (D + 1) numbers for each head, and a count.
     Only for the weights the features of all keys are cached too. With RFA's features weights may be negative, and they
-    sum to -1 to 1 (``normaliser`` "bounded"); the others are positive and sum to 1.
+    sum to -1 to 1 (``normalizer`` "bounded"); the others are positive and sum to 1.
     """
 
     Cached = KernelSource
@@ -124,15 +124,15 @@ class KernelCrossAttention(KernelProjections, CrossAttention):
         self, q: Tensor, cached: KernelSource, padding: Padding, *, need_weights: bool
     ) -> tuple[Tensor, Tensor | None]:
         mean, features = PrefixMean(cached.mean, cached.steps), self.feature_map().map_queries(q)
-        y = op.read_kernel_mean(features, mean, normaliser=self.normaliser).to(q.dtype)
+        y = op.read_kernel_mean(features, mean, normalizer=self.normalizer).to(q.dtype)
         if not need_weights:
             return y, None
         assert cached.keys is not None, "the source was read without need_weights"
-        return y, op.kernel_weights(features, cached.keys, mean, normaliser=self.normaliser).to(q.dtype)
+        return y, op.kernel_weights(features, cached.keys, mean, normalizer=self.normalizer).to(q.dtype)
 
 
 CAUSAL_FORM = Difference(
-    "in the decoder", "sums over the steps so far", "encoder only", "a decoder must not see later words"
+    "in the decoder", "sums over the steps so far", "encoder only", "a decoder must not see later tokens"
 )
 LEARNED_DEVIATIONS = Difference(
     "deviations of the random directions",

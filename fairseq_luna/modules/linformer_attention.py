@@ -18,8 +18,8 @@ from ..ops.linformer_attention import linformer_attention, linformer_slots, linf
 from ..ops.padding import Padding
 from ..ops.softmax_attention import softmax_attention
 from ..published import Difference, Published
+from .argument_checks import NamedArguments, check_choice, check_positive
 from .attention import CrossAttention, SelfAttention
-from .checks import NamedArguments, check_choice, check_positive
 from .conversion import Rule, Rules, first_part
 from .declaration import Attention, Flag, Traits
 from .multihead import QueriesKeysValues, padding_of
@@ -134,7 +134,7 @@ ATTENTIONS = (
                 ),
                 Difference(
                     "positions of the weights",
-                    "of the real words of a sentence",
+                    "of the real tokens of a sentence",
                     "of the batch, with padding",
                     "a sentence has the same result in every batch",
                 ),

@@ -20,7 +20,7 @@ from ..ops import folded_attention
 from ..ops.padding import Padding, PaddingLike, in_own_segment
 from ..ops.softmax_attention import softmax_attention
 from ..published import Difference, Published
-from .checks import check_heads, checked_padding
+from .argument_checks import check_heads, validate_padding
 from .conversion import Rule, Rules, identity
 from .declaration import Attention, Traits
 from .decoding_state import StateType
@@ -119,11 +119,11 @@ class LunaAttention(Multihead):
             ``out_proj(Y_X) (T, B, C)``; ``Y_P (L, B, C)``; and the weights ``(H, B, T, S)``, unpack weights times the
             mean of the pack weights over their heads, or None.
         """
-        padding = checked_padding(context_padding_mask, context, "context_padding_mask")
-        packed_padding = checked_padding(packed_padding_mask, packed, "packed_padding_mask")
+        padding = validate_padding(context_padding_mask, context, "context_padding_mask")
+        packed_padding = validate_padding(packed_padding_mask, packed, "packed_padding_mask")
         if self.convolution is not None:
             assert context is query, "a convolution is for self-attention"
-            query = context = self.convolution.centred(query, padding=padding)
+            query = context = self.convolution.centered(query, padding=padding)
         cached, packed_context = self.read_source(packed, context, padding, need_weights=need_weights)
         out, weights = self.attend_to_source(query, cached, packed_padding, need_weights=need_weights)
         return out, packed_context, weights

@@ -20,7 +20,7 @@ from ..ops import luna_causal_attention as op
 from ..ops.folded_attention import folding_pays, scores_of
 from ..ops.padding import Padding, PaddingLike
 from ..ops.prefix_attention import PrefixMean
-from .checks import check_choice, checked_padding
+from .argument_checks import check_choice, validate_padding
 from .conversion import Rule, Rules
 from .decoding_state import AfterConvolution, StateType
 from .multihead import Multihead, beams_apart, beams_of
@@ -105,12 +105,12 @@ class LunaCausalAttention(Multihead):
         Returns:
             ``(T, B, C)`` and the unpack weights ``(H, B, T, L)``, or None.
         """
-        padding = checked_padding(padding_mask, query)
-        packed_padding = checked_padding(packed_padding_mask, packed, "packed_padding_mask")
-        memory_padding = checked_padding(memory_padding_mask, memory, "memory_padding_mask")
+        padding = validate_padding(padding_mask, query)
+        packed_padding = validate_padding(packed_padding_mask, packed, "packed_padding_mask")
+        memory_padding = validate_padding(memory_padding_mask, memory, "memory_padding_mask")
         if self.convolution is not None:
             query, _ = self.convolution.causal(query, padding=padding)
-        y, weights = self.whole_sequence(query, packed, padding, packed_padding, memory, memory_padding)
+        y, weights = self.attend(query, packed, padding, packed_padding, memory, memory_padding)
         return self.project_output(y), None if weights is None else weights.transpose(0, 1)
 
     @property
@@ -140,8 +140,8 @@ class LunaCausalAttention(Multihead):
         before = self.convolution.kernel_size - 1
         return AfterConvolution(slots.new_zeros(slots.shape[0], before, self.embed_dim), state)
 
-    def with_room(self, state: Any, tokens: int) -> Any:
-        """See :meth:`.SelfAttention.with_room`; the size of this state does not depend on the number of tokens."""
+    def with_room(self, state: Any, max_steps: int) -> Any:
+        """See :meth:`.SelfAttention.with_room`; the size of this state does not depend on the number of steps."""
         return state
 
     def step(
@@ -160,17 +160,17 @@ class LunaCausalAttention(Multihead):
         Returns:
             ``(T, B, C)``, the unpack weights ``(H, B, T, L)``, and the state after these steps.
         """
-        padding, packed_padding = checked_padding(padding, x), Padding.of(packed_padding)
+        padding, packed_padding = validate_padding(padding, x), Padding.of(packed_padding)
         inputs = None
         if self.convolution is not None:
             x, inputs = self.convolution.causal(x, padding=padding, past=state.inputs)
             state = state.state
         outputs, weights = [], []
         for place, one in enumerate(x.split(1)):
-            found = self.one_step(one, padding.at_step(place), slots, packed_padding, state)
-            outputs.append(found[0])
-            weights.append(found[1])
-            state = found[2]
+            result = self.attend_step(one, padding.at_step(place), slots, packed_padding, state)
+            outputs.append(result[0])
+            weights.append(result[1])
+            state = result[2]
         y, unpack = (parts[0] if len(parts) == 1 else torch.cat(parts, dim=2) for parts in (outputs, weights))
         return (
             self.project_output(y),
@@ -178,7 +178,7 @@ class LunaCausalAttention(Multihead):
             state if inputs is None else AfterConvolution(inputs, state),
         )
 
-    def one_step(
+    def attend_step(
         self, x: Tensor, padding: Padding, slots: Tensor, packed_padding: Padding, state: PrefixMean
     ) -> tuple[Tensor, Tensor, PrefixMean]:
         """After the convolution: ``(B, H, 1, D)``, the unpack weights ``(B, H, 1, L)``, and the state."""
@@ -194,7 +194,7 @@ class LunaCausalAttention(Multihead):
             **self.op_options(padding),
         )
 
-    def whole_sequence(
+    def attend(
         self,
         query: Tensor,
         packed: Tensor,

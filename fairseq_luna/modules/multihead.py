@@ -6,7 +6,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from ..ops.padding import Padding
-from .checks import check_heads
+from .argument_checks import check_heads
 from .dropout import Dropout, dropout_probability
 from .projection import LinearMaps, project_together
 from .short_convolution import ShortConvolution

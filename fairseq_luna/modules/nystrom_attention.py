@@ -18,8 +18,8 @@ from ..ops.nystrom_attention import nystrom_attention
 from ..ops.padding import Padding
 from ..published import Difference, Published
 from ..usage_error import ArgumentError
+from .argument_checks import check_positive
 from .attention import SelfAttention
-from .checks import check_positive
 from .conversion import Rule, Rules, zero
 from .declaration import Attention, Flag, Traits
 from .multihead import QueriesKeysValues
@@ -72,12 +72,12 @@ ATTENTIONS = (
             (
                 Difference(
                     "landmarks",
-                    "of a sentence's own words, of any number",
+                    "of a sentence's own tokens, of any number",
                     "of the batch, whose length they must divide",
                     "a sentence has the same result in every batch",
                 ),
                 Difference(
-                    "start of the pseudo-inverse",
+                    "initial value of the pseudo-inverse",
                     "scaled for each head and sentence",
                     "scaled by the batch's largest sum, or the same as an option",
                     "a sentence has the same result in every batch",

@@ -31,8 +31,8 @@ from ..ops import pattern_attention as op
 from ..ops.padding import Padding
 from ..ops.softmax_attention import softmax_attention
 from ..published import Difference, Published
+from .argument_checks import check_positive
 from .attention import CrossAttention, SelfAttention
-from .checks import check_positive
 from .conversion import Rule, Rules
 from .declaration import Attention, Flag, Traits
 from .multihead import QueriesKeysValues
@@ -83,7 +83,7 @@ class PatternAttention(PatternProjections, SelfAttention):
     the output projection.
     """
 
-    State: ClassVar[Any] = op.Cache
+    State: ClassVar[Any] = op.PatternCache
 
     def attend(self, x: Tensor, padding: Padding) -> Tensor:
         return self.project_output(self.attend_heads(x, padding))
@@ -93,13 +93,13 @@ class PatternAttention(PatternProjections, SelfAttention):
         return op.pattern_attention(*self.op_arguments(x, padding), causal=self.causal, **self.op_options(padding))
 
     def attend_step(
-        self, x: Tensor, padding: Padding, state: op.Cache | op.Ring | None
-    ) -> tuple[Tensor, op.Cache | op.Ring]:
+        self, x: Tensor, padding: Padding, state: op.PatternCache | op.PatternRing | None
+    ) -> tuple[Tensor, op.PatternCache | op.PatternRing]:
         y, state = op.pattern_attention_step(*self.op_arguments(x, padding), state, **self.op_options(padding))
         return self.project_output(y), state
 
-    def state_with_room(self, state: op.Cache | op.Ring, tokens: int) -> op.Ring:
-        return op.ring_of(state, self.pattern, tokens)
+    def state_with_room(self, state: op.PatternCache | op.PatternRing, max_steps: int) -> op.PatternRing:
+        return op.allocate_ring(state, self.pattern, max_steps)
 
 
 class TopKCrossAttention(PatternProjections, CrossAttention):
@@ -192,14 +192,14 @@ ATTENTIONS = (
                     "what a step sees",
                     "16 steps on each side of it",
                     "the steps of its block",
-                    "a word at the edge of a block would not see its neighbour",
+                    "a token at the edge of a block would not see its neighbor",
                 ),
             ),
         ),
         paper="https://arxiv.org/abs/2011.04006",
         encoder=partial(PatternAttention, pattern=local),
         decoder=partial(PatternAttention, pattern=local, causal=True),
-        source="there is no distance between a target word and a source word",
+        source="there is no distance between a target token and a source token",
         traits=Traits(training_time="nwD", decoder_state="a window of keys and values", sees_every_step=False),
         flags=(
             Flag(
@@ -244,8 +244,9 @@ ATTENTIONS = (
             (
                 Difference(
                     "block and summary",
-                    "32 steps, of which the last 8 are seen by all; of shorter blocks a quarter",
-                    "128 in the paper, of which 8 to 32; 32 and 8 in fairseq, with the next block's first step in both",
+                    "32 steps; all see the last 8, or the last quarter of shorter blocks",
+                    "128 in the paper, and all see 8 to 32 of them; 32 and 8 in fairseq; both with the next block's"
+                    " first step",
                     "fairseq's defaults, because sentences are shorter than the paper's images; the paper's blocks",
                 ),
                 Difference(
@@ -259,7 +260,7 @@ ATTENTIONS = (
         paper="https://arxiv.org/abs/1904.10509",
         encoder=partial(PatternAttention, pattern=sparse),
         decoder=partial(PatternAttention, pattern=sparse, causal=True),
-        source="there is no distance between a target word and a source word",
+        source="there is no distance between a target token and a source token",
         traits=Traits(
             training_time="n·sqrt(n) to n²",
             decoder_state="grows",
@@ -282,15 +283,15 @@ ATTENTIONS = (
                 ),
                 Difference(
                     "steps that see all",
-                    "the first word of an encoder; none in a decoder",
+                    "the first token of an encoder; none in a decoder",
                     "chosen for each task",
-                    "no later word is known in a decoder, and fairseq's tasks choose none",
+                    "no later token is known in a decoder, and fairseq's tasks choose none",
                 ),
                 Difference(
                     "their projections at the start",
                     "drawn",
                     "copies of the projections of the other steps",
-                    "the authors start from a trained RoBERTa, here training starts from nothing",
+                    "the authors start from a trained RoBERTa; here training starts from scratch",
                 ),
                 Difference(
                     "dilation",
@@ -303,7 +304,7 @@ ATTENTIONS = (
         paper="https://arxiv.org/abs/2004.05150",
         encoder=LongformerAttention,
         decoder=partial(PatternAttention, pattern=longformer, causal=True),
-        source="there is no distance between a target word and a source word",
+        source="there is no distance between a target token and a source token",
         traits=Traits(training_time="nwD", decoder_state="a window", sees_every_step=False),
         flags=(
             Flag(
@@ -316,7 +317,7 @@ ATTENTIONS = (
             Flag(
                 name="attention_dilation",
                 argument="dilation",
-                help="distance between two neighbouring steps that a step sees",
+                help="distance between two neighboring steps that a step sees",
                 default=1,
                 minimum=1,
             ),
@@ -337,8 +338,8 @@ ATTENTIONS = (
         ),
         paper="https://arxiv.org/abs/2007.14062",
         encoder=BigBirdAttention,
-        decoder="its blocks see later words",
-        source="there is no distance between a target word and a source word",
+        decoder="its blocks see later tokens",
+        source="there is no distance between a target token and a source token",
         traits=Traits(training_time="n", decoder_state="", sees_every_step=False),
         flags=(Flag(name="attention_chunk", argument="block_size", help="steps of a block", default=64, minimum=1),),
     ),

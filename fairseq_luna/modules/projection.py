@@ -96,7 +96,9 @@ def affine_of(module: nn.Module) -> Affine | None:
 
 def has_hooks(module: nn.Module) -> bool:
     """Whether calling ``module`` calls hooks: its own, or hooks that are registered for all modules."""
-    own = module._forward_pre_hooks or module._forward_hooks or module._backward_pre_hooks or module._backward_hooks
-    shared = hooks_of_all._global_forward_pre_hooks or hooks_of_all._global_forward_hooks
-    shared = shared or hooks_of_all._global_backward_pre_hooks or hooks_of_all._global_backward_hooks
-    return bool(own or shared)
+    module_hooks = (
+        module._forward_pre_hooks or module._forward_hooks or module._backward_pre_hooks or module._backward_hooks
+    )
+    global_hooks = hooks_of_all._global_forward_pre_hooks or hooks_of_all._global_forward_hooks
+    global_hooks = global_hooks or hooks_of_all._global_backward_pre_hooks or hooks_of_all._global_backward_hooks
+    return bool(module_hooks or global_hooks)

@@ -17,8 +17,8 @@ from torch import Tensor
 from ..ops.padding import Padding
 from ..ops.reformer_attention import reformer_attention
 from ..published import Difference, Published
+from .argument_checks import check_positive
 from .attention import SelfAttention
-from .checks import check_positive
 from .conversion import Rule, Rules
 from .declaration import Attention, Flag, Traits
 from .redrawn_directions import RedrawnDirections
@@ -36,7 +36,7 @@ class ReformerAttention(RedrawnDirections, SelfAttention):
     Args:
         num_hashes: rounds of hashing, each with directions of its own.
         chunk_size: steps of a chunk; each sees the steps of its bucket in its own chunk and the one before it.
-        redraw_features: draw new directions after so many updates, in training; 0 = never.
+        redraw_features: draw new directions every ``redraw_features`` updates, in training; 0 = never.
         options: arguments of :class:`.SelfAttention`.
 
     Raises:
@@ -97,7 +97,7 @@ ATTENTIONS = (
                     "layers",
                     "fairseq's",
                     "reversible, with feed-forward networks in chunks",
-                    "only the attention is exchanged; `--checkpoint-activations` saves memory too",
+                    "only the attention is replaced; `--checkpoint-activations` saves memory too",
                 ),
             ),
         ),

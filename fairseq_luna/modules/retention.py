@@ -24,7 +24,7 @@ from ..ops.padding import Padding, computed_once
 from ..published import Difference, Published
 from ..usage_error import ArgumentError
 from .attention import SelfAttention
-from .conversion import Rule, Rules, opened
+from .conversion import Rule, Rules, open_gate
 from .declaration import Attention, Traits
 from .multihead import QueriesKeysValues, merge_heads
 
@@ -50,7 +50,7 @@ class RetentionAttention(QueriesKeysValues, SelfAttention):
     """
 
     State = RetentionState
-    conversion_rules: ClassVar[Rules] = {"gate_proj": Rule(start=opened)}
+    conversion_rules: ClassVar[Rules] = {"gate_proj": Rule(start=open_gate)}
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
@@ -81,7 +81,7 @@ class RetentionAttention(QueriesKeysValues, SelfAttention):
         """
         q, k, v = self.queries_keys_values(x)
         dtype = accumulation_dtype(v)
-        q, k = (rotated(y.to(dtype), *rotation) for y in (q, k))
+        q, k = (apply_rotation(y.to(dtype), *rotation) for y in (q, k))
         # A head forgets less than the one before: the first keeps 1 - 1/32 of its sum at a step.
         forgotten = torch.arange(5, 5 + self.num_heads, device=x.device, dtype=dtype).neg().exp2()
         log_decay = forgotten.neg().log1p()[None, :, None]
@@ -113,7 +113,7 @@ def rotations_of(
     return rotations(positions, size, dtype)
 
 
-def rotated(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+def apply_rotation(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     """Turn each pair of neighboring channels of ``x (B, H, T, D)`` by its angle."""
     even, odd = x[..., ::2], x[..., 1::2]
     return torch.stack([even * cos - odd * sin, odd * cos + even * sin], dim=-1).flatten(-2)
@@ -150,14 +150,14 @@ ATTENTIONS = (
                     "as the other attentions; the norm of a head cancels the scale of queries, keys and values",
                 ),
                 Difference(
-                    "norm of what a head has read",
+                    "norm of a head's output",
                     "1e-6 is added to its mean square",
                     "the same, after a division by the sum of its weights",
                     "the norm cancels the division, but for the epsilon",
                 ),
                 Difference(
                     "position embeddings",
-                    "fairseq's, added to the words, beside the rotation",
+                    "fairseq's, added to the tokens, beside the rotation",
                     "the rotation alone",
                     "one setting for all names; `--no-token-positional-embeddings` leaves them out",
                 ),
@@ -165,14 +165,14 @@ ATTENTIONS = (
                     "in the encoder",
                     "the decay of the distance, to both sides",
                     "decoder only",
-                    "an encoder's words should see both sides",
+                    "an encoder's tokens should see both sides",
                 ),
             ),
         ),
         paper="https://arxiv.org/abs/2307.08621",
         encoder=RetentionAttention,
         decoder=partial(RetentionAttention, causal=True),
-        source="there is no distance between a target word and a source word",
+        source="there is no distance between a target token and a source token",
         traits=Traits(training_time="nD²", is_matrix=False),
     ),
 )

@@ -32,8 +32,8 @@ from ..ops.routing_attention import (
     routing_causal_attention_step,
 )
 from ..published import Difference, Published
+from .argument_checks import check_positive
 from .attention import SelfAttention
-from .checks import check_positive
 from .conversion import Rule, Rules
 from .declaration import Attention, Flag, Traits
 
@@ -43,16 +43,17 @@ SUMS = ("batch_sums", "update_sums")
 
 
 class RoutingAttention(SelfAttention):
-    """Attention to steps of the own clusters, O(n w).
+    """Attention to the steps of a step's own clusters, O(n w).
 
-    A batch of training notes the sums of its clusters; before the next update :meth:`set_num_updates`, which fairseq
-    calls, moves the centroids by them. So a forward pass reads the centroids that earlier updates made: no step learns
-    of later steps from them. They stay the same within an update, also if activations are computed again, and are the
-    same in all processes. Another training loop calls it too, or keeps the first centroids. Checkpoints have the sums,
-    so that a training in one process resumes exactly; of several processes they have the sums of the first.
+    Each training batch records the sums of its clusters; before the next update fairseq calls
+    :meth:`set_num_updates`, which moves the centroids. So a forward pass reads the centroids that earlier updates made:
+    no step learns of later steps from them. They stay the same within an update, also if activations are computed
+    again, and are the same in all processes. A training loop other than fairseq's must call it too, or the centroids
+    never move. Checkpoints have the sums, so that a training in one process resumes exactly; of several processes they
+    have the sums of the first.
 
-    The centroids are in fp32 also where the module is converted to half precision: bf16 and fp16 would round steps of
-    0.1 % away. At padding the result is the bias of the output projection.
+    The centroids are in fp32 also where the module is converted to half precision: bf16 and fp16 would round updates
+    of 0.1 % to zero. At padding the result is the bias of the output projection.
 
     The state of a decoder is the latest w members of each cluster. Whole passes and steps of generation choose the same
     clusters but for rounding: a step whose products with two centroids differ by less than the rounding error of its
@@ -80,7 +81,7 @@ class RoutingAttention(SelfAttention):
         clusters = (CAUSAL_CLUSTERS if self.causal else CLUSTERS) if clusters is None else clusters
         check_positive(window=window, clusters=clusters)
         self.window, self.clusters = window, clusters
-        self.updates: int | None = None  # the latest number of updates that training told
+        self.updates: int | None = None  # the last value passed to set_num_updates
         self.q_proj, self.v_proj = self.linear.input_projection(), self.linear.input_projection()
         self.out_proj = self.linear.output_projection()
         self.register_buffer("centroids", F.normalize(torch.randn(self.num_heads, clusters, self.head_size), dim=-1))
@@ -152,7 +153,7 @@ ATTENTIONS = (
                     "heads",
                     "all have clusters",
                     "half of them see a local window",
-                    "one attention for all heads; the convolution, `--attention-kernel-size`, reads the neighbours",
+                    "one attention for all heads; the convolution, `--attention-kernel-size`, reads the neighbors",
                 ),
                 Difference(
                     "queries and keys",
@@ -162,8 +163,8 @@ ATTENTIONS = (
                 ),
                 Difference(
                     "number of clusters",
-                    "n / 64 for a sentence of n words, 64 at most (`--attention-window`, `--num-clusters`); in a "
-                    "decoder n / 64 after n words, 8 at most",
+                    "n / 64 for a sentence of n tokens, 64 at most (`--attention-window`, `--num-clusters`); in a "
+                    "decoder n / 64 after n tokens, 8 at most",
                     "of the longest sequence for all; sqrt(n) in the paper",
                     "a sentence has the same result in every batch, and a short one is one cluster",
                 ),

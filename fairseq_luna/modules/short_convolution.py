@@ -16,7 +16,7 @@ from ..ops.padding import Padding, PaddingLike
 from ..ops.short_convolution import short_convolution
 from ..usage_error import ArgumentError
 
-ODD = "must be an odd number of words, such as 5; or 0: no convolution"
+ODD = "must be an odd number of tokens, such as 5; or 0: no convolution"
 
 
 class DepthwiseConvolution(nn.Module):
@@ -38,7 +38,7 @@ class DepthwiseConvolution(nn.Module):
         """The result, from ``x (T, B, C)`` and its convolution ``y`` in the order of :func:`real_steps_first`."""
         raise NotImplementedError
 
-    def centred(self, x: Tensor, *, padding: PaddingLike = None) -> Tensor:
+    def centered(self, x: Tensor, *, padding: PaddingLike = None) -> Tensor:
         """Convolve at each step it and (K - 1) / 2 steps on each side; K is odd.
 
         Args:
@@ -106,7 +106,7 @@ class SiluConvolution(DepthwiseConvolution):
 
 
 def real_steps_first(x: Tensor, padding: Padding, rows: Tensor | None) -> Tensor:
-    """``x (T, B, C)`` with the real steps first and zeros behind them; ``rows`` are
+    """``x (T, B, C)`` with the real steps first and zeros after them; ``rows`` are
     :attr:`.Padding.rows_real_first`."""
     if padding.mask is None or rows is None:
         return x

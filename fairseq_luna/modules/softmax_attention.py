@@ -92,10 +92,10 @@ class SoftmaxAttention(SoftmaxProjections, SelfAttention):
         y = causal_softmax_attention(q, k, v, **self.op_options(padding))
         return self.project_output(y), KeysAndValues(k, v, padding.mask)
 
-    def state_with_room(self, state: KeysAndValues, tokens: int) -> KeysAndValues:
+    def state_with_room(self, state: KeysAndValues, max_steps: int) -> KeysAndValues:
         """Add free places, which a mask hides; places are filled from the first one on."""
         batch, _, places, _ = state.key.shape
-        free = max(0, tokens - places)
+        free = max(0, max_steps - places)
         mask = state.padding_mask
         if mask is None:
             mask = torch.zeros(batch, places, dtype=torch.bool, device=state.key.device)
@@ -111,10 +111,10 @@ def with_next_place(state: KeysAndValues, k: Tensor, v: Tensor, padding: Padding
     filled = state.filled + 1
     if padding.mask is not None:
         place, filled = place & ~padding.mask, state.filled + ~padding.mask[:, 0]
-    here = place[:, None, :, None]
+    is_next_place = place[:, None, :, None]
     return KeysAndValues(
-        torch.where(here, k, state.key),
-        torch.where(here, v, state.value),
+        torch.where(is_next_place, k, state.key),
+        torch.where(is_next_place, v, state.value),
         state.padding_mask & ~place,
         filled,
     )

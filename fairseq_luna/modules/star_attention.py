@@ -1,12 +1,12 @@
-"""Star-Transformer's attention (arXiv 1902.09113): each step sees its neighbours and a relay, which sees all steps.
+"""Star-Transformer's attention (arXiv 1902.09113): each step sees its neighbors and a relay, which sees all steps.
 
 With m the mean of the steps, and separate projections for the relay::
 
     r = W_ro softmax_j(W_rq m . W_rk z_j / sqrt(D)) W_rv z_j          z: m and all steps x
     y_i = softmax_u(q_i k_u / sqrt(D)) v_u                            u: steps i - 1, i, i + 1, and the relay r
 
-Parameters: those of softmax attention, and ``relay_q_proj``, ``relay_k_proj``, ``relay_v_proj``, ``relay_out_proj``
-(W_r...). Differences from the paper are in the declaration at the end of the file.
+Parameters: the parameters of softmax attention, and ``relay_q_proj``, ``relay_k_proj``, ``relay_v_proj``,
+``relay_out_proj`` (W_r...). Differences from the paper are in the declaration at the end of the file.
 """
 
 from typing import Any, ClassVar
@@ -26,7 +26,7 @@ from .multihead import QueriesKeysValues, merge_heads, padding_of
 
 
 class StarAttention(QueriesKeysValues, SelfAttention):
-    """An encoder's attention to the neighbours of a step, itself and a relay, O(n).
+    """An encoder's attention to the neighbors of a step, itself and a relay, O(n).
 
     At padding the result is the bias of the output projection.
 
@@ -78,34 +78,35 @@ ATTENTIONS = (
             (
                 Difference(
                     "relay",
-                    "of each layer, from the mean and the words that the layer gets; then the words see it",
-                    "passes from layer to layer, and starts as the mean; a layer's words see that of the layer before",
-                    "an attention of these layers gets the words alone",
+                    "of each layer, from the mean and the tokens that the layer gets; then the tokens see it",
+                    "passes from layer to layer, starting as the mean; a layer's tokens see the relay of the layer"
+                    " before",
+                    "an attention of these layers gets the tokens alone",
                 ),
                 Difference(
-                    "embedding of a word",
+                    "embedding of a token",
                     "in the residual connection",
                     "also a key and a value of each layer",
-                    "an attention of these layers gets the words alone",
+                    "an attention of these layers gets the tokens alone",
                 ),
                 Difference(
                     "after an attention",
                     "fairseq's residual connection, norm and feed-forward network",
-                    "a leaky ReLU of the words and of the relay",
-                    "only the attention is exchanged",
+                    "a leaky ReLU of the tokens and of the relay",
+                    "only the attention is replaced",
                 ),
                 Difference(
-                    "neighbours of the first and of the last word",
+                    "neighbors of the first and of the last token",
                     "one each",
                     "one each, and a key and a value of zeros, in the code",
-                    "a word beside padding would have them or not",
+                    "a token beside padding would have them or not",
                 ),
             ),
         ),
         paper="https://arxiv.org/abs/1902.09113",
         encoder=StarAttention,
         decoder="its relay is made of all steps, later ones too",
-        source="its neighbours are of one sequence",
+        source="its neighbors are of one sequence",
         traits=Traits(training_time="nD", decoder_state="", is_matrix=False),
     ),
 )

@@ -1,4 +1,4 @@
-"""The mixer of Mamba-2 (arXiv 2405.21060): a state space model, whose state decays as much as each step decides.
+"""The mixer of Mamba-2 (arXiv 2405.21060): a state space model, whose state decays at a rate that each step determines.
 
 Queries, keys and values are the paper's C, B and x, of N, N and 2 C channels, after a short convolution with silu; all
 heads have the same queries and keys::
@@ -26,8 +26,8 @@ from ..ops.dropout import drop_steps
 from ..ops.dtypes import accumulation_dtype
 from ..ops.padding import Padding
 from ..published import Difference, Published
+from .argument_checks import check_positive
 from .attention import SelfAttention
-from .checks import check_positive
 from .declaration import Attention, Flag, Traits
 from .multihead import merge_heads, split_heads
 from .short_convolution import SiluConvolution
@@ -47,7 +47,7 @@ def decay_parameters(num_heads: int, least: float, largest: float) -> tuple[nn.P
     return nn.Parameter(bias), nn.Parameter(rates.log())
 
 
-class SpaceState(NamedTuple):
+class StateSpaceState(NamedTuple):
     """The state of a decoder."""
 
     sum: Tensor  # (B, H, N, 2 C / H), at least fp32
@@ -70,7 +70,7 @@ class StateSpaceAttention(SelfAttention):
         UsageError: if ``num_heads`` does not divide ``embed_dim``, or ``state_size`` is below 1.
     """
 
-    State = SpaceState
+    State = StateSpaceState
 
     def __init__(self, *, state_size: int = 64, **options: Any) -> None:
         super().__init__(**options)
@@ -90,19 +90,19 @@ class StateSpaceAttention(SelfAttention):
         if self.causal:
             convolved, _ = self.conv1d.causal(inputs, padding=padding)
         else:
-            convolved = self.conv1d.centred(inputs, padding=padding)
+            convolved = self.conv1d.centered(inputs, padding=padding)
         qkv_and_decay, skipped = self.op_arguments(convolved, dt)
         y = decay_attention(*qkv_and_decay, padding=padding, causal=self.causal)
         return self.gate_and_project(y + skipped, gate)
 
-    def attend_step(self, x: Tensor, padding: Padding, state: SpaceState | None) -> tuple[Tensor, SpaceState]:
+    def attend_step(self, x: Tensor, padding: Padding, state: StateSpaceState | None) -> tuple[Tensor, StateSpaceState]:
         gate, inputs, dt = self.project_inputs(x)
         past = None if state is None else state.inputs
         convolved, last_inputs = self.conv1d.causal(inputs, padding=padding, past=past)
         qkv_and_decay, skipped = self.op_arguments(convolved, dt)
         before = None if state is None else DecayState(state.sum)
         y, after = decay_attention_step(*qkv_and_decay, before, padding=padding)
-        return self.gate_and_project(y + skipped, gate), SpaceState(after.sum, last_inputs)
+        return self.gate_and_project(y + skipped, gate), StateSpaceState(after.sum, last_inputs)
 
     def project_inputs(self, x: Tensor) -> tuple[Tensor, ...]:
         """The gate ``(T, B, 2 C)``, the convolution's inputs ``(T, B, 2 C + 2 N)`` and dt ``(T, B, H)``."""
@@ -164,11 +164,11 @@ ATTENTIONS = (
                     "in the encoder",
                     "the decay between two steps, whichever is first; the convolution sees three steps on each side",
                     "decoder only",
-                    "an encoder's words should see both sides, as in Hydra (arXiv 2407.09941)",
+                    "an encoder's tokens should see both sides, as in Hydra (arXiv 2407.09941)",
                 ),
                 Difference(
                     "position embeddings",
-                    "fairseq's, added to the words",
+                    "fairseq's, added to the tokens",
                     "none",
                     "one setting for all names; `--no-token-positional-embeddings` leaves them out",
                 ),
@@ -183,7 +183,7 @@ ATTENTIONS = (
         paper="https://arxiv.org/abs/2405.21060",
         encoder=StateSpaceAttention,
         decoder=partial(StateSpaceAttention, causal=True),
-        source="there is no distance between a target word and a source word",
+        source="there is no distance between a target token and a source token",
         traits=Traits(training_time="nmD", is_matrix=False),
         flags=(
             Flag(

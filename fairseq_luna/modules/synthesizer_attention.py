@@ -1,4 +1,4 @@
-"""Synthesizer (arXiv 2005.00743): softmax attention whose scores compare no word with another one.
+"""Synthesizer (arXiv 2005.00743): softmax attention whose scores compare no token with another one.
 
 For each head, with scores A of positions, which decide the attention::
 
@@ -13,8 +13,8 @@ synthesizer-factorized-dense   products of about 2 sqrt(N) numbers, two linear m
 synthesizer-factorized-random  row t of a learned matrix of rank 8
 =============================  ====================================================================
 
-Parameters: ``v_proj``, ``out_proj`` (W_o), and the parameters of ``scores``. Differences from the paper, with whose
-    text alone this was compared, are in the declarations at the end of the file.
+Parameters: ``v_proj``, ``out_proj`` (W_o), and the parameters of ``scores``. The authors published no code;
+    differences from the paper's text are in the declarations at the end of the file.
 """
 
 import math
@@ -30,8 +30,8 @@ from ..ops.dtypes import accumulation_dtype, full_precision
 from ..ops.padding import Padding, PaddingLike
 from ..published import Difference, Published
 from ..usage_error import ArgumentError
+from .argument_checks import NamedArguments
 from .attention import SelfAttention
-from .checks import NamedArguments
 from .declaration import Attention, Traits
 from .multihead import split_heads
 from .projection import LinearMaps
@@ -39,14 +39,14 @@ from .projection import LinearMaps
 PAPER = "arXiv 2005.00743"
 IN_BATCHES = Difference(
     "positions",
-    "of the real words of a sentence, up to `--max-source-positions` and `--max-target-positions`",
+    "of the real tokens of a sentence, up to `--max-source-positions` and `--max-target-positions`",
     "not said for padding",
     "a sentence has the same result in every batch",
 )
 
 
 class SynthesizerAttention(NamedArguments, SelfAttention):
-    """Self-attention with scores that compare no word with another one.
+    """Self-attention with scores that compare no token with another one.
 
     The state of a decoder is the values of the earlier steps, half of what softmax attention caches. At padding the
     result is the bias of the output projection.
@@ -60,7 +60,7 @@ class SynthesizerAttention(NamedArguments, SelfAttention):
         UsageError: if ``num_heads`` does not divide ``embed_dim``; in a call, if a sequence is longer.
     """
 
-    State = op.Values
+    State = op.PositionValues
 
     def __init__(self, *, scores: "type[ScoreMap]", max_positions: int = 1024, **options: Any) -> None:
         super().__init__(**options)
@@ -74,7 +74,9 @@ class SynthesizerAttention(NamedArguments, SelfAttention):
         v = self.project_heads(self.v_proj, x)
         return self.project_output(self.scores.attention(x, v, causal=self.causal, **self.op_options(padding)))
 
-    def attend_step(self, x: Tensor, padding: Padding, state: op.Values | None) -> tuple[Tensor, op.Values]:
+    def attend_step(
+        self, x: Tensor, padding: Padding, state: op.PositionValues | None
+    ) -> tuple[Tensor, op.PositionValues]:
         v = self.project_heads(self.v_proj, x)
         steps = op.columns_of_next(state)
         self.check_length(steps, self.max_positions, attention="a synthesizer")
@@ -82,8 +84,8 @@ class SynthesizerAttention(NamedArguments, SelfAttention):
         y, state = op.synthesizer_attention_step(scores, v, state, **self.op_options(padding))
         return self.project_output(y), state
 
-    def state_with_room(self, state: op.Values, tokens: int) -> op.Values:
-        return op.with_room(state, min(tokens, self.max_positions))
+    def state_with_room(self, state: op.PositionValues, max_steps: int) -> op.PositionValues:
+        return op.allocate_values(state, min(max_steps, self.max_positions))
 
 
 class ScoreMap(nn.Module):
@@ -123,7 +125,7 @@ class ScoreMap(nn.Module):
 
 
 class ContentScores(ScoreMap):
-    """Scores from the reading word alone, without the word that it reads."""
+    """Scores from the reading token alone, without the token that it reads."""
 
     def features(self, x: Tensor) -> Tensor:
         """The numbers from which the scores of ``x (T, B, C)`` are computed: ``(B, H, T, any number)``."""
@@ -163,7 +165,7 @@ class DenseScores(ContentScores):
 
 
 class FactorizedDenseScores(ContentScores):
-    """``(A x)[p // b] (B x)[p % b]`` for position p: about 2 sqrt(N) numbers of a word make its N scores.
+    """``(A x)[p // b] (B x)[p % b]`` for position p: about 2 sqrt(N) numbers of a token make its N scores.
 
     The paper (arXiv 2005.00743) tiles a and b numbers, a b = N, to N each and multiplies them so that
     scores within a block differ; its authors published no code of it. Tiling both as ``[p % a] [p % b]`` would not
@@ -189,7 +191,7 @@ class FactorizedDenseScores(ContentScores):
 
 
 class RandomScores(ScoreMap):
-    """A learned matrix ``(H, N, N)``, random at first: the words have no part in it.
+    """A learned matrix ``(H, N, N)``, random at first: the tokens have no part in it.
 
     Raises:
         UsageError: if it has more than ``LARGEST`` numbers.
@@ -247,7 +249,7 @@ ATTENTIONS = (
         ),
         encoder=partial(SynthesizerAttention, scores=DenseScores),
         decoder=partial(SynthesizerAttention, scores=DenseScores, causal=True),
-        source="its scores do not depend on the words that are read",
+        source="its scores do not depend on the tokens that are read",
         paper="https://arxiv.org/abs/2005.00743",
         traits=Traits(training_time="n²", decoder_state="grows, values only", quadratic=True, state_grows=True),
         has_max_positions=True,
@@ -260,7 +262,7 @@ ATTENTIONS = (
         ),
         encoder=partial(SynthesizerAttention, scores=RandomScores),
         decoder=partial(SynthesizerAttention, scores=RandomScores, causal=True),
-        source="its scores do not depend on the words that are read",
+        source="its scores do not depend on the tokens that are read",
         paper="https://arxiv.org/abs/2005.00743",
         traits=Traits(training_time="n²", decoder_state="grows, values only", quadratic=True, state_grows=True),
         has_max_positions=True,
@@ -273,7 +275,7 @@ ATTENTIONS = (
                 Difference(
                     "tiling",
                     "one vector repeats each of its numbers, the other repeats as a whole",
-                    "both are tiled, how is not said",
+                    "both are tiled; the paper does not say how",
                     "if both repeated as a whole, positions would have the same scores after some steps",
                 ),
                 IN_BATCHES,
@@ -281,7 +283,7 @@ ATTENTIONS = (
         ),
         encoder=partial(SynthesizerAttention, scores=FactorizedDenseScores),
         decoder=partial(SynthesizerAttention, scores=FactorizedDenseScores, causal=True),
-        source="its scores do not depend on the words that are read",
+        source="its scores do not depend on the tokens that are read",
         paper="https://arxiv.org/abs/2005.00743",
         traits=Traits(training_time="n²", decoder_state="grows, values only", quadratic=True, state_grows=True),
         has_max_positions=True,
@@ -291,7 +293,7 @@ ATTENTIONS = (
         published=Published(PAPER, (IN_BATCHES,)),
         encoder=partial(SynthesizerAttention, scores=FactorizedRandomScores),
         decoder=partial(SynthesizerAttention, scores=FactorizedRandomScores, causal=True),
-        source="its scores do not depend on the words that are read",
+        source="its scores do not depend on the tokens that are read",
         paper="https://arxiv.org/abs/2005.00743",
         traits=Traits(training_time="n²", decoder_state="grows, values only", quadratic=True, state_grows=True),
         has_max_positions=True,

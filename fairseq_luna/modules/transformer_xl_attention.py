@@ -5,8 +5,8 @@ For steps i of a segment of N steps, and j of the segment or of the M steps befo
     s_ij = ((q_i + u) k_j + (q_i + v) W_r r(i - j)) / sqrt(D)        r(d): sinusoids of the distance, (C,)
     y_i = softmax_j(s_ij) v_j
 
-Parameters: those of softmax attention, ``position_proj`` (W_r), ``content_bias`` (u) and ``position_bias`` (v).
-Differences from the paper are in the declaration at the end of the file.
+Parameters: the parameters of softmax attention, ``position_proj`` (W_r), ``content_bias`` (u) and ``position_bias``
+(v). Differences from the paper are in the declaration at the end of the file.
 """
 
 from functools import partial
@@ -23,8 +23,8 @@ from ..ops.transformer_xl_attention import (
 )
 from ..published import Difference, Published
 from ..usage_error import ArgumentError
+from .argument_checks import check_positive
 from .attention import SelfAttention
-from .checks import check_positive
 from .conversion import Rule, Rules, zero
 from .declaration import Attention, Flag, Traits
 from .multihead import QueriesKeysValues
@@ -32,7 +32,7 @@ from .projection import affine_of
 
 
 class TransformerXLAttention(QueriesKeysValues, SelfAttention):
-    """Self-attention to the own segment, of which a decoder sees the earlier steps, and to the memory before it.
+    """Self-attention to a step's own segment (in a decoder, to its earlier steps) and to the memory before it.
 
     The state of a decoder is the keys and values of N + M steps, from the first step on. At padding the result is the
     bias of the output projection.
@@ -126,16 +126,16 @@ ATTENTIONS = (
                 ),
                 Difference(
                     "position embeddings",
-                    "fairseq's, added to the words, beside the relative ones",
+                    "fairseq's, added to the tokens, beside the relative ones",
                     "the relative ones alone",
                     "one setting for all names; `--no-token-positional-embeddings` leaves them out",
                 ),
                 Difference("biases", "of queries, keys, values and output", "none", "as fairseq's attention has"),
                 Difference(
                     "in the encoder",
-                    "the own segment to both sides, and the memory before it",
+                    "a step's own segment to both sides, and the memory before it",
                     "decoder only",
-                    "an encoder's words should see both sides",
+                    "an encoder's tokens should see both sides",
                 ),
             ),
         ),

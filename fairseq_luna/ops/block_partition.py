@@ -240,7 +240,7 @@ def reduce_blocks(x: Tensor, blocks: Blocks, reduce: str = "mean") -> Tensor:
     return reduced.view(*blocks.sizes.shape, heads, size).transpose(1, 2)
 
 
-def read_blocks(x: Tensor, blocks: Blocks, *, causal: bool = False) -> Tensor:
+def gather_block_of_each_step(x: Tensor, blocks: Blocks, *, causal: bool = False) -> Tensor:
     """For each step the vector of its block in ``x (B, M, C)``; if ``causal``, of the block before, 0 in the first.
 
     Returns:

@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 
-def in_chunks(x: Tensor, size: int, *, dim: int, fill: float = 0) -> Tensor:
+def split_into_chunks(x: Tensor, size: int, *, dim: int, fill: float = 0) -> Tensor:
     """``x`` with dimension ``dim``, counted from the last, -1, cut into chunks of ``size``.
 
     The last chunk is filled up with ``fill``.

@@ -114,7 +114,7 @@ class DecayedSums(torch.autograd.Function):
     @staticmethod
     def forward(q: Tensor, k: Tensor, v: Tensor, g: Tensor, blocks: int) -> tuple[Tensor, Tensor]:
         with full_precision(q):
-            out, earlier = apply_to_some_heads(_sums, blocks, q, k, v, g)
+            out, earlier = apply_to_some_heads(_block_sums, blocks, q, k, v, g)
             return out, earlier
 
     @staticmethod
@@ -173,7 +173,7 @@ def apply_to_some_heads(function: Callable[..., tuple[Tensor, ...]], blocks: int
     return [torch.cat(results) for results in zip(*parts, strict=True)]
 
 
-def _sums(q: Tensor, k: Tensor, v: Tensor, g: Tensor, blocks: int) -> tuple[Tensor, Tensor]:
+def _block_sums(q: Tensor, k: Tensor, v: Tensor, g: Tensor, blocks: int) -> tuple[Tensor, Tensor]:
     inside, decays = torch.bmm(q, k.mT), decays_between(g)
     out = torch.bmm(inside.mul_(decays).tril_(), v)
     if blocks == 1:

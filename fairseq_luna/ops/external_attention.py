@@ -18,7 +18,7 @@ def external_attention_reference(
 
         a = q K^T;    w_is = exp(a_is) / (sum over real j of exp(a_js));    y_i = sum over s of w_is V_s / (sum of w_i)
 
-    The weights are normalised over the steps and then over the slots.
+    The weights are normalized over the steps and then over the slots.
 
     Args:
         q: ``(B, H, T, D)``.
@@ -146,12 +146,14 @@ def external_causal_attention_step(
     """
     scores = slot_scores(q, keys)
     newest = scores[:, :, 0]
-    state = advance(newest, state or SlotMeans(torch.zeros_like(newest), newest.new_zeros(len(q))), Padding.of(padding))
+    state = update_slot_means(
+        newest, state or SlotMeans(torch.zeros_like(newest), newest.new_zeros(len(q))), Padding.of(padding)
+    )
     nothing = (state.steps == 0)[:, None, None, None]
     return read_slots(scores, state.log_mean[:, :, None], values, nothing, dropout_p).to(q.dtype), state
 
 
-def advance(scores: Tensor, state: SlotMeans, padding: PaddingLike) -> SlotMeans:
+def update_slot_means(scores: Tensor, state: SlotMeans, padding: PaddingLike) -> SlotMeans:
     """Add ``scores (B, H, S)`` to the means, except where the step is ``padding``."""
     padding = Padding.of(padding)
     steps = state.steps + 1

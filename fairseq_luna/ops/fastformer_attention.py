@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .chunks import in_chunks
+from .chunks import split_into_chunks
 from .dropout import drop, drop_steps
 from .dtypes import accumulation_dtype, full_precision
 from .masked_softmax import masked_softmax
@@ -144,13 +144,13 @@ def fastformer_attention(
 ) -> tuple[Tensor, Tensor]:
     """The same function as :func:`fastformer_attention_reference`, by matrix products for the sums over time."""
     padding = Padding.of(padding)
-    global_query = _pooled(maps.query_score(q), q, padding, dropout_p)
+    global_query = _pool(maps.query_score(q), q, padding, dropout_p)
     p = maps.combine_key(global_query, k)
-    global_key = _pooled(maps.key_score(p), p, padding, dropout_p)
+    global_key = _pool(maps.key_score(p), p, padding, dropout_p)
     return maps.combine_value(global_key, v), global_query
 
 
-def _pooled(score: Tensor, x: Tensor, padding: Padding, dropout_p: float) -> Tensor:
+def _pool(score: Tensor, x: Tensor, padding: Padding, dropout_p: float) -> Tensor:
     """Mean of ``x (B, H, T, D)`` weighted by the softmax of ``score (B, H, T)`` over time: ``(B, H, 1, D)``."""
     # Contiguous, because dropout draws its random numbers in the order of the memory.
     score = scaled_score(score, x).contiguous()
@@ -170,8 +170,8 @@ def _weighted_sum(weights: Tensor, x: Tensor) -> Tensor:
     steps = x.shape[2]
     if isinstance(steps, torch.SymInt) or steps <= LONGEST_SUM:  # a graph for any number of steps has one form
         return weights @ x
-    weights = in_chunks(weights, LONGEST_SUM, dim=-1).transpose(2, 3)
-    return (weights @ in_chunks(x, LONGEST_SUM, dim=-2)).sum(2)
+    weights = split_into_chunks(weights, LONGEST_SUM, dim=-1).transpose(2, 3)
+    return (weights @ split_into_chunks(x, LONGEST_SUM, dim=-2)).sum(2)
 
 
 def fastformer_causal_attention(

@@ -35,7 +35,7 @@ def positive_query_features_reference(x: Tensor, directions: Tensor) -> Tensor:
         phi_r(x) = exp(w_r x' - c) / sqrt(R),     x' = x / D^(1/4)
 
     where c is the largest ``w_r x'`` of the step. FAVOR+ (arXiv 2009.14794, lemma 1) has ``|x'|^2 / 2`` for c; the mean
-    over w of its ``phi(q) . phi(k)`` is ``exp(q k / sqrt(D))``. A normalised attention does not depend on a query's c,
+    over w of its ``phi(q) . phi(k)`` is ``exp(q k / sqrt(D))``. A normalized attention does not depend on a query's c,
     so it is a constant without a gradient.
 
     Args:
@@ -64,7 +64,7 @@ def positive_key_features_reference(x: Tensor, directions: Tensor) -> Tensor:
 
 
 def fourier_features_reference(x: Tensor, directions: Tensor) -> Tensor:
-    """Random Fourier features of the normalised step (RFA, arXiv 2103.02143, section 3.1, with the authors' scale).
+    """Random Fourier features of the normalized step (RFA, arXiv 2103.02143, section 3.1, with the authors' scale).
 
         phi(x) = 0.1 [sin(W x^); cos(W x^)],     x^ = x / (|x| + 0.001)
 

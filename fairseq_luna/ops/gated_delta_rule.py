@@ -91,23 +91,23 @@ def gated_delta_rule(
     return join_blocks(out, blocks, v).to(v.dtype)
 
 
-class Solved(NamedTuple):
+class SavedForwardPass(NamedTuple):
     """The tensors of a forward pass that the gradients use again."""
 
     q: Tensor  # over its norm, as k
     k: Tensor
     over_q: Tensor  # 1 over the norm
     over_k: Tensor
-    written: Tensor  # b k
+    written_keys: Tensor  # b k
     decays: Tensor  # exp(G_i - G_j), C x C, 0 above the diagonal
-    read: Tensor  # the weight of each u of the block in y, C x C
+    query_products: Tensor  # the weight of each u of the block in y, C x C
     inverse: Tensor  # of the system, C x C
     u: Tensor
     states: Tensor | None  # S, D x E; None if there is one block
 
 
 class GatedDelta(torch.autograd.Function):
-    """The outputs for ``q, k, v, g (.., 1), b (.., 1)`` and the number of blocks of a head; and :class:`Solved`.
+    """Outputs and :class:`SavedForwardPass` for ``q, k, v, g (.., 1), b (.., 1)`` and the number of blocks of a head.
 
     All tensors are cut into blocks: ``(B H blocks, C, any size)``, zero after the last step. With G the running sum of
     g in a block and S the state before it, step i writes ``b_i k_i u_i^T``, where
@@ -140,7 +140,7 @@ class GatedDelta(torch.autograd.Function):
             return None, None, None, None, None, None
         q, k, v, g, b, *saved = ctx.saved_tensors
         with full_precision(v):
-            solved = _solve(q, k, v, g, b, ctx.blocks)[1] if torch.is_grad_enabled() else Solved(*saved)
+            solved = _solve(q, k, v, g, b, ctx.blocks)[1] if torch.is_grad_enabled() else SavedForwardPass(*saved)
             return *_gradients(gradient, g, b, solved, ctx.blocks), None
 
     @staticmethod
@@ -148,25 +148,25 @@ class GatedDelta(torch.autograd.Function):
         return vmap_rule(GatedDelta, info.batch_size, in_dims, inputs)
 
 
-def _solve(q: Tensor, k: Tensor, v: Tensor, g: Tensor, b: Tensor, blocks: int) -> tuple[Tensor, Solved]:
+def _solve(q: Tensor, k: Tensor, v: Tensor, g: Tensor, b: Tensor, blocks: int) -> tuple[Tensor, SavedForwardPass]:
     over_q, over_k = inverse_norm(q), inverse_norm(k)
     q, k = q * over_q, k * over_k
     written = k * b
-    decays = _times(decays_between(g), g.new_ones(v.shape[1], v.shape[1]).tril())
-    read, system = (_times(torch.bmm(x, written.mT), decays) for x in (q, k))
+    decays = _multiply_in_place(decays_between(g), g.new_ones(v.shape[1], v.shape[1]).tril())
+    read, system = (_multiply_in_place(torch.bmm(x, written.mT), decays) for x in (q, k))
     identity = torch.eye(v.shape[1], dtype=v.dtype, device=v.device).expand_as(system)
     inverse = torch.linalg.solve_triangular(system, identity, upper=False, unitriangular=True, left=False)
     if blocks == 1:
         u = torch.bmm(inverse, v)
-        return torch.bmm(read, u), Solved(q, k, over_q, over_k, written, decays, read, inverse, u, None)
+        return torch.bmm(read, u), SavedForwardPass(q, k, over_q, over_k, written, decays, read, inverse, u, None)
     start = decay_from_block_start(g)
     u, states = _scan(v, k * -start, inverse, written * decay_to_block_end(decays), start[:, -1:], blocks)
     out = torch.bmm(read, u).baddbmm_(q * start, states)
-    return out, Solved(q, k, over_q, over_k, written, decays, read, inverse, u, states)
+    return out, SavedForwardPass(q, k, over_q, over_k, written, decays, read, inverse, u, states)
 
 
 def _gradients(
-    gradient: Tensor, g: Tensor, b: Tensor, solved: Solved, blocks: int
+    gradient: Tensor, g: Tensor, b: Tensor, solved: SavedForwardPass, blocks: int
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """The gradients of q, k, v, g and b.
 
@@ -181,7 +181,7 @@ def _gradients(
         decayed = gradient * start
         added = torch.bmm(q.mT, decayed)
         dv, later = _scan(du, written * end, inverse.mT, k * -start, start[:, -1:], blocks, added)
-    dread, dsystem = (_times(torch.bmm(x, u.mT), decays) for x in (gradient, dv))
+    dread, dsystem = (_multiply_in_place(torch.bmm(x, u.mT), decays) for x in (gradient, dv))
     dsystem.diagonal(dim1=1, dim2=2).zero_()
     dq, dk = torch.bmm(dread, written), torch.bmm(dsystem, written)
     dwritten = torch.bmm(dread.mT, q).baddbmm_(dsystem.mT, k, alpha=-1)
@@ -189,7 +189,7 @@ def _gradients(
         dq.baddbmm_(decayed, states.mT)
         dk.baddbmm_(dv * start, states.mT)
         dwritten.baddbmm_(u * end, later.mT)
-    along_q, along_k, db = (_dot(*pair) for pair in ((q, dq), (k, dk), (k, dwritten)))
+    along_q, along_k, db = (_row_dot_products(*pair) for pair in ((q, dq), (k, dk), (k, dwritten)))
     dg = sums_to_end(along_q - along_k - b * db, blocks)
     # A change along a vector does not change the vector divided by its norm.
     dk = (dwritten * (b * over_k)).addcmul_(dk, -over_k).addcmul_(k, (along_k - b * db) * over_k)
@@ -225,12 +225,12 @@ def _scan(
     return u, states
 
 
-def _times(x: Tensor, y: Tensor) -> Tensor:
+def _multiply_in_place(x: Tensor, y: Tensor) -> Tensor:
     """``x * y``, in place unless autograd or torch.vmap may need the factors."""
     return x * y if torch.is_grad_enabled() else x.mul_(y)
 
 
-def _dot(x: Tensor, y: Tensor) -> Tensor:
+def _row_dot_products(x: Tensor, y: Tensor) -> Tensor:
     """The dot product of each row of ``x`` with the same row of ``y``: ``(.., 1)``."""
     return (x * y).sum(-1, keepdim=True)
 

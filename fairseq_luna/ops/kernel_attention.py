@@ -8,7 +8,14 @@ from .chunks import default_block_length
 from .dropout import drop_steps
 from .dtypes import accumulation_dtype, full_precision
 from .padding import Padding, PaddingLike
-from .prefix_attention import PrefixMean, advance, initial_prefix_mean, prefix_attention, prefix_mean_of, step_counts
+from .prefix_attention import (
+    PrefixMean,
+    initial_prefix_mean,
+    prefix_attention,
+    prefix_mean_of,
+    step_counts,
+    update_prefix_mean,
+)
 
 NORMALISERS = ("sum", "bounded", "each feature")
 
@@ -22,7 +29,7 @@ def kernel_attention_reference(
     k: Tensor,
     v: Tensor,
     *,
-    normaliser: str = "sum",
+    normalizer: str = "sum",
     padding: PaddingLike = None,
     dropout_p: float = 0.0,
 ) -> Tensor:
@@ -42,7 +49,7 @@ def kernel_attention_reference(
         q: ``(B, H, T, R)`` features of the queries.
         k: ``(B, H, S, R)`` features of the keys.
         v: ``(B, H, S, E)``.
-        normaliser: "sum", "bounded" or "each feature".
+        normalizer: "sum", "bounded" or "each feature".
         padding: ``(B, S)`` bool, True = padding: the step has no weight. If all steps are padding, y is 0.
         dropout_p: probability that a head leaves out a step, for all queries.
 
@@ -50,7 +57,7 @@ def kernel_attention_reference(
         ``(B, H, T, E)`` in the dtype of ``v``. Sums are in fp32 for half precision.
     """
     padding_mask = Padding.of(padding).mask
-    return weighted_values_reference(q, k, v, normaliser, padding_mask, dropout_p, causal=False)
+    return weighted_values_reference(q, k, v, normalizer, padding_mask, dropout_p, causal=False)
 
 
 def kernel_causal_attention_reference(
@@ -58,7 +65,7 @@ def kernel_causal_attention_reference(
     k: Tensor,
     v: Tensor,
     *,
-    normaliser: str = "sum",
+    normalizer: str = "sum",
     padding: PaddingLike = None,
     dropout_p: float = 0.0,
 ) -> Tensor:
@@ -68,27 +75,27 @@ def kernel_causal_attention_reference(
     sum itself, not its absolute value.
     """
     padding_mask = Padding.of(padding).mask
-    return weighted_values_reference(q, k, v, normaliser, padding_mask, dropout_p, causal=True)
+    return weighted_values_reference(q, k, v, normalizer, padding_mask, dropout_p, causal=True)
 
 
 def weighted_values_reference(
-    q: Tensor, k: Tensor, v: Tensor, normaliser: str, padding_mask: Tensor | None, dropout_p: float, *, causal: bool
+    q: Tensor, k: Tensor, v: Tensor, normalizer: str, padding_mask: Tensor | None, dropout_p: float, *, causal: bool
 ) -> Tensor:
     """The values under the weights of each query, ``(B, H, T, E)``; arguments as in the two functions above."""
     dtype = accumulation_dtype(q)
     q, k, values = q.to(dtype), k.to(dtype), v.to(dtype)
     if padding_mask is not None:
         k = k.masked_fill(padding_mask[:, None, :, None], 0)
-    if normaliser == "each feature":
+    if normalizer == "each feature":
         totals = k.cumsum(2) if causal else k.sum(2, keepdim=True)
         products = (q / nonzero_reference(totals)) @ k.mT
     else:
         products = q @ k.mT
     if causal:
         products = products.tril()
-    if normaliser == "sum":
+    if normalizer == "sum":
         products = products / nonzero_reference(products.sum(-1, keepdim=True))
-    elif normaliser == "bounded":
+    elif normalizer == "bounded":
         totals = products.sum(-1, keepdim=True)
         products = products / (totals if causal else totals.abs()).clamp(min=1)
     kept = F.dropout(values.new_ones(values.shape[:-1]), dropout_p)[..., None]
@@ -105,7 +112,7 @@ def kernel_attention(
     k: Tensor,
     v: Tensor,
     *,
-    normaliser: str = "sum",
+    normalizer: str = "sum",
     padding: PaddingLike = None,
     dropout_p: float = 0.0,
 ) -> Tensor:
@@ -114,10 +121,10 @@ def kernel_attention(
     All queries read one mean over the steps, whose size does not depend on S.
 
     Raises:
-        ValueError: if the normaliser is unknown.
+        ValueError: if the normalizer is unknown.
     """
     state = kernel_mean_of(k, v, padding=padding, dropout_p=dropout_p)
-    return read_kernel_mean(q, state, normaliser=normaliser).to(v.dtype)
+    return read_kernel_mean(q, state, normalizer=normalizer).to(v.dtype)
 
 
 def kernel_mean_of(k: Tensor, v: Tensor, *, padding: PaddingLike = None, dropout_p: float = 0.0) -> PrefixMean:
@@ -128,16 +135,16 @@ def kernel_mean_of(k: Tensor, v: Tensor, *, padding: PaddingLike = None, dropout
     return prefix_mean_of(k, with_ones(v, accumulation_dtype(k), dropout_p), padding=padding)
 
 
-def read_kernel_mean(q: Tensor, state: PrefixMean, *, normaliser: str, causal: bool = False) -> Tensor:
+def read_kernel_mean(q: Tensor, state: PrefixMean, *, normalizer: str, causal: bool = False) -> Tensor:
     """The attention of queries ``q (B, H, T, R)`` to the steps in ``state``: ``(B, H, T, E)`` in the state's dtype.
 
     ``causal`` chooses the denominators of :func:`kernel_causal_attention_reference`.
     """
     with full_precision(q):
-        return _normalised(q, state, normaliser, causal=causal) @ state.mean[..., :-1]
+        return _normalized_queries(q, state, normalizer, causal=causal) @ state.mean[..., :-1]
 
 
-def kernel_weights(q: Tensor, k: Tensor, state: PrefixMean, *, normaliser: str) -> Tensor:
+def kernel_weights(q: Tensor, k: Tensor, state: PrefixMean, *, normalizer: str) -> Tensor:
     """The weight of each step for each query before dropout, quadratic: ``(B, H, T, S)`` in the state's dtype.
 
     With "bounded" a weight may be negative, and the weights of a query sum to a number from -1 to 1.
@@ -146,21 +153,21 @@ def kernel_weights(q: Tensor, k: Tensor, state: PrefixMean, *, normaliser: str) 
         q: ``(B, H, T, R)``.
         k: ``(B, H, S, R)``, 0 at padding.
         state: :func:`kernel_mean_of` these keys.
-        normaliser: as in :func:`kernel_attention_reference`.
+        normalizer: as in :func:`kernel_attention_reference`.
     """
     with full_precision(q):
-        return _normalised(q, state, normaliser, causal=False) @ k.to(state.mean.dtype).mT / _steps(state)
+        return _normalized_queries(q, state, normalizer, causal=False) @ k.to(state.mean.dtype).mT / _num_steps(state)
 
 
-def _normalised(q: Tensor, state: PrefixMean, normaliser: str, *, causal: bool) -> Tensor:
+def _normalized_queries(q: Tensor, state: PrefixMean, normalizer: str, *, causal: bool) -> Tensor:
     """``q`` over the denominators: its product with the mean of ``k_j v_j^T`` is the output."""
     q, total = q.to(state.mean.dtype), state.mean[..., -1:]
-    if normaliser == "each feature":
-        return q / denominator(total, _steps(state), normaliser, causal=causal).mT
-    return q / denominator(q @ total, _steps(state), normaliser, causal=causal)
+    if normalizer == "each feature":
+        return q / denominator(total, _num_steps(state), normalizer, causal=causal).mT
+    return q / denominator(q @ total, _num_steps(state), normalizer, causal=causal)
 
 
-def _steps(state: PrefixMean) -> Tensor:
+def _num_steps(state: PrefixMean) -> Tensor:
     """The number of steps, at least 1: ``(B, 1, 1, 1)``."""
     return state.steps.clamp(min=1).view(-1, 1, 1, 1)
 
@@ -170,25 +177,25 @@ def kernel_causal_attention(
     k: Tensor,
     v: Tensor,
     *,
-    normaliser: str = "sum",
+    normalizer: str = "sum",
     padding: PaddingLike = None,
     dropout_p: float = 0.0,
 ) -> Tensor:
     """The same function as :func:`kernel_causal_attention_reference`, linear in T, by prefix attention.
 
     Raises:
-        ValueError: if the normaliser is unknown.
+        ValueError: if the normalizer is unknown.
     """
     dtype = accumulation_dtype(q)
     q, k = q.to(dtype), k.to(dtype)
     padding = Padding.of(padding)
     counts = step_counts(padding, q.shape[2], dtype, q.device)
-    if normaliser == "each feature":
+    if normalizer == "each feature":
         one = k.new_ones(*k.shape[:-1], 1)
         # torch.compile refuses the same tensor as two arguments.
         means = prefix_attention(one, one.view_as(one), k, padding=padding)
         values = drop_steps(v, dropout_p).to(dtype)
-        q = q / denominator(means, counts, normaliser, causal=True)
+        q = q / denominator(means, counts, normalizer, causal=True)
         out = prefix_attention(q, k, values, padding=padding)
     else:
         values = with_ones(v, dtype, dropout_p)
@@ -196,7 +203,7 @@ def kernel_causal_attention(
         # than channels this was faster than the balance that prefix attention chooses.
         length = default_block_length(q.shape[2], v.shape[-1], v.shape[-1])
         sums = prefix_attention(q, k, values, padding=padding, block_length=length)
-        out = sums[..., :-1] / denominator(sums[..., -1:], counts, normaliser, causal=True)
+        out = sums[..., :-1] / denominator(sums[..., -1:], counts, normalizer, causal=True)
     return out.to(v.dtype)
 
 
@@ -208,24 +215,24 @@ def with_ones(v: Tensor, dtype: torch.dtype, dropout_p: float) -> Tensor:
     return torch.cat([drop_steps(v, dropout_p).to(dtype), v.new_ones(*v.shape[:-1], 1, dtype=dtype)], dim=-1)
 
 
-def denominator(mean: Tensor, steps: Tensor, normaliser: str, *, causal: bool) -> Tensor:
+def denominator(mean: Tensor, steps: Tensor, normalizer: str, *, causal: bool) -> Tensor:
     """The divisor of a mean of weighted values.
 
     Args:
         mean: the mean of the weights, or of each feature of the keys.
         steps: the number of steps in the mean, at least 1; broadcastable to ``mean``.
-        normaliser: as in :func:`kernel_attention_reference`.
+        normalizer: as in :func:`kernel_attention_reference`.
         causal: with "bounded", the bound applies to the sum itself, not to its absolute value.
 
     Returns:
         The shape of ``mean``.
 
     Raises:
-        ValueError: if the normaliser is unknown.
+        ValueError: if the normalizer is unknown.
     """
-    if normaliser not in NORMALISERS:
-        raise ValueError(f"normaliser {normaliser}: choose one of {', '.join(NORMALISERS)}")
-    if normaliser == "bounded":
+    if normalizer not in NORMALISERS:
+        raise ValueError(f"normalizer {normalizer}: choose one of {', '.join(NORMALISERS)}")
+    if normalizer == "bounded":
         return torch.maximum(mean if causal else mean.abs(), steps.reciprocal())  # of the sum: at least 1
     return mean.masked_fill(mean < LEAST_MEAN, 1)
 
@@ -236,7 +243,7 @@ def kernel_causal_attention_step(
     v: Tensor,
     state: PrefixMean | None,
     *,
-    normaliser: str = "sum",
+    normalizer: str = "sum",
     padding: PaddingLike = None,
     dropout_p: float = 0.0,
 ) -> tuple[Tensor, PrefixMean]:
@@ -249,5 +256,5 @@ def kernel_causal_attention_step(
     """
     k = k.to(accumulation_dtype(k))
     values = with_ones(v, k.dtype, dropout_p)
-    state = advance(k, values, state or initial_prefix_mean(k, values), padding=padding)
-    return read_kernel_mean(q, state, normaliser=normaliser, causal=True).to(v.dtype), state
+    state = update_prefix_mean(k, values, state or initial_prefix_mean(k, values), padding=padding)
+    return read_kernel_mean(q, state, normalizer=normalizer, causal=True).to(v.dtype), state

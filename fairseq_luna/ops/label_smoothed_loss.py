@@ -39,7 +39,7 @@ def label_smoothed_loss(
     return _LabelSmoothedLoss.apply(logits, target.unsqueeze(1), smoothing, ignored, reduce)
 
 
-def best_words(logits: Tensor) -> Tensor:
+def most_likely_tokens(logits: Tensor) -> Tensor:
     """The most probable token of each row of ``logits (N, V)``, the first if rounding makes several equal: ``(N,)``."""
     return torch.cat([F.log_softmax(part, 1, dtype=torch.float32).argmax(1) for (part,) in _in_parts(logits)])
 

@@ -90,23 +90,23 @@ def _solve_in_place(h: Tensor, f: Tensor, backwards: bool) -> None:
 
     Args:
         h: b, ``(T, ...)``.
-        f: the factors between neighbouring steps, ``(T - 1, ...)``.
+        f: the factors between neighboring steps, ``(T - 1, ...)``.
         backwards: from the last step to the first.
     """
     if len(h) <= LOOPED:
         steps = [*zip(h[:-1], f, h[1:], strict=True)]
         for earlier, factor, later in reversed(steps) if backwards else steps:
-            _add(earlier, factor, later, backwards)
+            _accumulate(earlier, factor, later, backwards)
         return
     even, odd = h[::2], h[1::2]
     from_even, from_odd = (even[: len(odd)], f[::2], odd), (odd[: len(even) - 1], f[1::2], even[1:])
     first, last = (from_odd, from_even) if backwards else (from_even, from_odd)
-    _add(*first, backwards)
+    _accumulate(*first, backwards)
     _solve_in_place(odd, f[1::2][: len(odd) - 1] * f[2::2], backwards)
-    _add(*last, backwards)
+    _accumulate(*last, backwards)
 
 
-def _add(earlier: Tensor, factor: Tensor, later: Tensor, backwards: bool) -> None:
+def _accumulate(earlier: Tensor, factor: Tensor, later: Tensor, backwards: bool) -> None:
     """``later += factor earlier``; ``earlier += factor later`` if ``backwards``."""
     target, source = (earlier, later) if backwards else (later, earlier)
     target.addcmul_(factor, source)

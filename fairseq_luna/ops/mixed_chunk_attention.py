@@ -10,8 +10,8 @@ from .chunks import cut_into_blocks, join_blocks
 from .dropout import drop
 from .dtypes import accumulation_dtype, full_precision, running_sum
 from .padding import Padding, PaddingLike, read_steps
-from .pattern_attention import Cache, with_step
-from .prefix_attention import PrefixMean, advance, prefix_mean_of
+from .pattern_attention import PatternCache, with_step
+from .prefix_attention import PrefixMean, prefix_mean_of, update_prefix_mean
 
 
 def mixed_chunk_attention_reference(
@@ -90,23 +90,23 @@ def mixed_chunk_attention(
     steps = max(1, v.shape[2])
     shape = (-(-steps // chunk_size), min(chunk_size, steps))
 
-    def in_chunks(x: Tensor) -> Tensor:
+    def split_steps(x: Tensor) -> Tensor:
         return cut_into_blocks(padding.pack_left(x).to(dtype), *shape)
 
     with full_precision(v):
-        values = in_chunks(v)
+        values = split_steps(v)
         biases = _bias_of_pairs(bias.to(dtype), shape[1], chunk_size, causal)
-        scores = torch.baddbmm(biases, in_chunks(q), in_chunks(k).mT, alpha=1 / chunk_size)
+        scores = torch.baddbmm(biases, split_steps(q), split_steps(k).mT, alpha=1 / chunk_size)
         if causal:
             scores = scores.tril()
         weights = drop(scores.relu().square(), dropout_p)
         together = shape[0] == 1 and not causal  # all pairs of so few steps cost less than the S x E mean
         if together:
-            queries = in_chunks(far_q.to(dtype) / _step_count(v, padding))
-            weights = torch.baddbmm(weights, queries, in_chunks(far_k).mT)
+            queries = split_steps(far_q.to(dtype) / _step_count(v, padding))
+            weights = torch.baddbmm(weights, queries, split_steps(far_k).mT)
         y = torch.bmm(weights, values)
         if causal and shape[0] > 1:
-            y = y + _earlier_chunks(in_chunks(far_q), in_chunks(far_k), values, shape)
+            y = y + _earlier_chunks(split_steps(far_q), split_steps(far_k), values, shape)
         y = join_blocks(y, shape[0], like=v)
         if padding.mask is not None:
             y = read_steps(y, padding.positions)
@@ -142,8 +142,8 @@ def _earlier_chunks(q: Tensor, k: Tensor, v: Tensor, shape: tuple[int, int]) -> 
 class ChunkState(NamedTuple):
     """The state of generation: the latest N real steps; in a row with fewer, they are in its last places.
 
-    The means are larger than a short sentence. They are computed when the first chunk is full, and then N = c; until
-    then all keys are kept. A recorded graph has no such branch: there all keys are kept to the end.
+    The means take more memory than the keys of a short sentence. They are computed when the first chunk is full, and
+    then N = c; until then all keys are kept. A recorded graph has no such branch: there all keys are kept to the end.
     """
 
     k: Tensor  # (B, H, N, S), the keys k; without means (B, H, N, 2 S), k and k'
@@ -175,15 +175,15 @@ def mixed_chunk_attention_step(
     dtype = accumulation_dtype(v)
     with full_precision(v):
         state = _with_step(state, k, far_k, v, padding, chunk_size)
-        y = _near(q.to(dtype), bias.to(dtype), state, chunk_size, dropout_p)
+        y = _attend_within_chunk(q.to(dtype), bias.to(dtype), state, chunk_size, dropout_p)
         if state.complete is not None:
             y = y + far_q.to(dtype) @ state.complete
         elif torch.compiler.is_compiling():
-            y = y + _far(far_q.to(dtype), state, chunk_size)
+            y = y + _attend_to_earlier_chunks(far_q.to(dtype), state, chunk_size)
     return padding.zero(y).to(v.dtype), state
 
 
-def with_room(state: ChunkState, key_size: int, chunk_size: int) -> ChunkState:
+def allocate_chunk_state(state: ChunkState, key_size: int, chunk_size: int) -> ChunkState:
     """The same state with the places of one chunk and the means; no step changes its shape.
 
     ``key_size`` is S, the size of a key k.
@@ -197,7 +197,7 @@ def with_room(state: ChunkState, key_size: int, chunk_size: int) -> ChunkState:
     return state._replace(k=k, v=v)
 
 
-def _near(q: Tensor, bias: Tensor, state: ChunkState, chunk_size: int, dropout_p: float) -> Tensor:
+def _attend_within_chunk(q: Tensor, bias: Tensor, state: ChunkState, chunk_size: int, dropout_p: float) -> Tensor:
     """The values of the newest step's chunk under the weights of its query ``q (B, H, 1, S)``: ``(B, H, 1, E)``."""
     places = state.v.shape[2]
     age = torch.arange(places - 1, -1, -1, device=q.device)
@@ -207,7 +207,7 @@ def _near(q: Tensor, bias: Tensor, state: ChunkState, chunk_size: int, dropout_p
     return drop(weights, dropout_p) @ state.v.to(q.dtype)
 
 
-def _far(q: Tensor, state: ChunkState, chunk_size: int) -> Tensor:
+def _attend_to_earlier_chunks(q: Tensor, state: ChunkState, chunk_size: int) -> Tensor:
     """The mean over complete chunks for the newest query ``q (B, H, 1, S)``, if all keys are kept: ``(B, H, 1, E)``."""
     age = torch.arange(state.v.shape[2] - 1, -1, -1, device=q.device)
     steps = state.steps[:, None]
@@ -227,14 +227,14 @@ def _with_step(
     elif state.mean is None and not torch.compiler.is_compiling() and state.v.shape[2] == chunk_size:
         state = _with_means(state, k.shape[-1])
     keys = torch.cat([k, far_k], dim=-1) if state.mean is None else k
-    cache = with_step(Cache(state.k, state.v, None), keys, v, padding)
+    cache = with_step(PatternCache(state.k, state.v, None), keys, v, padding)
     if state.mean is None or state.complete is None:
         more = 1 if padding.mask is None else (~padding.mask[:, 0]).to(state.steps.dtype)
         return ChunkState(cache.k, cache.v, state.steps + more)
     is_first = (state.steps % chunk_size == 0)[:, None, None, None]
     complete = torch.where(is_first, state.mean, state.complete)
     before = PrefixMean(state.mean, state.steps)
-    mean, steps = advance(far_k.to(state.mean.dtype), v, before, padding=padding)
+    mean, steps = update_prefix_mean(far_k.to(state.mean.dtype), v, before, padding=padding)
     return ChunkState(cache.k[:, :, 1:], cache.v[:, :, 1:], steps, mean, complete)
 
 

@@ -73,7 +73,7 @@ def nystrom_attention_reference(
     return (weights @ pseudo_inverse(between, iterations) @ read + nearby @ v).to(result_dtype)
 
 
-# Up to so many steps a product with a T x T matrix is faster than torch's convolution. A recorded graph, which is for
+# Up to this many steps a product with a T x T matrix is faster than torch's convolution. A recorded graph, which is for
 # any number of steps, has the convolution.
 MOST_STEPS_AS_A_MATRIX = 128
 

@@ -19,7 +19,7 @@ Result = TypeVar("Result")
 ALIGNMENT = 16
 
 
-class KeepsDerivedValues(Protocol):
+class DerivedValueCache(Protocol):
     """An object that keeps the results of its :func:`computed_once` functions for as long as it lives.
 
     No result may refer to the object: the cycle would keep its tensors until Python's garbage collector runs.
@@ -31,13 +31,13 @@ class KeepsDerivedValues(Protocol):
 def computed_once(function: Callable[..., Result]) -> Callable[..., Result]:
     """``function(owner, *arguments)``, whose result the owner keeps: later layers get the same object.
 
-    The owner is a :class:`Padding`, or another object that :class:`KeepsDerivedValues`. The arguments are hashable, and
+    The owner is a :class:`Padding`, or another :class:`DerivedValueCache`. The arguments are hashable, and
     the result has no gradient. A compiled graph keeps nothing, because that would be a side effect for which the next
     graph is compiled again; within one graph the compiler computes it once.
     """
 
     @wraps(function)
-    def result_of(owner: KeepsDerivedValues, *arguments: Any) -> Result:
+    def result_of(owner: DerivedValueCache, *arguments: Any) -> Result:
         if torch.compiler.is_compiling():
             return function(owner, *arguments)
         key = (function, *arguments)
@@ -74,7 +74,7 @@ class Padding:
 
     @property
     def existing_mask(self) -> Tensor:
-        """The mask, for code that has made sure that there is one."""
+        """The mask. Call it only where there is one."""
         assert self.mask is not None
         return self.mask
 
@@ -91,7 +91,7 @@ class Padding:
     @property
     def positions(self) -> Tensor:
         """The index of each step among the real ones, from 0; at padding any valid index: ``(B, T)`` int64."""
-        return _positions(self)
+        return _last_positions(self)
 
     @property
     def real_first(self) -> Tensor:
@@ -140,7 +140,7 @@ class Padding:
 
     def repeat_rows(self, times: int) -> "Padding":
         """The padding of a batch in which each row is repeated ``times`` times in a row."""
-        return self if self.mask is None or times == 1 else _repeated(self, times)
+        return self if self.mask is None or times == 1 else _repeat_padding(self, times)
 
     def followed_by(self, other: "Padding", *, steps: int, others: int, like: Tensor) -> "Padding":
         """The padding of this sequence of ``steps`` followed by ``others`` more, whose padding is ``other``.
@@ -163,7 +163,7 @@ def _no_padding(padding: Padding, batch: int, steps: int, device: torch.device) 
 
 
 @computed_once
-def _repeated(padding: Padding, times: int) -> Padding:
+def _repeat_padding(padding: Padding, times: int) -> Padding:
     return Padding(padding.existing_mask.repeat_interleave(times, 0))
 
 
@@ -178,7 +178,7 @@ def _counts(padding: Padding) -> Tensor:
 
 
 @computed_once
-def _positions(padding: Padding) -> Tensor:
+def _last_positions(padding: Padding) -> Tensor:
     return (padding.counts - 1).clamp(min=0)
 
 

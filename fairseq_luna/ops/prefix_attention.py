@@ -286,7 +286,7 @@ def _sum_of_products(k: Tensor, v: Tensor) -> Tensor:
     return (k_parts.mT @ v_parts).sum(2) + k[:, :, whole:].mT @ v[:, :, whole:]
 
 
-def advance(k: Tensor, v: Tensor, state: PrefixMean, *, padding: PaddingLike = None) -> PrefixMean:
+def update_prefix_mean(k: Tensor, v: Tensor, state: PrefixMean, *, padding: PaddingLike = None) -> PrefixMean:
     """Add one step to the state; the output of :func:`prefix_attention_reference` is ``q @ mean`` of the new state.
 
     Args:
@@ -306,6 +306,6 @@ def advance(k: Tensor, v: Tensor, state: PrefixMean, *, padding: PaddingLike = N
         padded = padding.mask[:, 0]
         steps = state.steps + (~padded).to(state.steps.dtype)
         weight = steps.clamp(min=1).reciprocal().masked_fill(padded, 0)
-    # No transpose: onnxruntime would move it behind the product, which is much larger.
+    # No transpose: onnxruntime would move it after the product, which is much larger.
     mean = torch.lerp(state.mean, k.squeeze(-2).unsqueeze(-1) * v, weight.view(-1, 1, 1, 1))
     return PrefixMean(mean=mean, steps=steps)

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .chunks import in_chunks
+from .chunks import split_into_chunks
 from .dtypes import accumulation_dtype, full_precision
 from .padding import Padding, PaddingLike, computed_once
 
@@ -66,7 +66,7 @@ def prefix_softmax(
         ``(B, H, T, D)`` in the dtype of ``v``; sums are in fp32 if ``v`` is half precision, also under autocast.
     """
     padding = Padding.of(padding)
-    length = block_length or default_block_length(v.shape[-1])
+    length = block_length or default_softmax_block_length(v.shape[-1])
     with full_precision(v):
         if v.shape[2] <= length:
             mean = _mean_of_one_block(scores, v, padding)
@@ -75,7 +75,7 @@ def prefix_softmax(
     return mean.to(v.dtype)
 
 
-def default_block_length(value_size: int) -> int:
+def default_softmax_block_length(value_size: int) -> int:
     """The power of two, from 32 to 128, at which a block's weights take about as much memory as its values."""
     return max(32, min(128, 1 << (value_size - 1).bit_length()))
 
@@ -141,9 +141,9 @@ def _running_sums(scores: Tensor, x: Tensor, block_length: int) -> Tensor:
     steps = scores.shape[-1]
     if steps <= block_length:
         return _sums_in_blocks(scores, largest_so_far(scores), x)
-    scores = in_chunks(scores, block_length, dim=-1, fill=-torch.inf)
+    scores = split_into_chunks(scores, block_length, dim=-1, fill=-torch.inf)
     largest = largest_so_far(scores.flatten(-2)).view(scores.shape)
-    inside = _sums_in_blocks(scores, largest, in_chunks(x, block_length, dim=-2))
+    inside = _sums_in_blocks(scores, largest, split_into_chunks(x, block_length, dim=-2))
 
     # Block b starts from the sum at the end of block b - 1, the first block from 0.
     ends = largest[..., :-1, -1]

@@ -4,7 +4,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .chunks import in_chunks
+from .chunks import split_into_chunks
 from .dropout import drop
 from .dtypes import accumulation_dtype, full_precision
 from .padding import Padding, PaddingLike, additive_mask
@@ -81,11 +81,11 @@ def reformer_attention(
         q, v = q.to(dtype), v.to(dtype)
         bucket = buckets(q, directions, chunk_size=chunk_size, padding=padding)
         bucket, order = bucket.sort(dim=-1, stable=True)
-        chunks = _cut(order, chunk_size, fill=0)
+        chunks = _split_into_short_chunks(order, chunk_size, fill=0)
         queries = _gather_steps(q[:, :, None], chunks)  # (B, H, R, chunks, chunk, D)
         seen = _with_the_chunk_before(chunks, fill=0)
         keys, values = _gather_steps(torch.cat([F.normalize(q, dim=-1), v], dim=-1)[:, :, None], seen).chunk(2, dim=-1)
-        scores = (queries @ keys.mT).add_(_mask(_cut(bucket, chunk_size, fill=NO_BUCKET), q.dtype))
+        scores = (queries @ keys.mT).add_(_mask(_split_into_short_chunks(bucket, chunk_size, fill=NO_BUCKET), q.dtype))
         # Numerators and denominators of each round, both divided by the exponential of its largest score.
         largest = scores.detach().amax(-1, keepdim=True)
         weights = (scores - largest).exp_()
@@ -97,9 +97,9 @@ def reformer_attention(
     return padding.zero(y)
 
 
-def _cut(x: Tensor, chunk_size: int, *, fill: int) -> Tensor:
+def _split_into_short_chunks(x: Tensor, chunk_size: int, *, fill: int) -> Tensor:
     """``(B, H, R, T)`` to ``(B, H, R, chunks, chunk)``; ``fill`` after T. A shorter sequence is one shorter chunk."""
-    return in_chunks(x, max(1, min(chunk_size, x.shape[-1])), dim=-1, fill=fill)
+    return split_into_chunks(x, max(1, min(chunk_size, x.shape[-1])), dim=-1, fill=fill)
 
 
 def _with_the_chunk_before(x: Tensor, *, fill: int) -> Tensor:

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .chunks import in_chunks
+from .chunks import split_into_chunks
 from .dropout import drop
 from .dtypes import accumulation_dtype, full_precision
 from .masked_softmax import masked_softmax
@@ -133,16 +133,16 @@ def cluster_sums(
         k = F.normalize(q.detach().to(dtype), dim=-1)
         k = padding.zero(k)
         if causal:
-            nearest = _own_clusters(k, centroids, _positions(padding, q), window)
+            nearest = _own_clusters(k, centroids, _step_positions(padding, q), window)
         else:
             lengths = torch.full((1,), q.shape[2], device=q.device) if padding.mask is None else padding.lengths
             used, _ = clusters_of(lengths, centroids.shape[1], window)
-            nearest = _nearest(k, centroids, used[:, None])
+            nearest = _nearest_centroid(k, centroids, used[:, None])
         members = k.new_zeros(*k.shape[:3], centroids.shape[1]).scatter(-1, nearest[..., None], 1.0)
         return members.mT.matmul(k).sum(0)
 
 
-def _nearest(k: Tensor, centroids: Tensor, used: Tensor) -> Tensor:
+def _nearest_centroid(k: Tensor, centroids: Tensor, used: Tensor) -> Tensor:
     """The nearest of the first ``used (B or 1, T or 1)`` centroids, of equal ones the first: ``(B, H, T)`` int64."""
     nearness = k @ centroids.to(k.dtype).mT  # (B, H, T, M)
     unused = torch.arange(centroids.shape[1], device=k.device) >= used[..., None]
@@ -151,10 +151,10 @@ def _nearest(k: Tensor, centroids: Tensor, used: Tensor) -> Tensor:
 
 def _own_clusters(k: Tensor, centroids: Tensor, positions: Tensor, window: int) -> Tensor:
     """The cluster of each step in causal attention: ``k (B, H, T, D)``, ``positions (B or 1, T)``; ``(B, H, T)``."""
-    return _nearest(k.detach(), centroids, positions // window + 1)
+    return _nearest_centroid(k.detach(), centroids, positions // window + 1)
 
 
-def _positions(padding: Padding, q: Tensor) -> Tensor:
+def _step_positions(padding: Padding, q: Tensor) -> Tensor:
     return torch.arange(q.shape[2], device=q.device)[None] if padding.mask is None else padding.positions
 
 
@@ -167,7 +167,7 @@ def routing_causal_attention_reference(
     padding: PaddingLike = None,
     dropout_p: float = 0.0,
 ) -> Tensor:
-    """Attention to the latest steps of the own cluster, for a decoder.
+    """Attention to the latest steps of a step's own cluster, for a decoder.
 
         k = q / |q|
         c_i = argmax_c k_i m_c over the first 1 + p_i / window centroids, p_i = 0, 1, ... the position of the real step
@@ -224,13 +224,13 @@ def routing_causal_attention(
     chunk = max(1, steps) if one_chunk else window
     with full_precision(q):
         q, v = q.to(dtype), v.to(dtype)
-        cluster = _own_clusters(F.normalize(q.detach(), dim=-1), centroids, _positions(padding, q), window)
+        cluster = _own_clusters(F.normalize(q.detach(), dim=-1), centroids, _step_positions(padding, q), window)
         if padding.mask is not None:
             cluster = cluster.masked_fill(padding.mask[:, None], number)
         cluster, order = cluster.sort(dim=-1, stable=True)
         rows = order[..., None].expand(-1, -1, -1, size)
-        q, v = (in_chunks(x.gather(2, rows), chunk, dim=-2) for x in (q, v))
-        k, clusters = F.normalize(q, dim=-1), in_chunks(cluster, chunk, dim=-1, fill=number)
+        q, v = (split_into_chunks(x.gather(2, rows), chunk, dim=-2) for x in (q, v))
+        k, clusters = F.normalize(q, dim=-1), split_into_chunks(cluster, chunk, dim=-1, fill=number)
         seen = clusters
         if not one_chunk:
             k, v, seen = (_with_the_chunk_before(x, fill) for x, fill in ((k, 0), (v, 0), (clusters, -1)))

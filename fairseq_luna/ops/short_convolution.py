@@ -1,4 +1,4 @@
-"""Depthwise convolution over a few neighbouring steps."""
+"""Depthwise convolution over a few neighboring steps."""
 
 from typing import Any
 

@@ -75,7 +75,7 @@ def softmax_attention(
     """
     padding = Padding.of(padding)
     if bias is None:
-        out = _attend(q, k, v, padding, dropout_p=dropout_p)
+        out = _fused_attention(q, k, v, padding, dropout_p=dropout_p)
     else:
         bias, added = bias.to(q.dtype), padding.scores(k.dtype)
         mask = bias if added is None else bias + added
@@ -99,7 +99,7 @@ def causal_softmax_attention(
     padding = Padding.of(padding)
     steps = q.shape[2]
     if padding.mask is None and steps == k.shape[2]:
-        return _attend(q, k, v, padding, is_causal=True, dropout_p=dropout_p)
+        return _fused_attention(q, k, v, padding, is_causal=True, dropout_p=dropout_p)
     if steps == 1:
         return softmax_attention(q, k, v, padding=padding, dropout_p=dropout_p)[0]
     mask = _scores_of_unseen(padding, steps, q.dtype, q.device)
@@ -111,7 +111,7 @@ def _scores_of_unseen(padding: Padding, steps: int, dtype: torch.dtype, device: 
     return additive_mask(unseen_keys(padding, steps, device), dtype)
 
 
-def _attend(q: Tensor, k: Tensor, v: Tensor, padding: Padding, **options: Any) -> Tensor:
+def _fused_attention(q: Tensor, k: Tensor, v: Tensor, padding: Padding, **options: Any) -> Tensor:
     """torch's attention; in training, of one sentence that has the heads of all sentences, if this needs no copies.
 
     torch's kernels write results and gradients with the sentences first and the steps second. With a single sentence

@@ -1,4 +1,4 @@
-"""Star-Transformer's attention: each step sees its two neighbours, itself and a relay."""
+"""Star-Transformer's attention: each step sees its two neighbors, itself and a relay."""
 
 import torch
 import torch.nn.functional as F
@@ -78,7 +78,7 @@ def _neighbours(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 @computed_once
 def _hidden_ends(padding: Padding, steps: int, device: torch.device) -> Tensor:
-    """Which of neighbour, step, neighbour and relay a step does not see: ``(B or 1, 1, T, 4)`` bool."""
+    """Which of neighbor, step, neighbor and relay a step does not see: ``(B or 1, 1, T, 4)`` bool."""
     ends = torch.full((1,), steps, device=device) if padding.mask is None else padding.lengths
     seen = torch.arange(steps, device=device)[:, None] + torch.arange(-1, 2, device=device)  # (T, 3)
     hidden = (seen < 0) | (seen >= ends[:, None, None])

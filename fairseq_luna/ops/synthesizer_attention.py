@@ -157,33 +157,33 @@ def weighted_sums(weights: Tensor, v: Tensor) -> Tensor:
     return (weights[0] @ values).unflatten(-1, (batch, size)).permute(2, 0, 1, 3)
 
 
-class Values(NamedTuple):
+class PositionValues(NamedTuple):
     """The state of generation: the values of the real steps so far, by position. N is the number of all steps."""
 
     v: Tensor  # (B, H, N, D); undefined, but finite, from ``steps`` on
     steps: Tensor | None  # (B,) int64, the number of real steps; None = N in all rows
 
 
-class ValuesWithRoom(Values):
+class PositionValuesWithRoom(PositionValues):
     """:class:`Values` with N places; the first ``steps`` are in use."""
 
 
-def with_room(state: Values, places: int) -> ValuesWithRoom:
-    """The same state with so many ``places``; no step changes its shape."""
+def allocate_values(state: PositionValues, max_steps: int) -> PositionValuesWithRoom:
+    """The same state with memory for ``max_steps`` steps; no step changes its shape."""
     steps = state.steps
     if steps is None:
         steps = torch.full(state.v.shape[:1], state.v.shape[2], device=state.v.device)
-    return ValuesWithRoom(F.pad(state.v, (0, 0, 0, max(0, places - state.v.shape[2]))), steps)
+    return PositionValuesWithRoom(F.pad(state.v, (0, 0, 0, max(0, max_steps - state.v.shape[2]))), steps)
 
 
-def columns_of_next(state: Values | None) -> int:
+def columns_of_next(state: PositionValues | None) -> int:
     """The number of positions that the scores of the next step are for."""
     if state is None:
         return 1
-    return state.v.shape[2] + (not isinstance(state, ValuesWithRoom))
+    return state.v.shape[2] + (not isinstance(state, PositionValuesWithRoom))
 
 
-def next_positions(state: Values | None, like: Tensor) -> Tensor:
+def next_positions(state: PositionValues | None, like: Tensor) -> Tensor:
     """The position of the next step, whose scores it uses: ``(B or 1, 1)`` int64 on the device of ``like``."""
     if state is not None and state.steps is not None:
         return state.steps[:, None]
@@ -193,11 +193,11 @@ def next_positions(state: Values | None, like: Tensor) -> Tensor:
 def synthesizer_attention_step(
     scores: Tensor,
     v: Tensor,
-    state: Values | None,
+    state: PositionValues | None,
     *,
     padding: PaddingLike = None,
     dropout_p: float = 0.0,
-) -> tuple[Tensor, Values]:
+) -> tuple[Tensor, PositionValues]:
     """One step of causal :func:`synthesizer_attention_reference`; the state is None before the first.
 
     Args:
@@ -219,20 +219,20 @@ def synthesizer_attention_step(
     return padding.zero(y), state
 
 
-def _with_step(state: Values | None, v: Tensor, padding: Padding) -> Values:
+def _with_step(state: PositionValues | None, v: Tensor, padding: Padding) -> PositionValues:
     v = padding.zero(v)
-    if isinstance(state, ValuesWithRoom):
+    if isinstance(state, PositionValuesWithRoom):
         assert state.steps is not None
         newest = torch.arange(state.v.shape[2], device=v.device) == state.steps[:, None]
         filled = state.steps + (1 if padding.mask is None else ~padding.mask[:, 0])
-        return ValuesWithRoom(torch.where(newest[:, None, :, None], v, state.v), filled)
+        return PositionValuesWithRoom(torch.where(newest[:, None, :, None], v, state.v), filled)
     before = v[:, :, :0] if state is None else state.v
     steps = None if state is None else state.steps
     values = torch.cat([before, v], dim=2)
     if steps is None and padding.mask is None:
-        return Values(values, None)
+        return PositionValues(values, None)
     if steps is None:
         steps = torch.full(v.shape[:1], before.shape[2], device=v.device)
     newest = torch.arange(values.shape[2], device=v.device) == steps[:, None]
     values = torch.where(newest[:, None, :, None], v, values)
-    return Values(values, steps + (1 if padding.mask is None else ~padding.mask[:, 0]))
+    return PositionValues(values, steps + (1 if padding.mask is None else ~padding.mask[:, 0]))

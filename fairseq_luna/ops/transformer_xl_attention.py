@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .chunks import in_chunks
+from .chunks import split_into_chunks
 from .dropout import drop
 from .dtypes import accumulation_dtype, full_precision
 from .masked_softmax import masked_softmax
@@ -29,7 +29,7 @@ def transformer_xl_attention_reference(
     causal: bool = False,
     dropout_p: float = 0.0,
 ) -> Tensor:
-    """Attention to the own segment and to the steps before it, by content and distance (arXiv 1901.02860, section 3).
+    """Attention to a step's segment and to the steps before it, by content and distance (arXiv 1901.02860, section 3).
 
     Positions are cut into segments of N; the memory of a segment is the M positions before it::
 
@@ -114,7 +114,7 @@ def transformer_xl_attention(
             memory_k, memory_v = (read_steps(x, padding.real_first) for x in (memory_k, memory_v))
     hidden = _hidden_keys(padding, segment, memory, steps, causal, q.device)
     with full_precision(q):
-        q = in_chunks(q.to(dtype), segment, dim=-2) * q.shape[-1] ** -0.5
+        q = split_into_chunks(q.to(dtype), segment, dim=-2) * q.shape[-1] ** -0.5
         scale = q.shape[-1] ** -0.5
         keys, values = (
             _with_memory(own.to(dtype), earlier.to(dtype), segment, memory)
@@ -129,8 +129,8 @@ def transformer_xl_attention(
 
 
 def _with_memory(own: Tensor, earlier: Tensor, segment: int, memory: int) -> Tensor:
-    """Keys or values of each segment, behind its memory's: ``(B, H, T, D)`` to ``(B, H, S, M + N, D)``."""
-    own = in_chunks(own, segment, dim=-2)
+    """Keys or values of each segment, after those of its memory: ``(B, H, T, D)`` to ``(B, H, S, M + N, D)``."""
+    own = split_into_chunks(own, segment, dim=-2)
     if memory <= 0:
         return own
     last = (own.shape[2] - 1) * segment  # the first step of the last segment: the memory ends before it
@@ -216,7 +216,7 @@ def transformer_xl_attention_step(
 
 
 def _with_newest(cache: SegmentCache, k: Tensor, v: Tensor, padding: Padding) -> SegmentCache:
-    """The cache with ``k`` and ``v (B, H, 1, D)`` behind it, and without the oldest; a padded step changes nothing."""
+    """The cache with ``k`` and ``v (B, H, 1, D)`` after it, and without the oldest; a padded step changes nothing."""
     new_k, new_v = (torch.cat([old[:, :, 1:], new], dim=2) for old, new in ((cache.k, k), (cache.v, v)))
     if padding.mask is None:
         return SegmentCache(new_k, new_v, cache.steps + 1)

@@ -96,7 +96,7 @@ class Apollo(torch.optim.Optimizer):
     ) -> None:
         options = {"lr": lr, "beta": beta, "eps": eps, "rebound": rebound}
         options |= {"weight_decay": weight_decay, "weight_decay_type": weight_decay_type}
-        super().__init__(params, plain(options))
+        super().__init__(params, to_plain_values(options))
         if lr > 1:
             warnings.warn(
                 f"Apollo: lr={lr} is likely to diverge; lr 10 in older notes is for a bound of 1.0 on the "
@@ -107,7 +107,7 @@ class Apollo(torch.optim.Optimizer):
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Add a group, with the same checks of its options and parameters as in the constructor."""
         check_options({**self.defaults, **param_group})
-        param_group.update(plain(param_group))
+        param_group.update(to_plain_values(param_group))
         super().add_param_group(param_group)
         try:
             check_whole(self.param_groups[-1]["params"])
@@ -238,7 +238,7 @@ def check_options(options: dict[str, Any]) -> None:
             raise ValueError(f"Apollo: {name}={options[name]!r} must be one of {allowed}")
 
 
-def plain(options: dict[str, Any]) -> dict[str, Any]:
+def to_plain_values(options: dict[str, Any]) -> dict[str, Any]:
     """Convert numbers of other libraries to Python's, so that a saved state holds only tensors and plain values."""
     return {
         name: float(value) if isinstance(value, Real) and type(value) is not int else value

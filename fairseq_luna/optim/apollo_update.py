@@ -104,10 +104,10 @@ def _dots(left: Tensors, right: Tensors) -> Tensor:
     """Inner product of each pair of tensors, ``(len(left),)``."""
     if not has_multi_tensor_kernels(left[0].device):
         return torch.stack([torch.dot(a.flatten(), b.flatten()) for a, b in zip(left, right, strict=True)])
-    return _sums(torch._foreach_mul(left, right))
+    return _tensor_sums(torch._foreach_mul(left, right))
 
 
-def _sums(tensors: Tensors) -> Tensor:
+def _tensor_sums(tensors: Tensors) -> Tensor:
     """Sum of each tensor, ``(len(tensors),)``, for want of a multi-tensor sum: ``||x||_1 - 2 ||min(x, 0)||_1``.
 
     The rounding error is as for a sum: relative to the sum of absolute values. ``tensors`` are overwritten.

@@ -14,9 +14,9 @@ from fairseq.trainer import Trainer
 from omegaconf import II, DictConfig, OmegaConf
 from torch import Tensor
 
+from fairseq_luna.monkeypatch import wrap_method
 from fairseq_luna.optim.apollo import Apollo, check_options
 from fairseq_luna.optim.apollo_update import spread
-from fairseq_luna.replacing import replaces
 from fairseq_luna.usage_error import UsageError
 
 logger = logging.getLogger(__name__)
@@ -217,7 +217,7 @@ def refuse_unsupported(root: DictConfig) -> None:
 
 
 def is_composite(root: DictConfig) -> bool:
-    """Whether fairseq's config chooses the composite optimizer, which has one optimizer per group of parameters."""
+    """True if fairseq's config chooses the composite optimizer, which has one optimizer per parameter group."""
     return getattr(OmegaConf.select(root, "optimizer"), "_name", None) == "composite"
 
 
@@ -228,7 +228,7 @@ def wrap_gradient_clipping() -> None:
     step.
     """
 
-    @replaces(Trainer, "clip_grad_norm")
+    @wrap_method(Trainer, "clip_grad_norm")
     def clip_grad_norm(original: Callable[..., Tensor], self: Trainer, clip_norm: float) -> Tensor:
         each = getattr(self.cfg.optimizer, "apollo_clip_mode", None) == ClipMode.each
         return original(self, 0.0 if each else clip_norm)

@@ -57,7 +57,7 @@ class MilestoneLRSchedule(FairseqLRScheduler):
 
     def __init__(self, cfg: DictConfig, optimizer: FairseqOptimizer) -> None:
         super().__init__(cfg, optimizer)
-        _check(cfg)
+        _check_milestones(cfg)
         self.peak = cfg.lr[0] if isinstance(cfg.lr, Sequence) else cfg.lr
         self.milestones = list(cfg.milestones)
         self.step_update(0)
@@ -82,7 +82,7 @@ class MilestoneLRSchedule(FairseqLRScheduler):
         return lr
 
 
-def _check(cfg: DictConfig) -> None:
+def _check_milestones(cfg: DictConfig) -> None:
     steps = [0, *cfg.milestones]
     if isinstance(cfg.lr, Sequence) and len(cfg.lr) != 1:
         raise UsageError(f"--lr {list(cfg.lr)} must be one learning rate with --lr-scheduler milestone, such as 0.1")

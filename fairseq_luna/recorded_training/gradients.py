@@ -7,7 +7,7 @@ import torch
 from fairseq.distributed import utils as distributed_utils
 from torch import Tensor
 
-# Each gradient begins at a multiple of so many elements: kernels read aligned memory in larger pieces.
+# Each gradient begins at a multiple of this many elements: kernels read aligned memory in larger pieces.
 ALIGNMENT = 128
 
 
@@ -75,7 +75,7 @@ class FlatGradients:
             vector.copy_(content)
 
     def all_reduce(self, processes: int, group: Any) -> None:
-        """The mean over so many ``processes``, as fairseq's ``LegacyDistributedDataParallel`` computes it.
+        """The mean over ``processes`` processes, as fairseq's ``LegacyDistributedDataParallel`` computes it.
 
         All take part with all parameters, whichever of their steps were recorded.
         """

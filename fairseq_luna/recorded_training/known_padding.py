@@ -1,4 +1,4 @@
-"""Whether tokens have padding, as the host knows it: a recorded step cannot wait for a device that looks."""
+"""Token tensors whose padding is known on the host, because a recorded step cannot synchronize with the device."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -24,8 +24,8 @@ def padding_by_name(net_input: Mapping[str, Any], pads: Mapping[str, int]) -> di
 class TokensOfKnownPadding(Tensor):
     """Tokens ``(B, T)`` int64 that answer ``tokens.eq(pad).any()``, and what depends on it, without the device.
 
-    fairseq's models and those of this package ask it once, to choose between a mask and None. Every other result is a
-    plain tensor.
+    fairseq's models and the models of this package ask it once, to choose between a mask and None. Every other result
+    is a plain tensor.
     """
 
     __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]
@@ -57,10 +57,10 @@ class _MaskOfKnownPadding(Tensor):
 
     def any(self, *dims: Any, **options: Any) -> Tensor:
         """As torch's; of all elements, a tensor that is True or False to the host without being read."""
-        found = super().any(*dims, **options)
+        answer = super().any(*dims, **options)
         if dims or options:
-            return found
-        known = found.as_subclass(_KnownAnswer)
+            return answer
+        known = answer.as_subclass(_KnownAnswer)
         known.answer = self.has_padding
         return known
 

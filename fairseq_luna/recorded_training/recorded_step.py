@@ -62,8 +62,8 @@ class RecordedStep:
             loss, _, log = self.criterion(self.model, self.sample)
         scale = self.scale.to(loss.dtype)
         # Not loss.backward(): the nodes that write to p.grad would belong to the stream on which they were made.
-        found = torch.autograd.grad(loss, self.gradients.parameters, scale, allow_unused=True)
-        self.used = self.gradients.add(found)
+        gradients = torch.autograd.grad(loss, self.gradients.parameters, scale, allow_unused=True)
+        self.used = self.gradients.add(gradients)
         self.loss, self.log = loss.detach(), log
 
     def load(self, sample: Mapping[str, Any]) -> None:
@@ -84,8 +84,8 @@ class RecordedStep:
 
 def tensors_of(sample: Mapping[str, Any]) -> dict[str, Tensor]:
     """The tensors that a criterion reads, by name."""
-    found = {name: x for name, x in sample["net_input"].items() if torch.is_tensor(x)}
-    return {**found, "target": sample["target"]}
+    tensors = {name: x for name, x in sample["net_input"].items() if torch.is_tensor(x)}
+    return {**tensors, "target": sample["target"]}
 
 
 def with_buffers(
@@ -100,10 +100,10 @@ def with_buffers(
 
 def attributes_of(model: nn.Module) -> list[Tensor]:
     """All tensors that modules have as parameters, buffers or attributes."""
-    found: Iterable[Any] = (
+    values: Iterable[Any] = (
         x
         for module in model.modules()
         for some in (vars(module), module._parameters, module._buffers)
         for x in some.values()
     )
-    return [x for x in found if torch.is_tensor(x)]
+    return [x for x in values if torch.is_tensor(x)]

@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 MOST_RECORDED = 64
 # Recorded steps, the first ones of a run, that are compared with eager ones.
 COMPARED = 3
-# The place of the counts in the line of an epoch, behind the loss scale.
+# The place of the counts in the line of an epoch, after the loss scale.
 PRIORITY = 760
 # Differences of the loss and of gradients, relative to their size, that kernels which add in any order may have.
 CLOSE = {torch.float32: 1e-3, torch.float16: 1e-2, torch.bfloat16: 5e-2}
@@ -82,7 +82,7 @@ class RecordedTraining:
         if model is not self.model:
             self.use(model, optimizer)
         step = None
-        if not (self.failed or ignore_grad or more or has_hooks(model)):
+        if not (self.failed or ignore_grad or more or has_output_hooks(model)):
             step = self.step_for(sample, model, criterion, optimizer, update_num)
         self.report(replayed=step is not None)
         if step is None:
@@ -168,7 +168,7 @@ class RecordedTraining:
         pairs += [(view, x) for view, x in zip(gradients.views, expected, strict=True) if x is not None]
         norms = norms_of(x for _, x in pairs)
         # A gradient that is nearly 0 is compared with the others.
-        errors = norms_of(found - x for found, x in pairs) / norms.maximum(norms.max() / 1000).clamp(min=1e-30)
+        errors = norms_of(actual - x for actual, x in pairs) / norms.maximum(norms.max() / 1000).clamp(min=1e-30)
         gradients.restore(before)
         if not norms.isfinite().all():  # an overflow, after which fairseq lowers the loss scale; see a later step
             return
@@ -203,7 +203,7 @@ def key_of(sample: Mapping[str, Any]) -> Hashable | None:
     return shapes, tuple(others.items()), tuple(sample[HAS_PADDING].items())
 
 
-def has_hooks(model: nn.Module) -> bool:
+def has_output_hooks(model: nn.Module) -> bool:
     """Whether something looks at the outputs of modules, such as fairseq's ``NanDetector``: a replay shows none."""
     while "module" in model._modules:  # a wrapper for several processes
         model = model.get_submodule("module")

@@ -11,7 +11,7 @@ from fairseq.trainer import Trainer
 
 from .. import cuda_graph
 from ..cuda_graph import Record
-from ..replacing import replaces
+from ..monkeypatch import wrap_method
 from . import known_padding
 from .recorded_training import RecordedTraining
 from .unsupported import check_supported
@@ -19,11 +19,11 @@ from .unsupported import check_supported
 logger = logging.getLogger(__name__)
 
 
-def install() -> None:
+def install_recorded_training() -> None:
     """Wrap fairseq's ``Trainer`` and the flags of its transformer; called once, when the models are registered."""
     from ..models.shared.config import RECORD_TRAINING_HELP  # not above: importing the models calls this function
 
-    @replaces(Trainer, "__init__")
+    @wrap_method(Trainer, "__init__")
     def start(original: Callable[..., None], self: Any, cfg: Any, task: Any, *more: Any, **options: Any) -> None:
         original(self, cfg, task, *more, **options)
         self.recorded_training = None
@@ -31,32 +31,32 @@ def install() -> None:
             check_supported(self.cfg, task, self.criterion)
             record_steps_of(self)
 
-    @replaces(Trainer, "_prepare_sample")
+    @wrap_method(Trainer, "_prepare_sample")
     def prepare(original: Callable[..., Any], self: Any, sample: Any, is_dummy: bool = False) -> Any:
         recorded = getattr(self, "recorded_training", None)
         if recorded is None or is_dummy or not isinstance(sample, dict) or "net_input" not in sample:
             return original(self, sample, is_dummy)
-        found = known_padding.padding_by_name(sample["net_input"], recorded.pads)
-        return original(self, {**sample, known_padding.KEY: found}, is_dummy)
+        padding_by_name = known_padding.padding_by_name(sample["net_input"], recorded.pads)
+        return original(self, {**sample, known_padding.KEY: padding_by_name}, is_dummy)
 
-    @replaces(Trainer, "_reduce_and_log_stats")
+    @wrap_method(Trainer, "_reduce_and_log_stats")
     def report(original: Callable[..., Any], self: Any, logs: Any, sample_size: Any, grad_norm: Any = None) -> Any:
         if getattr(self, "recorded_training", None) is not None and logs is not None:
             *logs, last = on_the_host([*logs, {"grad_norm": grad_norm}])
             grad_norm = last["grad_norm"]
         return original(self, logs, sample_size, grad_norm)
 
-    @replaces(TransformerModel, "add_args")
+    @wrap_method(TransformerModel, "add_args")
     def add_args(original: Callable[[Any], None], parser: Any) -> None:
         original(parser)
         parser.add_argument("--record-training", action="store_true", help=RECORD_TRAINING_HELP)
 
 
 def record_steps_of(trainer: Any) -> None:
-    """Let ``trainer`` record its steps, where there are graphs."""
-    record = recording_on(trainer.device)
+    """Make ``trainer`` record its steps if its device has CUDA graphs."""
+    record = training_recorder(trainer.device)
     if record is None:
-        logger.info("--record-training: only a GPU has graphs; every step is computed eagerly")
+        logger.info("--record-training: CUDA graphs need a GPU; every step is computed eagerly")
         return
     # torch's DDP reduces gradients within the backward pass. With this backend they are reduced after it.
     trainer.cfg.distributed_training.ddp_backend = "legacy_ddp"
@@ -83,8 +83,8 @@ def on_the_host(reports: list[dict[str, Any]]) -> list[dict[str, Any]]:
     ]
 
 
-def recording_on(device: torch.device) -> Record | None:
-    """How steps are recorded on ``device``; None: they are not."""
+def training_recorder(device: torch.device) -> Record | None:
+    """The function that records steps on ``device``, or None if steps are computed eagerly."""
     if device.type != "cuda":
         return None
     return partial(cuda_graph.record, pool=torch.cuda.graph_pool_handle())

@@ -22,7 +22,7 @@ SUPPORTED: dict[str, dict[str, tuple[tuple[Any, ...], str]]] = {
         "decoder_layerdrop": ((0,), "the host decides which layers are left out"),
         "checkpoint_activations": ((False,), "the state of the random numbers is read from the device"),
         "offload_activations": ((False,), "activations are moved to the host"),
-        "quant_noise_pq": ((0,), "the noise has not been tried in a recorded step"),
+        "quant_noise_pq": ((0,), "quantization noise is untested in recorded steps"),
         "quant_noise_scalar": ((0,), "the noise has not been tried in a recorded step"),
         "base_layers": ((0,), "the host decides where tokens go"),
     },

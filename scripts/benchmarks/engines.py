@@ -10,7 +10,7 @@ from pathlib import Path
 
 import torch
 
-from fairseq_luna.commands.converting.parameters import made_up_dictionary
+from fairseq_luna.commands.converting.parameters import placeholder_dictionary
 
 from . import systems
 from .systems import build, sentences, sizes_of
@@ -30,7 +30,7 @@ class CTranslate2:
         from ctranslate2.converters.fairseq import FairseqConverter
 
         self.args = args
-        words = made_up_dictionary(sizes_of(args).vocabulary)
+        words = placeholder_dictionary(sizes_of(args).vocabulary)
         # The engine adds the EOS.
         tokens = sentences(args, args.sentences, args.source_length)[:, :-1]
         self.sentences = [[words[index] for index in sentence] for sentence in tokens.tolist()]
@@ -78,18 +78,18 @@ class Deployed:
             folder = Path(temporary)
             write_folder(Namespace(**made, max_positions=model.max_positions()), folder, int8=kind == "-int8")
             starts = read_settings(folder).starts
-            self.graphs = Graphs(folder, starts, words=len(words), threads=args.threads)
+            self.graphs = Graphs(folder, starts, vocabulary_size=len(words), threads=args.threads)
             self.step(4)()  # loads the graphs
 
     def step(self, length: int) -> Step:
         """A step that generates ``length`` tokens for each hypothesis, the last one EOS."""
-        from fairseq_luna.deployed.search import beam_search
+        from fairseq_luna.deployed.onnx_beam_search import beam_search
 
         limits = {"longest": length - 1, "shortest": length - 1}
 
         def translate() -> None:
             found = beam_search(self.graphs, self.source, beam=self.args.beam, lenpen=1.0, **limits)
-            check_length({len(hypothesis.words) for some in found for hypothesis in some}, length)
+            check_length({len(hypothesis.tokens) for some in found for hypothesis in some}, length)
 
         return translate
 

@@ -3,7 +3,7 @@
 An operator that is not a view is at least one kernel on a GPU, and where sentences are short, launching it takes longer
 than its work. A tensor that becomes a Python number stops the GPU until all earlier work is done. Neither count depends
 on the machine. The decoding step is not the first, in which constants of the sentence are made. In half precision some
-matrix products are in fp32; their share is that of their multiplications.
+matrix products are in fp32; their share is the share of their multiplications.
 """
 
 from argparse import ArgumentParser, Namespace

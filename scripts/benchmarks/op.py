@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from fairseq_luna.command_line import positive
-from fairseq_luna.models.mixed.attentions import available_in
+from fairseq_luna.models.mixed.chosen_attentions import available_in
 from fairseq_luna.ops.luna_causal_attention import (
     luna_causal_attention,
     luna_causal_attention_reference,

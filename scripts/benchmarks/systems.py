@@ -12,8 +12,8 @@ from fairseq.tasks.translation import TranslationTask
 from torch import Tensor
 
 from fairseq_luna.command_line import positive
-from fairseq_luna.commands.converting.parameters import made_up_dictionary
-from fairseq_luna.models.mixed.attentions import ATTENTIONS
+from fairseq_luna.commands.converting.parameters import placeholder_dictionary
+from fairseq_luna.models.mixed.chosen_attentions import ATTENTIONS
 from shared.by_name import flags_for
 
 from .flags import DTYPES
@@ -119,7 +119,7 @@ def build(args: Namespace, system: str, longest: int, more: Sequence[str] = ()) 
     given = ["--share-all-embeddings", *(f"--{key}={flags[key]}" for key in flags), *(SYSTEMS | VARIANTS)[system]]
     parser = options.get_training_parser(default_task="translation")
     parsed = options.parse_args_and_arch(parser, input_args=["no-data", *given, *more])
-    cfg, words = convert_namespace_to_omegaconf(parsed), made_up_dictionary(sizes.vocabulary)
+    cfg, words = convert_namespace_to_omegaconf(parsed), placeholder_dictionary(sizes.vocabulary)
     task = TranslationTask(cfg.task, words, words)
     return task.build_model(cfg.model).to(device=args.device, dtype=DTYPES[args.dtype]), task, cfg
 

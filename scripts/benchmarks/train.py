@@ -56,7 +56,7 @@ def shapes(text: str) -> list[Shape]:
 def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--shapes", type=shapes, default=SHAPES, help=f"default: {','.join(map(str, SHAPES))}")
     parser.add_argument("--optimizer", choices=OPTIMIZERS, default="none", help="include its step")
-    parser.add_argument("--source-length", type=positive, metavar="N", help="default: that of the target")
+    parser.add_argument("--source-length", type=positive, metavar="N", help="default: the length of the target")
     parser.add_argument("--checkpoint-activations", action="store_true", help="as fairseq-train's flag")
     add_sizes(parser)
 

@@ -2,9 +2,9 @@
 
 Counted are operators, as by the command launches, and the kernels that they are on a GPU. A multi-tensor call is a
 kernel for as many tensors and elements as the arguments of a launch have room for, 4 KB or, in torch 2.13 for CUDA 13,
-32 KB; it is one for each tensor where torch loops. The parameters are those of --model, without data: no count depends
-on the machine. The last column is all that an update launches besides the graph with --record-training: the batch and
-the loss scale are copied, gradients cleared, the report copied, and the parameters updated.
+32 KB; it is one for each tensor where torch loops. The parameters are the parameters of --model, without data: no
+count depends on the machine. The last column is all that an update launches besides the graph with --record-training:
+the batch and the loss scale are copied, gradients cleared, the report copied, and the parameters updated.
 """
 
 import inspect
@@ -206,7 +206,7 @@ def optimizer_of(cfg: Any, params: list[nn.Parameter]) -> Any:
 
 
 def update(optimizer: Any, params: list[nn.Parameter]) -> None:
-    """What fairseq's trainer calls, with gradients in place of a backward pass."""
+    """The update as fairseq's trainer calls it, with gradients in place of a backward pass."""
     optimizer.zero_grad()
     for p in params:
         p.grad = torch.empty_like(p)

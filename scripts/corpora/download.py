@@ -7,7 +7,7 @@ import urllib.request
 from pathlib import Path
 
 from fairseq_luna.command_line import CommandError
-from fairseq_luna.progress import shown
+from fairseq_luna.progress import progress_bar
 
 _BLOCK = 1 << 20
 _SECONDS_OF_SILENCE = 60
@@ -39,7 +39,7 @@ def download(url: str, checksum: str, folder: Path) -> Path:
             digest.update(block)
     if digest.hexdigest() != expected:
         part.unlink(missing_ok=True)
-        raise CommandError(f"{target}: its {algorithm} is not that of {url}; delete it, and run again")
+        raise CommandError(f"{target}: its {algorithm} is not the published one of {url}; delete it, and run again")
     return found.replace(target)
 
 
@@ -60,7 +60,7 @@ def _fetch(url: str, part: Path) -> None:
         total = start + int(response.headers["Content-Length"])
         blocks = iter(lambda: response.read(_BLOCK), b"")
         with part.open("ab" if resumed else "wb") as file:
-            for block in shown(blocks, part.stem, (total - start) // _BLOCK + 1, unit=" MiB"):
+            for block in progress_bar(blocks, part.stem, (total - start) // _BLOCK + 1, unit=" MiB"):
                 file.write(block)
     if (stored := part.stat().st_size) < total:
         raise ConnectionError(f"cut off after {stored:,} of {total:,} bytes")

@@ -75,7 +75,7 @@ def reviews(folder: Path, hold_out: int, first: Sequence[int] = ()) -> dict[str,
 
 
 def _texts(path: Path) -> list[Row]:
-    """Labels and texts; those of folders in an order that mixes the labels and is always the same."""
+    """Labels and texts. Texts of folders come in an order that mixes the labels and is always the same."""
     if path.is_file():
         return [_labelled(path, number, row) for number, row in enumerate(read_lines(path), 1)]
     files = review_files(path)

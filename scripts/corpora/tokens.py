@@ -20,8 +20,8 @@ _UNPRINTABLE = regex.compile(r"\p{C}")
 
 def tokenise(language: str, how: dict[str, bool], lines: list[str]) -> list[str]:
     """Tokens between spaces, XML's special characters escaped; ``split_hyphens`` makes ``well @-@ known``."""
-    normaliser, tokeniser = _tools(language)
-    texts = (normaliser.normalize(line.lower() if how["lower"] else line) for line in lines)
+    normalizer, tokeniser = _tools(language)
+    texts = (normalizer.normalize(line.lower() if how["lower"] else line) for line in lines)
     plain = (_UNPRINTABLE.sub(" ", text) for text in texts)
     return [tokeniser.tokenize(text, aggressive_dash_splits=how["split_hyphens"], return_str=True) for text in plain]
 

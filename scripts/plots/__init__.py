@@ -1,1 +1,1 @@
-"""What plot_attention.py draws."""
+"""The pictures of plot_attention.py."""

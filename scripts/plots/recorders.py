@@ -95,7 +95,7 @@ def luna(module: LunaAttention) -> Iterator[list[Weights]]:
 
 
 def luna_causal(module: LunaCausalAttention) -> Any:
-    """The pack weights are not normalised: each is a positive function of one word and one slot, 0 for padding.
+    """The pack weights are not normalized: each is a positive function of one word and one slot, 0 for padding.
 
     Step t reads the mean over the words up to t, so that its "through" weights are ``U_t · A_j / t``: their product
     with the values is the output, but they do not sum to 1. Words of ``memory`` (--cross-self-attention) come first.
@@ -154,4 +154,4 @@ def convolved(module: Any, x: Tensor, padding_mask: Tensor | None, *, causal: bo
         return x
     if causal:
         return module.convolution.causal(x, padding=padding_mask)[0]
-    return module.convolution.centred(x, padding=padding_mask)
+    return module.convolution.centered(x, padding=padding_mask)

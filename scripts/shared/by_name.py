@@ -5,9 +5,9 @@ from argparse import Namespace
 import torch
 from torch import nn
 
-from fairseq_luna.models.mixed.attentions import ATTENTIONS, PLACES, build_chosen_attention
+from fairseq_luna.models.mixed.chosen_attentions import ATTENTIONS, PLACES, build_chosen_attention
 from fairseq_luna.models.mixed.config import mixed_config
-from fairseq_luna.models.shared.checks import flag
+from fairseq_luna.models.shared.flag_checks import flag
 
 
 def flags_for(name: str) -> list[str]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from fairseq_luna.command_line import CommandError
-from fairseq_luna.files import complete
+from fairseq_luna.files import atomic_write
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -57,7 +57,7 @@ COLOURS = {
 def save(figure: Any, output: Path) -> None:
     """Write ``figure`` and close it."""
     try:
-        with complete(output) as unfinished:
+        with atomic_write(output) as unfinished:
             figure.savefig(unfinished, dpi=100, format="png")
     finally:
         pyplot().close(figure)

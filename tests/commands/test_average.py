@@ -11,9 +11,9 @@ import torch
 
 import fairseq_luna.models  # noqa: F401 (torch.load of fairseq's checkpoints)
 from commands import APOLLO, FAMILIES, TRANSFORMER, generate, train
-from fairseq_luna.commands import averaging
-from fairseq_luna.commands.average import last
-from fairseq_luna.commands.averaging import average
+from fairseq_luna.commands import checkpoint_mean
+from fairseq_luna.commands.average import last_checkpoints
+from fairseq_luna.commands.checkpoint_mean import average
 from fairseq_luna.files import save_checkpoint
 from fairseq_luna.loading import load_translator
 from fairseq_luna.usage_error import UsageError
@@ -22,7 +22,7 @@ from own_command import refused, shown
 WEIGHT, BIAS = "decoder.layers.0.fc1.weight", "decoder.layers.0.fc1.bias"
 MODELS = {
     "luna": (*FAMILIES["luna"], "--store-ema", "--ema-decay=0.5", "--ema-fp32"),
-    # Without normalisation before, fairseq 0.12.2 cannot translate a batch of several lengths with this torch.
+    # Without normalization before, fairseq 0.12.2 cannot translate a batch of several lengths with this torch.
     "transformer": (*TRANSFORMER, "--encoder-normalize-before", "--share-all-embeddings"),
 }
 
@@ -34,7 +34,7 @@ def trained(tiny_data, tmp_path_factory):
     folders = {name: tmp_path_factory.mktemp(name) for name in MODELS}
     for name, folder in folders.items():
         train(tiny_data, folder, *MODELS[name], *flags)
-    return {name: last(folder, 3, by_updates=True) for name, folder in folders.items()}
+    return {name: last_checkpoints(folder, 3, by_updates=True) for name, folder in folders.items()}
 
 
 @pytest.fixture
@@ -59,7 +59,7 @@ def assert_is_mean(averaged, each):
     assert list(averaged) == list(each[0])
     for name, weight in averaged.items():
         expected = torch.stack([weights[name].double() for weights in each]).mean(0).to(weight.dtype)
-        # fairseq 0.12.2 has copies of weights that are never initialised.
+        # fairseq 0.12.2 has copies of weights that are never initialized.
         torch.testing.assert_close(weight, expected, rtol=1.2e-7, atol=0, equal_nan=True)
     assert not averaged[WEIGHT].equal(each[-1][WEIGHT])
 
@@ -139,12 +139,12 @@ def test_a_diverged_checkpoint_is_refused(number, kind, place, three, tmp_path, 
 
     odd, output = rewritten(three[1], tmp_path / "odd.pt", diverge), tmp_path / "mean.pt"
     line = refused(capsys, "average", three[0], odd, "--output", output)
-    assert line.startswith(f"{odd}: there is {kind} in {place}{WEIGHT}, as after a training that diverged")
+    assert line.startswith(f"{odd}: there is {kind} in {place}{WEIGHT}, so the training probably diverged")
     assert not output.exists()
 
 
 def test_one_model_at_a_time_is_in_memory_besides_the_sums(three, monkeypatch):
-    loaded, alive, read_checkpoint = [], [], averaging.read_checkpoint
+    loaded, alive, read_checkpoint = [], [], checkpoint_mean.read_checkpoint
 
     def watched(path, **options):
         alive.append(sum(weight() is not None for weight in loaded))
@@ -152,7 +152,7 @@ def test_one_model_at_a_time_is_in_memory_besides_the_sums(three, monkeypatch):
         loaded.extend(weakref.ref(weight) for weight in state["model"].values())
         return state
 
-    monkeypatch.setattr(averaging, "read_checkpoint", watched)
+    monkeypatch.setattr(checkpoint_mean, "read_checkpoint", watched)
     average([*three, *three])
     assert alive == [0] * 6
     assert len(loaded) > 6
@@ -165,7 +165,8 @@ def test_a_later_checkpoint_that_is_left_out_is_named(trained, tmp_path, capsys)
     arguments = ("average", tmp_path, "--last", "2", "--by-updates", "--force", "--output", tmp_path / "mean.pt")
     assert "Note" not in shown(capsys, *arguments)
     shutil.copy(trained["transformer"][2], tmp_path / "checkpoint_last.pt")
-    assert "checkpoint_last.pt was trained further, to update 6, and is not in this mean" in shown(capsys, *arguments)
+    later = "checkpoint_last.pt was trained further, to update 6, and is not part of this average"
+    assert later in shown(capsys, *arguments)
     (tmp_path / "checkpoint_last.pt").write_bytes(b"damaged")
     assert "the mean of checkpoint_1_2.pt, checkpoint_1_4.pt" in shown(capsys, *arguments)
 
@@ -173,8 +174,12 @@ def test_a_later_checkpoint_that_is_left_out_is_named(trained, tmp_path, capsys)
 def test_the_last_checkpoints_have_the_highest_numbers(tmp_path):
     for name in ("1", "2", "9", "10", "11", "_best", "_last", "_2_900", "_10_1000", "_9_8000", "_3_10000", "11-shard0"):
         (tmp_path / f"checkpoint{name}.pt").touch()
-    assert [path.name for path in last(tmp_path, 3)] == ["checkpoint9.pt", "checkpoint10.pt", "checkpoint11.pt"]
-    by_updates = [path.name for path in last(tmp_path, 3, by_updates=True)]
+    assert [path.name for path in last_checkpoints(tmp_path, 3)] == [
+        "checkpoint9.pt",
+        "checkpoint10.pt",
+        "checkpoint11.pt",
+    ]
+    by_updates = [path.name for path in last_checkpoints(tmp_path, 3, by_updates=True)]
     assert by_updates == ["checkpoint_10_1000.pt", "checkpoint_9_8000.pt", "checkpoint_3_10000.pt"]
 
 

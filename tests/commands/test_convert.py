@@ -9,10 +9,10 @@ import torch
 from fairseq import checkpoint_utils
 
 from commands import APOLLO, TRANSFORMER, run, train
-from fairseq_luna.commands.converting.parameters import NO_PARAMETER, convert
-from fairseq_luna.commands.converting.settings import settings_to_verify
-from fairseq_luna.commands.training_commands import plain
-from fairseq_luna.models.mixed.attentions import ATTENTIONS, fields_for
+from fairseq_luna.commands.converting.converted_settings import settings_to_verify
+from fairseq_luna.commands.converting.parameters import NO_PARAMETER, convert_parameters
+from fairseq_luna.model_settings import settings_as_dict
+from fairseq_luna.models.mixed.chosen_attentions import ATTENTIONS, fields_for
 from fairseq_luna.usage_error import CheckpointMismatch
 from own_command import refused, shown
 from support import PAD, as_prefix, build_model, sentences
@@ -72,7 +72,7 @@ def logits(model):
 def test_the_outputs_stay_the_same(before, after):
     old, new = (build_model(family, seed=seed, **flags) for seed, (family, flags) in enumerate((before, after)))
     assert not logits(new).isclose(logits(old)).all()
-    convert(old, new)
+    convert_parameters(old, new)
     torch.testing.assert_close(logits(new), logits(old))
 
 
@@ -81,17 +81,17 @@ def test_everything_but_attention_is_the_transformers_and_every_parameter_is_exp
     shared = {name: value for name, value in flags.items() if "normalize" in name}
     old, new = build_model("transformer", **shared), build_model(family, seed=1, **flags)
     start = {name: value.clone() for name, value in new.state_dict().items()}
-    parts, left = convert(old, new)
+    parts, left = convert_parameters(old, new)
     ours = {name: value for name, value in new.state_dict().items() if not NO_PARAMETER.search(name)}
     theirs = {name: value for name, value in old.named_parameters() if not NO_PARAMETER.search(name)}
     packed = family == "luna" and "luna_source_attention" not in flags
     for name, value in theirs.items():
         if "_attn." not in name or ("encoder_attn." in name and not packed and "source_attention" not in flags):
             assert ours[name].equal(value), name
-    assert sum(part.numbers for part in parts) == sum({v.data_ptr(): v.numel() for v in ours.values()}.values())
+    assert sum(part.numel for part in parts) == sum({v.data_ptr(): v.numel() for v in ours.values()}.values())
     for part in parts:
-        assert ours[part.name].equal(start[part.name]) == (part.origin == "new") or part.numbers == 32, part
-        assert part.taken == (part.origin not in ("new", "zero", "identity", "opened", "whole")), part
+        assert ours[part.name].equal(start[part.name]) == (part.origin == "new") or part.numel == 32, part
+        assert part.is_copied == (part.origin not in ("new", "zero", "identity", "open_gate", "ones")), part
     assert all("_attn." in part.name for part in left)
 
 
@@ -109,7 +109,7 @@ FROM = {
 @pytest.mark.parametrize(("family", "flags", "parts"), FROM.values(), ids=FROM)
 def test_what_has_a_counterpart_is_not_drawn_at_random(family, flags, parts, kernel_size):
     old, new = build_model(family, **flags), build_model("mixed", seed=1, attention_kernel_size=kernel_size)
-    made, _ = convert(old, new)
+    made, _ = convert_parameters(old, new)
     assert [part.name for part in made if part.origin == "new"] == []
     for side in ("encoder", "decoder"):
         theirs, ours = (getattr(model, side).layers[0].self_attn for model in (old, new))
@@ -122,7 +122,7 @@ def test_what_has_a_counterpart_is_not_drawn_at_random(family, flags, parts, ker
 
 def test_random_features_of_another_number_keep_their_own_seed():
     old, new = (build_model("mixed", seed=n, decoder_self_attention="rfa", num_features=n) for n in (8, 12))
-    convert(old, new)
+    convert_parameters(old, new)
     features = new.decoder.layers[0].self_attn.feature_map
     assert features.matrices.equal(features.matrices_by_number(range(features.num_heads)))
 
@@ -130,7 +130,7 @@ def test_random_features_of_another_number_keep_their_own_seed():
 def test_retention_starts_with_an_open_gate():
     """Its projections are a transformer's; its gate changes nothing."""
     old, new = build_model("transformer"), build_model("mixed", seed=1, decoder_self_attention="retention")
-    convert(old, new)
+    convert_parameters(old, new)
     theirs, ours = (model.decoder.layers[0].self_attn for model in (old, new))
     for name in ("q_proj", "k_proj", "v_proj", "out_proj"):
         assert getattr(ours, name).weight.equal(getattr(theirs, name).weight)
@@ -223,7 +223,7 @@ def test_the_printed_command_has_what_the_data_needs(kind, flags, tiny_data, tmp
     before, after = (read(path)["cfg"] for path in (old, tmp_path / "start" / "checkpoint_last.pt"))
     for group, names in SAME.items():
         for name in names:
-            found = [plain(cfg[group]).get(name) for cfg in (before, after)]
+            found = [settings_as_dict(cfg[group]).get(name) for cfg in (before, after)]
             assert found[0] == found[1], (group, name)
 
 

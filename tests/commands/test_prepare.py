@@ -8,7 +8,7 @@ import pytest
 
 from corpus_files import pairs, text
 from fairseq_luna.__main__ import main
-from fairseq_luna.commands.prepare import VOCABULARIES, check_names, of_size
+from fairseq_luna.commands.prepare import VOCABULARIES, check_text_files, of_size
 from fairseq_luna.commands.training_commands import train_on_text
 from fairseq_luna.usage_error import UsageError
 from own_command import refused, with_defaults
@@ -68,7 +68,9 @@ def test_pieces_of_two_training_texts_with_a_test_held_out(files, tmp_path, monk
     assert (out / "reference" / "test.xx").read_bytes() == text([*(one for one, _ in TRAIN[56:]), "No other side."])
     assert prepare(*flags) == 0
     shown = capsys.readouterr().out
-    assert f"{out}: was made from the same files, by content, and settings; existing parts are reused" in shown
+    assert (
+        f"{out}: was made with the same settings from files with the same content; existing parts are reused" in shown
+    )
     assert "data: reusing" in shown and commands(shown) == [train, translate, score]
     assert prepare(*flags, "--ratio", 2) == 2
     assert "was made with rules (ratio) 3.0, not 2.0" in capsys.readouterr().err
@@ -159,4 +161,4 @@ def test_files_named_after_another_language_are_refused(languages, names, said, 
     for path in files:
         path.touch()
     with nullcontext() if said is None else pytest.raises(UsageError, match=re.escape(str(said).format(*files))):
-        check_names(tuple(files), tuple(languages.split()))
+        check_text_files(tuple(files), tuple(languages.split()))

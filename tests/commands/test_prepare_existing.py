@@ -44,7 +44,7 @@ def test_every_piece_is_in_the_dictionary_and_text_is_cut_into_those_of_the_trai
     words = Dictionary.load(str(old / "data" / "bin" / "dict.en.txt"))
     assert {*pieces} <= {*words.symbols} and len(words) % 8 == 0
     assert words.count[words.nspecial :] == sorted(words.count[words.nspecial :], reverse=True)
-    seen = {word for side in ("en", "de") for line in binarised(old / "data", "train", side) for word in line.split()}
+    seen = {word for side in ("en", "de") for line in binarized(old / "data", "train", side) for word in line.split()}
     assert {piece for piece in pieces if words.count[words.index(piece)]} == seen
     # Otherwise the text would be too small to tell.
     assert any(len(piece) > 1 and piece not in seen for piece in pieces)
@@ -53,7 +53,7 @@ def test_every_piece_is_in_the_dictionary_and_text_is_cut_into_those_of_the_trai
         assert {piece for piece in cut if len(piece) > 1} <= seen
 
 
-def binarised(data, split, language):
+def binarized(data, split, language):
     return read_words(data / "bin" / f"{split}.en-de.{language}", data / "bin" / f"dict.{language}.txt")
 
 
@@ -90,7 +90,7 @@ def test_old_dictionaries_that_lack_pieces_restrict_the_model_of_each_side(old, 
     files = []
     for language in ("en", "de"):
         words, kept = Dictionary.load(str(data / "bin" / "dict.en.txt")), Dictionary()
-        for word in {word for line in binarised(data, "train", language) for word in line.split()}:
+        for word in {word for line in binarized(data, "train", language) for word in line.split()}:
             kept.add_symbol(word, words.count[words.index(word)])
         kept.finalize()
         files.append(tmp_path / f"dict.{language}.txt")
@@ -137,8 +137,8 @@ def test_distillation_in_two_commands(old, tmp_path, monkeypatch, capsys):
         " --dictionary data/bin/dict.en.txt data/bin/dict.de.txt --out distilled"
     )
     assert "unknown tokens in" not in said
-    assert binarised(Path("distilled"), "test", "de") == binarised(Path(data), "test", "de")
-    assert {*binarised(Path("distilled"), "train", "en")} <= {*binarised(Path(data), "train", "en")}
+    assert binarized(Path("distilled"), "test", "de") == binarized(Path(data), "test", "de")
+    assert {*binarized(Path("distilled"), "train", "en")} <= {*binarized(Path(data), "train", "en")}
 
 
 @pytest.mark.parametrize(
@@ -178,4 +178,4 @@ def test_held_out_pairs_in_the_training_text_are_said_and_left_out(old, tmp_path
     assert "--leave-out pairs (or sources) keeps them out of the training text" in said
     said = shown(capsys, *flags, "--leave-out", "pairs", "--out", tmp_path / "without")
     assert "36 kept, 4 dropped; pairs of valid or test: 4\n" in said and "also stand" not in said
-    assert len(binarised(tmp_path / "without", "train", "en")) == 36
+    assert len(binarized(tmp_path / "without", "train", "en")) == 36

@@ -13,7 +13,7 @@ import pytest
 
 from commands import APOLLO, FAMILIES, generate, train
 from fairseq_luna.__main__ import main
-from fairseq_luna.commands.scoring.metrics import Options, paired_bootstrap, score
+from fairseq_luna.commands.scoring.metrics import ScoringOptions, paired_bootstrap, score
 from fairseq_luna.commands.scoring.system_output import (
     AUTO,
     NONE,
@@ -22,7 +22,7 @@ from fairseq_luna.commands.scoring.system_output import (
     join_subwords,
     read_translations,
 )
-from fairseq_luna.text_files import shortened
+from fairseq_luna.text_files import truncate
 from fairseq_luna.usage_error import UsageError
 from own_command import refused, shown
 
@@ -90,7 +90,7 @@ def test_scores_are_those_of_the_sacrebleu_command(lowercase, samples, count, tm
     hypotheses = [line.upper() if index % 5 == 0 else line for index, line in enumerate(HYPOTHESES)]
     other = worsened(REFERENCES, 9)
     references = [REFERENCES, other][:count]
-    result = score(hypotheses, references, Options(lowercase=lowercase, ter=True), samples=samples)
+    result = score(hypotheses, references, ScoringOptions(lowercase=lowercase, ter=True), samples=samples)
     flags = ["-lc", "--chrf-lowercase"] if lowercase else []
     flags += ["--confidence", "--confidence-n", str(samples)] if samples > 1 else []
     files = [write_lines(tmp_path / str(number), lines) for number, lines in enumerate((*references, hypotheses))]
@@ -402,7 +402,7 @@ def test_the_reference_of_another_test_is_refused(generated, tmp_path, capsys):
     wrong = write_lines(tmp_path / "wrong.de", REFERENCES[::-1])
     assert refusal(capsys, generated, "--reference", wrong) == (
         f"{wrong} differs from the reference of the test that {generated} is of in 39 of 39 lines: line 1 is "
-        f"'{shortened(REFERENCES[-1], 50)}', not '{shortened(tokens[0], 50)}' (T-0); give that "
+        f"'{truncate(REFERENCES[-1], 50)}', not '{truncate(tokens[0], 50)}' (T-0); give that "
         "test's reference, in its order"
     )
     write_lines(wrong, [*REFERENCES[:5], "Anderes.", *REFERENCES[6:]])

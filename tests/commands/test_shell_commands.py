@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from fairseq_luna.commands import shell_commands
-from fairseq_luna.files import complete, locked, once
+from fairseq_luna.files import atomic_write, locked, make_unless_present
 from fairseq_luna.usage_error import UsageError
 
 
@@ -35,15 +35,18 @@ def test_the_remains_of_a_killed_step_are_removed(tmp_path):
         path.mkdir()
         (path / "whole").touch()
 
-    once("thing", tmp_path / "thing", make)
+    make_unless_present("thing", tmp_path / "thing", make)
     assert [path.name for path in (tmp_path / "thing").iterdir()] == ["whole"]
     assert not left.exists()
 
 
 def test_two_processes_do_not_write_the_same_thing(tmp_path):
-    with complete(tmp_path / "thing") as first:
+    with atomic_write(tmp_path / "thing") as first:
         first.mkdir()
-        with pytest.raises(UsageError, match="thing: another process is making it; wait"), complete(tmp_path / "thing"):
+        with (
+            pytest.raises(UsageError, match="thing: another process is making it; wait"),
+            atomic_write(tmp_path / "thing"),
+        ):
             pass
         (first / "whole").touch()  # the other process has removed nothing
     assert [path.name for path in tmp_path.rglob("*")] == ["thing", "whole"]

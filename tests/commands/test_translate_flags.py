@@ -75,7 +75,7 @@ def test_the_exported_engine_is_suggested_after_many_lines_that_it_could_transla
 
 def test_a_temperature_of_zero_is_refused(said):
     status, _, error = said("--sampling", "--temperature=0")
-    assert status == 2 and "temperature 0.0: must be above 0" in error
+    assert status == 2 and "--temperature 0.0: must be above 0" in error
 
 
 @pytest.mark.parametrize("exported", [False, True], ids=["trained", "exported"])

@@ -60,14 +60,14 @@ def test_a_torch_whose_own_check_has_a_fault_is_named_once(version, warns, tmp_p
     file = tmp_path / "empty.pt"
     file.touch()
     monkeypatch.setattr(torch, "__version__", version)
-    refused_checkpoints._warn_of.cache_clear()
+    refused_checkpoints._warn_once_about.cache_clear()
     for _ in range(2):
         with pytest.raises(UsageError, match="is not a fairseq checkpoint or is damaged") as raised:
             checkpoint_utils.load_checkpoint_to_cpu(str(file))
         assert isinstance(raised.value.__cause__, EOFError)
     said = [record.getMessage() for record in caplog.records if "CVE-2026-24747" in record.getMessage()]
     assert len(said) == warns and all(f"torch {version} " in line and "torch 2.10 or later" in line for line in said)
-    refused_checkpoints._warn_of.cache_clear()
+    refused_checkpoints._warn_once_about.cache_clear()
 
 
 def refusal_of(content: object, file: Path) -> str:

@@ -13,7 +13,7 @@ from fairseq.trainer import Trainer
 
 from commands import APOLLO, FAMILIES, SIZES, train
 from fairseq_luna.compat.checkpoint_mismatch import both_values
-from fairseq_luna.model_settings import differences
+from fairseq_luna.model_settings import differing_settings
 
 
 @pytest.mark.parametrize("kind", [dict, lambda **values: Namespace(**values)], ids=["config", "namespace"])
@@ -97,11 +97,11 @@ def test_a_model_of_the_same_tensors_that_is_another_is_loaded_with_a_warning(
 
 def test_a_setting_of_a_head_counts_if_there_is_one():
     read, mean = {"_name": "luna_roberta", "pooling": "cls"}, {"_name": "luna_roberta", "pooling": "mean"}
-    assert differences(read, mean, heads=True) == {"pooling": ("cls", "mean")}
-    assert differences(read, mean, heads=False) == {}
+    assert differing_settings(read, mean, heads=True) == {"pooling": ("cls", "mean")}
+    assert differing_settings(read, mean, heads=False) == {}
 
 
 @pytest.mark.parametrize("arch", [name for name in ARCH_MODEL_REGISTRY if name in MODEL_DATACLASS_REGISTRY])
 def test_no_architecture_differs_from_itself(arch):
     settings = vars(MODEL_DATACLASS_REGISTRY[arch]())
-    assert differences({"_name": arch}, {**settings, "_name": arch}) == {}
+    assert differing_settings({"_name": arch}, {**settings, "_name": arch}) == {}

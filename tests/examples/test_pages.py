@@ -89,5 +89,5 @@ def test_the_commands_of_a_page_run_in_their_order(page, checkout, tmp_path):
     else:
         pasted.insert(0, "cd fairseq_luna")
     programs = {"fairseq-luna": fairseq_luna, "fairseq-train": fairseq_train}
-    programs |= dict.fromkeys(("git", "pip", "python"), nothing)
+    programs |= dict.fromkeys(("git", "pip", "python", "python3"), nothing)
     run_in_shell("\n".join(pasted), tmp_path, programs)

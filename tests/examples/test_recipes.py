@@ -109,7 +109,7 @@ RESULTS = {
     "nystrom": (*MIXED, "--encoder-self-attention=nystrom", "--decoder-self-attention=linear"),
     "Fastformer, convolution": ("--arch=fastformer_tiny", "--attention-kernel-size=5"),
     "Luna, softmax cross-attention, convolution": (*SOFTMAX_SOURCE, "--attention-kernel-size=5"),
-    "Luna, packed cross-attention as in the paper": (
+    "Luna, packed cross-attention, convolution": (
         *("--arch=luna_tiny", "--untie-luna-kv", "--attention-kernel-size=5"),
     ),
 }

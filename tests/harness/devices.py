@@ -121,7 +121,7 @@ def output(model: Any, source: Tensor, prefix: Tensor) -> Any:
 def generate(model: Any, source: Tensor, prefix: Tensor, precision: Precision) -> dict[str, Any]:
     """Two hypotheses for each sentence, reordered after each of 6 steps. The last sentence is finished after the third.
 
-    From the fourth step on, the attention to the source is asked for, as with --print-alignment.
+    From the fourth step on, the cross-attention is asked for, as with --print-alignment.
     """
     state: dict[str, Any] = {}
     with precision.context():

@@ -12,8 +12,8 @@ from fairseq.optim import OPTIMIZER_REGISTRY
 from fairseq.optim.lr_scheduler import LR_SCHEDULER_REGISTRY
 
 import fairseq_luna.models  # noqa: F401 (registers the models)
-from fairseq_luna.models.mixed.attentions import ATTENTIONS, PLACES, available_in
-from fairseq_luna.models.shared.checks import flag
+from fairseq_luna.models.mixed.chosen_attentions import ATTENTIONS, PLACES, available_in
+from fairseq_luna.models.shared.flag_checks import flag
 from fairseq_luna.modules.declaration import merged_flags
 
 

@@ -9,7 +9,7 @@ from fairseq.tasks.sentence_prediction import SentencePredictionTask
 from fairseq.tasks.translation import TranslationTask
 from torch import Tensor
 
-from fairseq_luna.commands.converting.parameters import made_up_dictionary
+from fairseq_luna.commands.converting.parameters import placeholder_dictionary
 
 SOURCE_WORDS, TARGET_WORDS = 24, 28
 _SOURCE_LENGTHS, _TARGET_LENGTHS = (7, 3, 1), (4, 8, 2)
@@ -43,7 +43,7 @@ def make_batch(task: Any, model: Any) -> Batch:
 
 
 def _dictionary(words: int) -> Dictionary:
-    return made_up_dictionary(words + 4)
+    return placeholder_dictionary(words + 4)
 
 
 def _sentences(dictionary: Dictionary, lengths: tuple[int, ...], longest: int) -> list[Tensor]:

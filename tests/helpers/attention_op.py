@@ -188,7 +188,7 @@ class Prefix(Op):
     def step(self, inputs, state, padding_mask=None):
         q, k, v = inputs
         dtype, before = accumulation_dtype(q), state or prefix_attention.initial_prefix_mean(k, v)
-        state = prefix_attention.advance(k.to(dtype), v, before, padding=padding_mask)
+        state = prefix_attention.update_prefix_mean(k.to(dtype), v, before, padding=padding_mask)
         return ((q.to(dtype).mT * state.mean).sum(2, keepdim=True).to(q.dtype),), state
 
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from fairseq_luna.models.mixed.attentions import ATTENTIONS, PLACES, build_chosen_attention
+from fairseq_luna.models.mixed.chosen_attentions import ATTENTIONS, PLACES, build_chosen_attention
 from fairseq_luna.models.mixed.config import mixed_config
 from fairseq_luna.modules import (
     BlockAttention,
@@ -16,8 +16,8 @@ from fairseq_luna.modules import (
     LunaAttention,
     LunaCausalAttention,
 )
+from fairseq_luna.modules.argument_checks import validate_padding
 from fairseq_luna.modules.block_attention import WithinBlockAttention
-from fairseq_luna.modules.checks import checked_padding
 from fairseq_luna.modules.declaration import declared_attentions
 from fairseq_luna.modules.decoding_state import repeat_rows, select_rows
 from fairseq_luna.ops.block_partition import cut_by_number
@@ -58,7 +58,7 @@ class LunaCausal(WithSlots, LunaCausalAttention):
 
 class LunaSource(WithSlots, LunaAttention):
     def forward(self, x, source, *, source_padding_mask=None, need_weights=False):
-        padding = checked_padding(source_padding_mask, source, "source_padding_mask")
+        padding = validate_padding(source_padding_mask, source, "source_padding_mask")
         cached = self.read_source(source, padding, need_weights=need_weights)
         return self.attend_to_source(x, cached, padding, need_weights=need_weights)
 

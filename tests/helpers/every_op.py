@@ -24,7 +24,7 @@ from attention_op import (
 )
 from fairseq_luna.ops import feature_maps, kernel_attention, luna_causal_attention, prefix_attention
 from fairseq_luna.ops.block_attention import two_level_attention
-from fairseq_luna.ops.block_partition import block_means, cut_by_number, read_blocks
+from fairseq_luna.ops.block_partition import block_means, cut_by_number, gather_block_of_each_step
 from fairseq_luna.ops.pattern_attention import RandomBlocks, Strided, TopK, Window
 
 QKV, QUERY_KV = "BHTD BHTD BHTD", "BHQD BHTD BHTD"
@@ -52,13 +52,13 @@ def both(called: str, op: Op, **causal: Any) -> dict[str, Op]:
     return {called: op, f"{called}-causal": op._replace(**causal)}
 
 
-def kernel(normaliser: str) -> dict[str, Op]:
+def kernel(normalizer: str) -> dict[str, Op]:
     """With features that are positive, except for "bounded"."""
-    feature = times(0.25) if normaliser == "bounded" else torch.exp
+    feature = times(0.25) if normalizer == "bounded" else torch.exp
     given = {"maps": {"BHQR": feature, "BHTR": feature}, "per_step": 66, "folder": "kernel_attention", **LONG_SUMS}
     return both(
-        f"kernel-{normaliser}",
-        Op("kernel_attention", "BHQR BHTR BHTE", {"normaliser": normaliser}, **given),
+        f"kernel-{normalizer}",
+        Op("kernel_attention", "BHQR BHTR BHTE", {"normalizer": normalizer}, **given),
         name="kernel_causal_attention",
         shapes="BHTR BHTR BHTE",
         steps=True,
@@ -82,10 +82,10 @@ def luna(shapes: str = f"{QKV} BHLD BHTD", activation: str = "softplus", **given
 
 # The attention of a form of block attention, and the function that reads the blocks.
 BLOCK_FORMS = {
-    "gathered": (two_level_attention.gathered_block_attention, read_blocks),
-    "masked": (two_level_attention.masked_block_attention, two_level_attention.read_blocks_by_product),
-    "mean": (two_level_attention.unordered_block_attention, read_blocks),
-    "sum": (two_level_attention.unordered_block_attention, read_blocks),
+    "gathered": (two_level_attention.gathered_block_attention, gather_block_of_each_step),
+    "masked": (two_level_attention.masked_block_attention, two_level_attention.multiply_block_of_each_step),
+    "mean": (two_level_attention.unordered_block_attention, gather_block_of_each_step),
+    "sum": (two_level_attention.unordered_block_attention, gather_block_of_each_step),
 }
 
 
@@ -265,7 +265,7 @@ def of_first_steps(op: Op) -> Call:
 
 def kernel_weights(q: Tensor, k: Tensor, v: Tensor) -> list[Tensor]:
     state = kernel_attention.kernel_mean_of(k, v)
-    return [kernel_attention.kernel_weights(q, k, state, normaliser=name) for name in kernel_attention.NORMALISERS]
+    return [kernel_attention.kernel_weights(q, k, state, normalizer=name) for name in kernel_attention.NORMALISERS]
 
 
 def luna_after_memory(q: Tensor, k: Tensor, v: Tensor, pq: Tensor, pk: Tensor) -> Any:

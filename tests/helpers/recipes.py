@@ -21,7 +21,7 @@ from omegaconf import DictConfig, OmegaConf
 from torch import nn
 
 import fairseq_luna.models  # noqa: F401 (its patches wrap call_main, which is replaced below)
-from fairseq_luna.commands.converting.parameters import made_up_dictionary
+from fairseq_luna.commands.converting.parameters import placeholder_dictionary
 from fairseq_luna.commands.shell_commands import USER_DIR
 from harness.parsing import parse
 from shared.recipes import quoted
@@ -70,7 +70,7 @@ def write_dictionaries(folder: Path, words: int, *names: str) -> None:
     """Write the dictionaries of a data-bin, with ``words`` entries including fairseq's special symbols."""
     for name in names:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        made_up_dictionary(words).save(str(folder / name))
+        placeholder_dictionary(words).save(str(folder / name))
 
 
 def build(cfg: DictConfig) -> tuple[nn.Module, Any]:

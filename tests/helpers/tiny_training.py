@@ -11,7 +11,7 @@ from fairseq.data.dictionary import Dictionary
 
 SENTENCES = {"train": 61, "valid": 7}
 
-# fairseq 0.12.2 has copies of some weights that are neither trained nor initialised, so they differ between runs.
+# fairseq 0.12.2 has copies of some weights that are neither trained nor initialized, so they differ between runs.
 UNTRAINED = re.compile(r"_float_tensor$|(in_proj|out_proj|fc1|fc2)_(weight|bias)$")
 
 

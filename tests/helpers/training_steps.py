@@ -8,7 +8,7 @@ from fairseq.models import MODEL_REGISTRY
 
 import operator_tape
 from fairseq_luna import cuda_graph
-from fairseq_luna.models.mixed.attentions import fields_for
+from fairseq_luna.models.mixed.chosen_attentions import fields_for
 from fairseq_luna.recorded_training.known_padding import KEY, padding_by_name
 from support import PAD, as_prefix, build_model, sentences, translation_task
 

@@ -1,6 +1,6 @@
 """Every family of encoder-decoders and of readers with each of its flags, and every mode of Apollo, for checks."""
 
-from fairseq_luna.models.mixed.attentions import ATTENTIONS, available_in, fields_for
+from fairseq_luna.models.mixed.chosen_attentions import ATTENTIONS, available_in, fields_for
 
 PRENORM = {"encoder_normalize_before": True, "decoder_normalize_before": True}
 

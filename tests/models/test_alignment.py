@@ -117,5 +117,5 @@ def test_without_attention_to_the_source_nothing_is_aligned():
         build("luna", **flags, alignment_heads=1)
     model = build_luna(**flags).eval()
     model.make_generation_fast_(need_attn="hard")
-    with pytest.raises(UsageError, match="--print-alignment: this model has no attention to the source"):
+    with pytest.raises(UsageError, match="--print-alignment: this model has no cross-attention"):
         model(sentences(5), None, as_prefix(sentences(5)))

@@ -7,7 +7,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from fairseq_luna.models.mixed.attentions import ATTENTIONS, fields_for
+from fairseq_luna.models.mixed.chosen_attentions import ATTENTIONS, fields_for
 from support import CLOSE, PAD, as_prefix, build_model, sentences, step_by_step
 from variants import FAMILIES, VARIANTS
 

@@ -12,7 +12,7 @@ from omegaconf import OmegaConf
 
 import commands
 import fairseq_luna
-from fairseq_luna.commands.averaging import average
+from fairseq_luna.commands.checkpoint_mean import average
 from fairseq_luna.usage_error import UsageError
 from own_command import shown
 from support import CLOSE, PAD, build_model, golden, translation_task

@@ -50,7 +50,7 @@ REFUSED = {
         "--decoder-embed-dim 64: must equal --encoder-embed-dim 32": {},
         "--word-dropout 1.0: must be at least 0 and less than 1": {},
         "--luna-source-attention pakced: choose one of packed, softmax": {},
-        "--luna-segment-bias 4: only packed attention to the source reads it; leave it out": NEEDS,
+        "--luna-segment-bias 4: only packed cross-attention reads it; leave it out": NEEDS,
         "--luna-segment-bias nan: must be a number such as 4": {},
         "--no-cross-attention: without --cross-self-attention nothing reads": {},
     },

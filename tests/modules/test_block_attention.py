@@ -41,7 +41,7 @@ def by_the_equations(module, x, mask):
     causal = isinstance(module, BlockCausalAttention)
     if module.convolution is not None:
         given = {"padding": mask}
-        x = module.convolution.causal(x, **given)[0] if causal else module.convolution.centred(x, **given)
+        x = module.convolution.causal(x, **given)[0] if causal else module.convolution.centered(x, **given)
     blocks = cut_by_size(mask, module.block_size) if causal else cut_by_number(mask, module.num_blocks)
     if module.unordered == "none":
         qkv = module.queries_keys_values(x)

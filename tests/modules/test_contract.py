@@ -7,7 +7,7 @@ import torch
 
 import every_attention
 from every_attention import EVERY, WITH_OPTIONS, Kept, call, declaration_of, inputs
-from fairseq_luna.models.mixed.attentions import ATTENTIONS
+from fairseq_luna.models.mixed.chosen_attentions import ATTENTIONS
 from fairseq_luna.modules.decoding_state import flatten_state, select_rows
 from fairseq_luna.ops.padding import Padding
 from largest_tensor import LargestTensor

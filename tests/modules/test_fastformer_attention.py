@@ -66,7 +66,7 @@ def test_equals_the_naive_form(kind, chosen, padded):
     out, convolved = module(x, padding_mask=mask), x
     if module.convolution:
         given = {"padding": mask}
-        convolved = module.convolution.causal(x, **given)[0] if causal else module.convolution.centred(x, **given)
+        convolved = module.convolution.causal(x, **given)[0] if causal else module.convolution.centered(x, **given)
     q, k, v = module.queries_keys_values(convolved)
     attention = fastformer_causal_attention_reference if causal else fastformer_attention_reference
     u, global_query = attention(q, k, v, module.learned_maps(), padding=mask)

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from fairseq_luna.models.mixed.attentions import fields_for
+from fairseq_luna.models.mixed.chosen_attentions import fields_for
 from fairseq_luna.modules import LinformerAttention, LinformerCrossAttention
 from fairseq_luna.usage_error import CheckpointMismatch, UsageError
 from numeric import gradients, sequences

@@ -77,7 +77,7 @@ def test_the_convolution_comes_before_the_attention(need_weights):
     x, packed, _ = inputs(steps=9)
     mask = padding(2, 9, 9, 4)
     options = {"context_padding_mask": mask, "need_weights": need_weights}
-    convolved = module.convolution.centred(x, padding=mask)
+    convolved = module.convolution.centered(x, padding=mask)
     torch.testing.assert_close(module(x, packed, x, **options), without(convolved, packed, convolved, **options))
     out, packed_context, _ = module(x, packed, x, **options)
     alone = x[:4, 1:]

@@ -11,7 +11,7 @@ from fairseq_luna.modules.pattern_attention import topk
 from fairseq_luna.modules.synthesizer_attention import RandomScores
 from fairseq_luna.usage_error import UsageError
 
-ODD = "must be an odd number of words, such as 5"
+ODD = "must be an odd number of tokens, such as 5"
 MIDDLE = "must be odd, such as 33: its middle is the step itself"
 HEADS = "num_heads 3: must be 1 or more and divide embed_dim 16"
 ONE = "must be 1 or more"

@@ -5,7 +5,7 @@ import torch
 
 import operator_tape
 from every_attention import EVERY, WITH_OPTIONS, build, inputs
-from fairseq_luna.models.mixed.attentions import ATTENTIONS
+from fairseq_luna.models.mixed.chosen_attentions import ATTENTIONS
 from fairseq_luna.modules.decoding_state import flatten_state, select_rows
 from fairseq_luna.ops.padding import Padding
 from numeric import scattered_padding

@@ -28,13 +28,13 @@ def extended(x, before, after):
 def test_equals_the_naive_form(kernel_size):
     module, x = build(kernel_size), inputs()
     half = kernel_size // 2
-    for out, (before, after) in ((module.centred(x), (half, half)), (causal(module, x), (2 * half, 0))):
+    for out, (before, after) in ((module.centered(x), (half, half)), (causal(module, x), (2 * half, 0))):
         expected = x + short_convolution_reference(extended(x, before, after), module.weight)
         assert_same_function(out, expected, [x, module.weight])
 
 
 @pytest.mark.parametrize("kernel_size", [1, 3, 5])
-@pytest.mark.parametrize("call", [ShortConvolution.centred, causal], ids=["centred", "causal"])
+@pytest.mark.parametrize("call", [ShortConvolution.centered, causal], ids=["centered", "causal"])
 def test_padding_has_no_effect_wherever_it_stands(call, kernel_size):
     """Neither on the real steps, nor on any gradient, even if it is not a number."""
     module, x, mask = build(kernel_size), inputs(steps=30, batch=3), mixed_padding(30)

@@ -78,7 +78,7 @@ def test_the_two_factors_give_every_position_a_score_of_its_own(longest):
 
 @EVERY_KIND
 def test_a_longer_sequence_is_refused(scores):
-    said = r"^max_positions 42: a synthesizer reads at most so many words, and a sentence has 43; [^\n]*$"
+    said = r"^max_positions 42: a synthesizer reads at most this many tokens, and a sentence has 43; [^\n]*$"
     [x] = sequences((LONGEST + 1, 1, SIZE))
     with pytest.raises(UsageError, match=said):
         build(scores)(x)

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from fairseq_luna.ops.chunks import in_chunks
+from fairseq_luna.ops.chunks import split_into_chunks
 
 X = torch.arange(2 * 7 * 3.0).reshape(2, 7, 3)
 
@@ -11,7 +11,7 @@ X = torch.arange(2 * 7 * 3.0).reshape(2, 7, 3)
 @pytest.mark.parametrize("dim", [-1, -2, -3])
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 8])
 def test_chunks_joined_are_the_tensor_and_what_it_was_filled_with(dim, size):
-    joined = in_chunks(X, size, dim=dim, fill=-1.0).flatten(X.dim() + dim, X.dim() + dim + 1)
+    joined = split_into_chunks(X, size, dim=dim, fill=-1.0).flatten(X.dim() + dim, X.dim() + dim + 1)
     kept, filled = joined.split([X.shape[dim], joined.shape[dim] - X.shape[dim]], dim=dim)
     assert kept.equal(X)
     assert joined.shape[dim] % size == 0
@@ -20,18 +20,18 @@ def test_chunks_joined_are_the_tensor_and_what_it_was_filled_with(dim, size):
 
 
 def test_full_chunks_are_a_view():
-    assert in_chunks(X, 7, dim=-2).data_ptr() == X.data_ptr()
-    assert in_chunks(X.transpose(0, 1), 7, dim=-3).data_ptr() == X.data_ptr()
+    assert split_into_chunks(X, 7, dim=-2).data_ptr() == X.data_ptr()
+    assert split_into_chunks(X.transpose(0, 1), 7, dim=-3).data_ptr() == X.data_ptr()
 
 
 def test_nothing_is_cut_into_no_chunks():
-    assert in_chunks(X[:, :0], 4, dim=-2).shape == (2, 0, 4, 3)
+    assert split_into_chunks(X[:, :0], 4, dim=-2).shape == (2, 0, 4, 3)
 
 
 @pytest.mark.slow
 def test_one_graph_holds_at_below_and_above_a_multiple_of_the_chunk():
     def batch_and_chunks(x):
-        return in_chunks(x, 4, dim=-2).flatten(0, 1)
+        return split_into_chunks(x, 4, dim=-2).flatten(0, 1)
 
     compiled = torch.compile(batch_and_chunks, backend="aot_eager", dynamic=True, fullgraph=True)
     torch._dynamo.reset()

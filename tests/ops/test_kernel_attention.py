@@ -9,24 +9,24 @@ from fairseq_luna.ops import feature_maps, kernel_attention
 from fairseq_luna.ops.kernel_attention import NORMALISERS
 from numeric import assert_same_function, mixed_padding, randn
 
-EVERY_NORMALISER = pytest.mark.parametrize("normaliser", NORMALISERS)
+EVERY_NORMALISER = pytest.mark.parametrize("normalizer", NORMALISERS)
 FORMS = pytest.mark.parametrize("form", ["naive", "fast"])
 CAUSAL = pytest.mark.parametrize("causal", [False, True], ids=["bidirectional", "causal"])
 
 
-def op_of(normaliser, causal=False):
-    return OPS[f"kernel-{normaliser}{'-causal' if causal else ''}"]
+def op_of(normalizer, causal=False):
+    return OPS[f"kernel-{normalizer}{'-causal' if causal else ''}"]
 
 
 @EVERY_NORMALISER
-def test_the_state_of_a_whole_sequence_is_that_after_its_steps(normaliser):
-    op, mask = op_of(normaliser, causal=True), mixed_padding(40)
+def test_the_state_of_a_whole_sequence_is_that_after_its_steps(normalizer):
+    op, mask = op_of(normalizer, causal=True), mixed_padding(40)
     q, k, v = inputs = op.make()
     *_, ((stepped,), state) = op.in_steps(inputs, mask)
     whole = kernel_attention.kernel_mean_of(k, v, padding=mask)
     torch.testing.assert_close(tuple(whole), tuple(state))
     # The last step sees all of them.
-    last = kernel_attention.read_kernel_mean(q[:, :, -1:], whole, normaliser=normaliser, causal=True)
+    last = kernel_attention.read_kernel_mean(q[:, :, -1:], whole, normalizer=normalizer, causal=True)
     torch.testing.assert_close(last, stepped)
 
 
@@ -52,8 +52,8 @@ def test_a_bound_is_of_the_size_of_a_negative_sum(form):
 
 @EVERY_NORMALISER
 @CAUSAL
-def test_dropped_steps_are_missing_from_the_values_and_still_in_the_denominators(normaliser, causal):
-    op = op_of(normaliser, causal)
+def test_dropped_steps_are_missing_from_the_values_and_still_in_the_denominators(normalizer, causal):
+    op = op_of(normalizer, causal)
     q, k, v = op.make()
     torch.manual_seed(5)
     dropped = op("fast", [q, k, v], dropout_p=0.5)
@@ -65,10 +65,10 @@ def test_dropped_steps_are_missing_from_the_values_and_still_in_the_denominators
 def test_equal_steps_stay_exact_for_100000_steps():
     # The sums of weights grow linearly; the output is the value.
     q, k, v = (torch.full((1, 1, 100_000, 4), value) for value in (0.7, 3.0, 5.0))
-    for normaliser in NORMALISERS:
+    for normalizer in NORMALISERS:
         torch.testing.assert_close(
-            kernel_attention.kernel_causal_attention(q, k, v, normaliser=normaliser),
-            v if normaliser != "each feature" else v * 2.8,
+            kernel_attention.kernel_causal_attention(q, k, v, normalizer=normalizer),
+            v if normalizer != "each feature" else v * 2.8,
             rtol=2e-5,
             atol=0,
         )
@@ -102,6 +102,6 @@ def test_efficient_attention_is_two_softmaxes_the_second_over_the_steps_so_far_i
 
 @CAUSAL
 def test_an_unknown_normaliser_is_refused(causal):
-    op = op_of("sum", causal)._replace(options={"normaliser": "max"})
-    with pytest.raises(ValueError, match="normaliser max: choose one of sum, bounded, each feature"):
+    op = op_of("sum", causal)._replace(options={"normalizer": "max"})
+    with pytest.raises(ValueError, match="normalizer max: choose one of sum, bounded, each feature"):
         op("fast", op.make())

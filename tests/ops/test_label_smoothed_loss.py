@@ -80,13 +80,13 @@ def test_nothing_of_the_logits_size_is_in_fp32(dtype, monkeypatch):
     with LargestTensor(torch.float32) as largest:
         loss, _ = op.label_smoothed_loss(logits, target, 0.1, ignored=PADDING)
         loss.backward()
-        op.best_words(logits)
+        op.most_likely_tokens(logits)
     assert largest.elements <= 4 * WORDS
 
 
 def test_the_best_word_is_the_first_of_equal_ones():
     logits = torch.tensor([[0.0, 2.0, 2.0], [5.0, 4.0, 4.0]])
-    assert op.best_words(logits).tolist() == [1, 0]
+    assert op.most_likely_tokens(logits).tolist() == [1, 0]
 
 
 def test_no_rows_have_no_loss():

@@ -25,7 +25,7 @@ KEPT = {"window": 5, "wide-window": 130, "dilated-window": 60, "topk": 130, "str
 
 
 def random_blocks(i, j):
-    """Of nine blocks the own, its neighbours, the first, the last, and three that the pattern draws."""
+    """Of nine blocks the own, its neighbors, the first, the last, and three that the pattern draws."""
     pattern = PATTERNS_FOR_ENCODERS["random-blocks"](torch.arange(2))
     drawn = pattern.seen_blocks(torch.tensor([9]), 9)[0, :, :, 5:]
     in_random = (drawn[:, i[:, 0], None] == j[:, None]).any(-1)

@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from every_op import OPS
-from fairseq_luna.ops.prefix_attention import PrefixMean, advance, prefix_attention, prefix_mean_of
+from fairseq_luna.ops.prefix_attention import PrefixMean, prefix_attention, prefix_mean_of, update_prefix_mean
 from numeric import mixed_padding
 
 OP = OPS["prefix-attention"]
@@ -24,7 +24,7 @@ def test_precision_after_100000_steps(dtype):
     assert worst < {torch.float32: 2e-5, torch.bfloat16: 5e-3, torch.float16: 1e-3}[dtype]
     state = prefix_mean_of(k, v)
     before = PrefixMean(state.mean, state.steps - 1)
-    after = advance(k[:, :, :1].to(state.mean.dtype), v[:, :, :1], before)
+    after = update_prefix_mean(k[:, :, :1].to(state.mean.dtype), v[:, :, :1], before)
     assert torch.isfinite(after.mean).all()
 
 
@@ -32,6 +32,6 @@ def test_a_step_is_exact_after_100000_steps():
     mean = torch.full((1, 1, 2, 2), 3.0)
     state = PrefixMean(mean, torch.tensor([100_000.0]))
     one = torch.ones(1, 1, 1, 2)
-    after = advance(one * 3, one, state)
+    after = update_prefix_mean(one * 3, one, state)
     torch.testing.assert_close(after.mean, mean)
     assert after.steps.item() == 100_001

@@ -11,7 +11,7 @@ from fairseq.criterions.label_smoothed_cross_entropy import LabelSmoothedCrossEn
 from fairseq.optim.dynamic_loss_scaler import DynamicLossScaler
 
 from fairseq_luna.criterions import LabelSmoothedCrossEntropyChunked
-from fairseq_luna.models.mixed.attentions import ATTENTIONS
+from fairseq_luna.models.mixed.chosen_attentions import ATTENTIONS
 from fairseq_luna.models.shared import compiled_layers
 from fairseq_luna.recorded_training import FlatGradients, RecordedStep
 from fairseq_luna.recorded_training.known_padding import KEY

@@ -15,8 +15,8 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 import operator_tape
 from commands import APOLLO, FAMILIES, TRANSFORMER, arguments, torchrun, train
 from fairseq_luna.compat import multi_tensor_adam
+from fairseq_luna.monkeypatch import wrap_method
 from fairseq_luna.recorded_training import RecordedTraining, trainer
-from fairseq_luna.replacing import replaces
 from small_training import differing, outcome, updates
 
 ADAM = (
@@ -53,7 +53,7 @@ import fairseq_luna.models
 import operator_tape
 from fairseq_luna.recorded_training import trainer
 
-trainer.recording_on = lambda device: operator_tape.record
+trainer.training_recorder = lambda device: operator_tape.record
 """
 
 
@@ -68,7 +68,7 @@ def recording(monkeypatch):
         report(self, replayed=replayed)
 
     monkeypatch.setattr(RecordedTraining, "report", noting)
-    monkeypatch.setattr(trainer, "recording_on", lambda device: operator_tape.record)
+    monkeypatch.setattr(trainer, "training_recorder", lambda device: operator_tape.record)
     return steps
 
 
@@ -134,9 +134,9 @@ def test_an_update_is_a_graph_and_few_launches(tiny_data, tmp_path, monkeypatch)
         return result
 
     monkeypatch.setattr(Trainer, "train_step", Trainer.train_step)  # is restored
-    replaces(Trainer, "train_step")(counted)
+    wrap_method(Trainer, "train_step")(counted)
     monkeypatch.setattr(Trainer, "_reduce_and_log_stats", lambda *given: None)  # on the host
-    monkeypatch.setattr(trainer, "recording_on", lambda device: record)
+    monkeypatch.setattr(trainer, "training_recorder", lambda device: record)
     monkeypatch.setattr(multi_tensor_adam, "has_multi_tensor_kernels", lambda device: True)
     given = ("--bf16", "--update-freq=1", "--max-update=30", "--disable-validation", "--record-training")
     train(tiny_data, tmp_path, *LUNA, *ADAM, *FIXED, *given)

@@ -13,7 +13,7 @@ from support import build_model, sentences
 
 @torch.no_grad()
 def assert_is_the_attention_of(module, x):
-    read = x if module.convolution is None else module.convolution.centred(x)
+    read = x if module.convolution is None else module.convolution.centered(x)
     found, values = matrices.attention_matrices(module, x), split_heads(module.v_proj(read), module.num_heads)
     torch.testing.assert_close(module.out_proj(merge_heads(found @ values)), module(x), rtol=1e-8, atol=1e-9)
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from fairseq_luna.models.mixed.attentions import available_in
+from fairseq_luna.models.mixed.chosen_attentions import available_in
 from research import multiplications as script
 from research.multiplications import EMBED_DIM, SIZE, counted, counted_layer
 

@@ -15,7 +15,7 @@ import benchmark
 import prepare_corpus
 from benchmarks.flags import check_common
 from fairseq_luna.__main__ import parser_of
-from fairseq_luna.commands.converting.checkpoint import converted
+from fairseq_luna.commands.converting.converted_checkpoint import convert_checkpoint
 from recipes import ROOT, build, parsed, quoted, write_dictionaries
 
 # hydra announces future strictness for every config.
@@ -150,6 +150,6 @@ def test_a_transformer_is_converted_to_the_model_that_is_trained_next(commands, 
         assert str(before) == f"{cfg.checkpoint.save_dir}/checkpoint_last.pt"
         [after] = [each for each in trainings.values() if each.checkpoint.finetune_from_model == str(output)]
         del given["force"]
-        made = converted(old, arch, given, seed=given.pop("seed"))
+        made = convert_checkpoint(old, arch, given, seed=given.pop("seed"))
         model_of(after).load_state_dict(made.state["model"], strict=True, model_cfg=after.model)
     assert len(conversions) == 4

@@ -82,7 +82,7 @@ def test_wmt14_with_merges(server, tmp_path, capsys):
     server.files["/de-en.tgz"], kept = b"another file", server.files["/de-en.tgz"]
     assert prepare("wmt14", out, *flags) == 2
     (line,) = capsys.readouterr().err.splitlines()
-    assert "de-en.tgz: its sha256 is not that of " in line
+    assert "de-en.tgz: its sha256 is not the published one of " in line
     server.files["/de-en.tgz"] = kept
 
     assert prepare("wmt14", out, *flags) == 0

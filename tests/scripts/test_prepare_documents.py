@@ -142,7 +142,7 @@ def test_parts_are_filled_from_the_start() -> None:
         ([("a", "b"), ("c", " ")], "train.de, line 2: empty, but the other language has text there"),
         ([(f"a {SEPARATOR}", "b")], f"train.de, line 1: has {SEPARATOR}, which is for joining"),
         (EMPTY * 2, "train.en: has no text"),
-        ([("a", "b\0")], "train.de, line 1: has a NUL byte at byte 2; the file is damaged, or is no text in UTF-8"),
+        ([("a", "b\0")], "train.de, line 1: has a NUL byte at byte 2; the file is damaged, or is not UTF-8 text"),
     ],
     ids=["empty source", "empty target", "separator", "no text", "NUL"],
 )

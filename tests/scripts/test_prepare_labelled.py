@@ -22,10 +22,10 @@ TRAIN, TEST = reviews(60, 1), reviews(12, 2)
 SHORT = ("--shortest", "10", "--length", "40", "--examples", "60", "10", "20")
 
 
-def prepare(task: str, out: Path, *flags: object, binarised: bool = False) -> int:
+def prepare(task: str, out: Path, *flags: object, binarized: bool = False) -> int:
     # fairseq-preprocess takes seconds to start: only two tests run it.
-    steps = dict.fromkeys(("binarise", "sort_by_length"), lambda *given: given[-1].mkdir())
-    with nullcontext() if binarised else patch.multiple(prepare_labelled, **steps):
+    steps = dict.fromkeys(("binarize", "sort_by_length"), lambda *given: given[-1].mkdir())
+    with nullcontext() if binarized else patch.multiple(prepare_labelled, **steps):
         return prepare_labelled.main([task, "--out", str(out), "--workers", "1", *map(str, flags)])
 
 
@@ -63,7 +63,7 @@ def test_every_review_with_its_label(folder, tmp_path, capsys):
     flags = ("--from-dir", folder, "--hold-out", "10")
     assert prepare("reviews", out, *flags, "--size", 9) == 2
     assert "cannot learn --vocabulary-size 9" in capsys.readouterr().err
-    assert prepare("reviews", out, *flags, "--training", "7", "--size", 40, binarised=True) == 0
+    assert prepare("reviews", out, *flags, "--training", "7", "--size", 40, binarized=True) == 0
     assert "--config-name imdb " in capsys.readouterr().out.splitlines()[-1]
     for name, first in (("bin", 50), ("bin_7", 7)):
         for split, given in (("train", TRAIN[:first]), ("valid", TRAIN[50:]), ("test", TEST)):
@@ -182,7 +182,7 @@ def papers(folder: Path, line: str = "") -> Path:
 
 def test_retrieval_has_both_texts_sorted_by_length(tmp_path):
     flags = ("--from-dir", papers(tmp_path / "aan"), "--length", 10)
-    assert prepare("retrieval", tmp_path / "out", *flags, binarised=True) == 0
+    assert prepare("retrieval", tmp_path / "out", *flags, binarized=True) == 0
     folders = [tmp_path / "out" / "bin" / name for name in ("label", "input0", "input1")]
     columns = [read_words(folder / "valid", folder / "dict.txt") for folder in folders]
     found = [(label, *map(text_of, texts)) for label, *texts in zip(*columns, strict=True)]

@@ -15,11 +15,11 @@ from torch import Tensor, nn
 from ...checkpoint_files import NO_PARAMETER, check_finite
 from ...models.luna.encoder import LunaEncoder
 from ...models.luna.layers import LunaDecoderLayer, LunaEncoderLayer
-from ...modules.conversion import Rule, Rules, first_part, same_end, same_middle, zero
+from ...modules.conversion import Rule, Rules, align_centers, align_last, first_part, zero
 from ...modules.short_convolution import ShortConvolution
 from ...usage_error import UsageError
 
-# Rules of modules that are no attentions; an attention has its own in ``conversion_rules``.
+# Rules of modules that are not attentions; an attention has its own in ``conversion_rules``.
 RULES: dict[type[nn.Module], Rules] = {
     LunaEncoder: {
         "packed_embeddings": Rule(fit=first_part),
@@ -32,12 +32,12 @@ RULES: dict[type[nn.Module], Rules] = {
 }
 
 
-class Part(NamedTuple):
+class ParameterOrigin(NamedTuple):
     """A parameter or buffer: whether it comes from the old model, and how it is filled, in words."""
 
     name: str
-    numbers: int
-    taken: bool
+    numel: int
+    is_copied: bool
     origin: str = ""
 
 
@@ -48,7 +48,7 @@ def build(settings: Mapping[str, Any], state: Mapping[str, Tensor]) -> nn.Module
         UsageError: the settings describe no model.
     """
     source, target = (len(state[f"{side}.embed_tokens.weight"]) for side in ("encoder", "decoder"))
-    words = {size: made_up_dictionary(size) for size in (source, target)}
+    words = {size: placeholder_dictionary(size) for size in (source, target)}
     task = Namespace(source_dictionary=words[source], target_dictionary=words[target])
     model: nn.Module = build_model(Namespace(**settings), task)
     return model
@@ -63,52 +63,54 @@ def load_old(settings: Mapping[str, Any], state: dict[str, Tensor], path: Path) 
     check_finite(path, state)
     model = build(settings, state)
     try:
-        found = model.load_state_dict(state, strict=False)
+        result = model.load_state_dict(state, strict=False)
     except (RuntimeError, UsageError) as error:
         raise UsageError(f"{path}: {' '.join(str(error).split())}") from error
-    odd = [name for name in (*found.missing_keys, *found.unexpected_keys) if not NO_PARAMETER.search(name)]
+    odd = [name for name in (*result.missing_keys, *result.unexpected_keys) if not NO_PARAMETER.search(name)]
     if odd:
         raise UsageError(f"{path}: its settings do not explain {', '.join(odd[:3])}")
     return model
 
 
 @torch.no_grad()
-def convert(old: nn.Module, new: nn.Module) -> tuple[list[Part], list[Part]]:
+def convert_parameters(old: nn.Module, new: nn.Module) -> tuple[list[ParameterOrigin], list[ParameterOrigin]]:
     """Fill ``new``, in place.
 
     Returns:
         The parts of ``new``, and the parts of ``old`` that it does not take. Shared tensors count once, the first.
     """
-    theirs = {name: value for name, value in old.state_dict().items() if not NO_PARAMETER.search(name)}
+    old_state = {name: value for name, value in old.state_dict().items() if not NO_PARAMETER.search(name)}
     rules = rules_of(new, old)
-    made: dict[int, Part] = {}
-    taken = set()
+    parts_by_address: dict[int, ParameterOrigin] = {}
+    copied_addresses = set()
     state = new.state_dict()
     for name, value in state.items():
-        if value.data_ptr() in made or NO_PARAMETER.search(name):
+        if value.data_ptr() in parts_by_address or NO_PARAMETER.search(name):
             continue
-        stem = name if name in rules else name.rpartition(".")[0]
-        rule = rules.get(stem, Rule())
-        names = [other + name.removeprefix(stem) for other in (stem, *rule.names)]
-        found = [other for other in names if other in theirs and (theirs[other].shape == value.shape or rule.fit)]
-        if _seeds_other_shapes(name, state, theirs):
-            found = []
-        if found:
-            source = theirs[found[0]]
-            taken.add(source.data_ptr())
-            origin = _copied(value, source, rule)
-            if found[0] != names[0]:
-                origin = f"from {rule.names[names.index(found[0]) - 1].rpartition('.')[2]}"
+        rule_name = name if name in rules else name.rpartition(".")[0]
+        rule = rules.get(rule_name, Rule())
+        names = [old_name + name.removeprefix(rule_name) for old_name in (rule_name, *rule.names)]
+        sources = [
+            other for other in names if other in old_state and (old_state[other].shape == value.shape or rule.fit)
+        ]
+        if _seeds_other_shapes(name, state, old_state):
+            sources = []
+        if sources:
+            source = old_state[sources[0]]
+            copied_addresses.add(source.data_ptr())
+            origin = _copy_parameter(value, source, rule)
+            if sources[0] != names[0]:
+                origin = f"from {rule.names[names.index(sources[0]) - 1].rpartition('.')[2]}"
         else:
-            without_bias = name.endswith(".bias") and any(f"{other[:-5]}.weight" in theirs for other in names)
-            origin = _started(value, Rule(start=zero) if without_bias and not rule.start else rule)
-        made[value.data_ptr()] = Part(name, value.numel(), bool(found), origin)
-    left = [
-        Part(name, value.numel(), taken=False)
+            without_bias = name.endswith(".bias") and any(f"{other[:-5]}.weight" in old_state for other in names)
+            origin = _initialize_parameter(value, Rule(start=zero) if without_bias and not rule.start else rule)
+        parts_by_address[value.data_ptr()] = ParameterOrigin(name, value.numel(), bool(sources), origin)
+    unused_parts = [
+        ParameterOrigin(name, value.numel(), is_copied=False)
         for name, value in old.named_parameters()
-        if value.data_ptr() not in taken and not NO_PARAMETER.search(name)
+        if value.data_ptr() not in copied_addresses and not NO_PARAMETER.search(name)
     ]
-    return list(made.values()), left
+    return list(parts_by_address.values()), unused_parts
 
 
 def _seeds_other_shapes(name: str, new: Mapping[str, Tensor], old: Mapping[str, Tensor]) -> bool:
@@ -117,7 +119,7 @@ def _seeds_other_shapes(name: str, new: Mapping[str, Tensor], old: Mapping[str, 
     return any(part in old and part in new and old[part].shape != new[part].shape for part in drawn)
 
 
-def _copied(new: Tensor, old: Tensor, rule: Rule) -> str:
+def _copy_parameter(new: Tensor, old: Tensor, rule: Rule) -> str:
     if new.shape == old.shape or rule.fit is None:
         new.copy_(old)
         return "the same"
@@ -125,7 +127,7 @@ def _copied(new: Tensor, old: Tensor, rule: Rule) -> str:
     return rule.fit.__name__.replace("_", " ")
 
 
-def _started(new: Tensor, rule: Rule) -> str:
+def _initialize_parameter(new: Tensor, rule: Rule) -> str:
     if rule.start is None:
         return "new"
     rule.start(new)
@@ -137,17 +139,17 @@ def rules_of(model: nn.Module, old: nn.Module) -> dict[str, Rule]:
 
     Rules of the new module go before ``successor_rules`` of the old one in its place.
     """
-    found = {}
+    rules = {}
     before = dict(old.named_modules())
     for prefix, module in model.named_modules():
         replaced: Rules = getattr(before.get(prefix), "successor_rules", {})
         for name, rule in {**replaced, **rules_of_class(module)}.items():
             names = tuple(f"{prefix}.{other}" for other in rule.names)
-            found[f"{prefix}.{name}"] = replace(rule, names=names)
+            rules[f"{prefix}.{name}"] = replace(rule, names=names)
         if isinstance(module, ShortConvolution):
-            fit = same_end if prefix.startswith("decoder.") else same_middle
-            found[f"{prefix}.weight"] = Rule(start=zero, fit=fit)
-    return found
+            fit = align_last if prefix.startswith("decoder.") else align_centers
+            rules[f"{prefix}.weight"] = Rule(start=zero, fit=fit)
+    return rules
 
 
 def rules_of_class(module: nn.Module) -> Rules:
@@ -159,9 +161,9 @@ def rules_of_class(module: nn.Module) -> Rules:
     return rules
 
 
-def made_up_dictionary(entries: int) -> Dictionary:
+def placeholder_dictionary(entries: int) -> Dictionary:
     """A dictionary of ``entries`` words: fairseq's special symbols, ``w0``, ``w1`` and so on."""
-    made = Dictionary()
-    for number in range(entries - len(made)):
-        made.add_symbol(f"w{number}")
-    return made
+    dictionary = Dictionary()
+    for number in range(entries - len(dictionary)):
+        dictionary.add_symbol(f"w{number}")
+    return dictionary

@@ -18,7 +18,7 @@ KINDS = (PAIRS, SOURCES)
 Pair = tuple[str, str]
 
 
-class Rules(NamedTuple):
+class LengthLimits(NamedTuple):
     """Limits of training pairs. Pairs with an empty side are always dropped."""
 
     longest: int | None = None  # maximum number of pieces in a sentence
@@ -36,7 +36,9 @@ class Rules(NamedTuple):
         return None
 
 
-def clean_pairs(pairs: Iterable[tuple[str, str]], rules: Rules, dropped: "Counter[str]") -> Iterator[tuple[str, str]]:
+def clean_pairs(
+    pairs: Iterable[tuple[str, str]], rules: LengthLimits, dropped: "Counter[str]"
+) -> Iterator[tuple[str, str]]:
     """Yield the pairs that no rule drops; ``dropped`` counts the other pairs by rule."""
     for pair in pairs:
         rule = rules.violated_by(*pair)
@@ -65,7 +67,7 @@ class Overlap:
         self.wanted = {kind: {compared_part(pair, kind) for pair in whole} for kind in KINDS}
         self.found: dict[str, set[Pair]] = {kind: set() for kind in KINDS}
 
-    def leaves_out(self, pair: Pair) -> bool:
+    def record_or_leave_out(self, pair: Pair) -> bool:
         """Whether to leave out the training pair; if not, the pair is recorded for :meth:`counts`."""
         pair = stripped(pair)
         same = [kind for kind in KINDS if compared_part(pair, kind) in self.wanted[kind]]

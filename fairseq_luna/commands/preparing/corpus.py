@@ -7,7 +7,7 @@ from itertools import chain, islice
 from math import sqrt
 from pathlib import Path
 
-from ...progress import shown
+from ...progress import progress_bar
 from ...subwords import is_blank
 from ...text_files import read_pairs
 from ...usage_error import UsageError
@@ -43,14 +43,17 @@ def check_texts(
         if compare_sides:
             check_sides(training, trigram_profiles(read_pairs(*text)), text, advice)
     # Every text is read to its end, so that a bad line is found before anything is written.
-    counts = {split: sum(1 for _ in shown(_pairs(found), f"reading {split}")) for split, found in texts.items()}
-    left = counts["train"] - hold_out * sum(not found for found in texts.values())
-    if left < 1:
+    counts = {
+        split: sum(1 for _ in progress_bar(_sentence_pairs(files), f"reading {split}"))
+        for split, files in texts.items()
+    }
+    remaining = counts["train"] - hold_out * sum(not found for found in texts.values())
+    if remaining < 1:
         raise UsageError(
             f"--hold-out {hold_out}: the training text has only {counts['train']:,} pairs; "
             "give a smaller number, or --valid and --test"
         )
-    return left
+    return remaining
 
 
 def gather(
@@ -66,15 +69,15 @@ def gather(
         Number of pairs of valid and test, as far as they have files.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    given = {split: _pairs(found) for split, found in texts.items() if split != "train" and found}
+    given = {split: _sentence_pairs(files) for split, files in texts.items() if split != "train" and files}
     written = {split: write_splits(pairs, [(split, None)], folder, languages) for split, pairs in given.items()}
     shares = [("train", train), *((split, hold_out) for split, found in texts.items() if not found)]
     total = sum(share for _, share in shares)
-    write_splits(shown(_pairs(texts["train"]), "gathering", total), shares, folder, languages)
+    write_splits(progress_bar(_sentence_pairs(texts["train"]), "gathering", total), shares, folder, languages)
     return written
 
 
-def _pairs(texts: Sequence[Text]) -> Iterator[Pair]:
+def _sentence_pairs(texts: Sequence[Text]) -> Iterator[Pair]:
     return chain.from_iterable(read_pairs(*text) for text in texts)
 
 
@@ -104,12 +107,12 @@ def write_splits(
 
 def trigram_profiles(pairs: Iterable[Pair]) -> list[Counter[str]]:
     """Count the strings of three characters in the first lines of each side."""
-    found: list[Counter[str]] = [Counter(), Counter()]
+    profiles: list[Counter[str]] = [Counter(), Counter()]
     for pair in islice(pairs, _PROFILE_LINES):
-        for counts, line in zip(found, pair, strict=True):
+        for counts, line in zip(profiles, pair, strict=True):
             padded = f" {line.lower()} "
             counts.update(padded[start : start + 3] for start in range(len(padded) - 2))
-    return found
+    return profiles
 
 
 def check_sides(

@@ -13,8 +13,8 @@ from threading import Thread
 from typing import TypeVar
 
 from ...command_line import CommandError
-from ...progress import shown
-from ...text_files import count_lines, in_chunks, read_lines
+from ...progress import progress_bar
+from ...text_files import batched, count_lines, read_lines
 
 LINES_AT_ONCE = 2000
 T = TypeVar("T")
@@ -31,7 +31,7 @@ def in_order(function: Callable[[T], R], items: Iterable[T], *, workers: int) ->
         yield from map(function, items)
         return
     # Forking would copy the locks that the progress bar's thread holds.
-    pool = ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), _begin)
+    pool = ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), _start_worker)
     waiting: deque[Future[R]] = deque()
     try:
         for item in items:
@@ -47,7 +47,7 @@ def in_order(function: Callable[[T], R], items: Iterable[T], *, workers: int) ->
         pool.shutdown(cancel_futures=True)
 
 
-def _begin() -> None:
+def _start_worker() -> None:
     """Leave Ctrl-C to the main process, and end when it is killed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     Thread(target=_end_with_parent, daemon=True).start()
@@ -64,7 +64,7 @@ def transform(
     function: Callable[[list[str]], list[str]], source: Path, target: Path, *, what: str, workers: int
 ) -> None:
     """Write ``function`` of the lines of a plain file, one line for each, to ``target``."""
-    chunks = in_chunks(shown(read_lines(source), what, count_lines(source)), LINES_AT_ONCE)
+    chunks = batched(progress_bar(read_lines(source), what, count_lines(source)), LINES_AT_ONCE)
     with target.open("w", encoding="utf-8", newline="\n") as file:
         for lines in in_order(function, chunks, workers=workers):
             file.writelines(f"{line}\n" for line in lines)
@@ -73,13 +73,13 @@ def transform(
 def count_words(source: Path, *, workers: int) -> "Counter[str]":
     """How often each word, between white space, is in a plain file."""
     lines, total = count_lines(source), Counter[str]()
-    chunks = in_chunks(shown(read_lines(source), "counting", lines), LINES_AT_ONCE)
-    for counts in in_order(_words_of, chunks, workers=workers if lines > LINES_AT_ONCE else 1):
+    chunks = batched(progress_bar(read_lines(source), "counting", lines), LINES_AT_ONCE)
+    for counts in in_order(_count_words, chunks, workers=workers if lines > LINES_AT_ONCE else 1):
         total.update(counts)
     return total
 
 
-def _words_of(lines: list[str]) -> "Counter[str]":
+def _count_words(lines: list[str]) -> "Counter[str]":
     return Counter(chain.from_iterable(line.split() for line in lines))
 
 

@@ -21,7 +21,7 @@ LEAST_OWN = 0.95
 FILLER = "madeupword"  # fairseq fills up a dictionary with them
 
 
-class Unknown(NamedTuple):
+class UnknownTokenCount(NamedTuple):
     """Number of tokens of a text that are not in a dictionary, and of all tokens."""
 
     tokens: int
@@ -47,33 +47,33 @@ def write_with_every_piece(
     counts: Counter[str] = Counter()
     for text in texts:
         counts.update(count_words(text, workers=workers))
-    made, processor = Dictionary(), SentencePieceProcessor(model_file=str(model))
+    dictionary, processor = Dictionary(), SentencePieceProcessor(model_file=str(model))
     for number in range(processor.get_piece_size()):
         if not (processor.is_unknown(number) or processor.is_control(number)):
             piece = processor.id_to_piece(number)
-            made.add_symbol(piece, counts[piece])
-    made.finalize(padding_factor=_MULTIPLE)
+            dictionary.add_symbol(piece, counts[piece])
+    dictionary.finalize(padding_factor=_MULTIPLE)
     folder.mkdir()
-    made.save(str(folder / DICTIONARY))
+    dictionary.save(str(folder / DICTIONARY))
     write_restricted(model, {*counts, *symbols}, folder / MODEL)
 
 
 def read_dictionary(path: Path) -> Dictionary:
     """Read a fairseq dictionary. Raises UsageError if the file is not one."""
     try:
-        found = Dictionary.load(str(path))
+        dictionary = Dictionary.load(str(path))
     except Exception as error:  # fairseq raises plain ones
         raise UsageError(f"--dictionary {path}: is not a fairseq dictionary ({error})") from error
-    if len(found) == found.nspecial:
+    if len(dictionary) == dictionary.nspecial:
         raise UsageError(f"--dictionary {path}: has no words")
-    return found
+    return dictionary
 
 
-def count_unknown(text: Path, words: Dictionary, workers: int) -> Unknown:
+def count_unknown(text: Path, words: Dictionary, workers: int) -> UnknownTokenCount:
     """Count the tokens of the file ``text`` that ``words`` lacks."""
     counts = count_words(text, workers=workers)
     lacking = (count for word, count in counts.items() if words.index(word) == words.unk())
-    return Unknown(sum(lacking), sum(counts.values()))
+    return UnknownTokenCount(sum(lacking), sum(counts.values()))
 
 
 def check_existing(model: Path, dictionaries: Sequence[Path]) -> None:

@@ -8,15 +8,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ...files import complete, once
-from ...progress import shown, working
+from ...files import atomic_write, make_unless_present
+from ...progress import progress_bar, show_elapsed_time
 from ...text_files import count_lines, read_pairs
 from ...usage_error import UsageError
 from ..shell_commands import run_fairseq
-from .cleaning import HELD_OUT, Overlap, Pair, Rules, clean_pairs, lines_of_overlap
+from .cleaning import HELD_OUT, LengthLimits, Overlap, Pair, clean_pairs, lines_of_overlap
 from .corpus import SPLITS, write_splits
 from .parallel import transform
-from .piece_dictionaries import DICTIONARY, Unknown, count_unknown, read_dictionary, write_with_every_piece
+from .piece_dictionaries import DICTIONARY, UnknownTokenCount, count_unknown, read_dictionary, write_with_every_piece
 from .sentencepiece_model import Segmenter, learn_pieces, write_restricted
 
 DROPPED, OVERLAP, UNKNOWN = "dropped.json", "json", "unknown.json"
@@ -30,7 +30,7 @@ def prepare(
     gather: Callable[[Path], object],
     *,
     vocabulary: int,
-    rules: Rules,
+    rules: LengthLimits,
     workers: int,
     languages: Sequence[str],
     coverage: float = 1.0,
@@ -52,14 +52,14 @@ def prepare(
     """
     work = out / "work"
     raw = work / "raw"
-    once("plain text", raw, gather)
+    make_unless_present("plain text", raw, gather)
     training = [raw / f"train.{language}" for language in languages]
     model = pieces or learned_model(out, training, vocabulary, coverage=coverage)
     words = dict(zip(languages, (given[0], given[-1]), strict=True)) if given else {}
     cutters: Cutters = {language: Segmenter(model) for language in languages}
     if words:
         restricted = {language: work / "models" / f"{language}.model" for language in languages}
-        once("pieces of the dictionaries", work / "models", partial(restrict, model, words))
+        make_unless_present("pieces of the dictionaries", work / "models", partial(restrict, model, words))
         cutters = {language: Segmenter(path) for language, path in restricted.items()}
     cut_and_clean(out, raw, cutters, rules, workers, languages, leave_out)
     if words:
@@ -68,7 +68,7 @@ def prepare(
         dictionary = dictionary_of_pieces(out, model, [work / "clean" / f"train.{name}" for name in languages], workers)
         words = dict.fromkeys(languages, dictionary)
         cutters = {language: Segmenter(out / MODEL) for language in languages}
-    cut_held_out_and_binarise(out, raw, cutters, workers, languages, words)
+    cut_held_out_and_binarize(out, raw, cutters, workers, languages, words)
 
 
 def restrict(model: Path, words: Mapping[str, Path], target: Path) -> None:
@@ -82,19 +82,23 @@ def cut_and_clean(
     out: Path,
     text: Path,
     cutters: Cutters,
-    rules: Rules,
+    rules: LengthLimits,
     workers: int,
     languages: Sequence[str],
     leave_out: str | None = None,
 ) -> None:
     """Make ``out/work/clean``, the training text in pieces, from the folder ``text``."""
     work = out / "work"
-    once("pieces", work / "pieces", lambda target: cut_splits(text, target, cutters, workers, ("train",)))
-    clean = partial(_clean, work / "raw", work / "pieces", rules=rules, languages=languages, leave_out=leave_out)
-    once("cleaned training text", work / "clean", clean)
+    make_unless_present(
+        "pieces", work / "pieces", lambda target: cut_splits(text, target, cutters, workers, ("train",))
+    )
+    clean = partial(
+        _write_clean_training_text, work / "raw", work / "pieces", rules=rules, languages=languages, leave_out=leave_out
+    )
+    make_unless_present("cleaned training text", work / "clean", clean)
 
 
-def cut_held_out_and_binarise(
+def cut_held_out_and_binarize(
     out: Path,
     text: Path,
     cutters: Cutters,
@@ -105,30 +109,32 @@ def cut_held_out_and_binarise(
     """The steps of :func:`prepare` after :func:`cut_and_clean`; ``words``: existing dictionaries, if any."""
     work = out / "work"
     held_out, clean = work / "held_out", work / "clean"
-    once(
+    make_unless_present(
         "pieces of valid and test",
         held_out,
         lambda target: cut_splits(text, target, cutters, workers, HELD_OUT),
     )
-    once("references", out / "reference", lambda target: _keep_references(work / "raw", text, target, languages))
-    data = partial(binarise, clean, held_out, workers=workers, log=work / "preprocess.output", languages=languages)
-    once("data", out / "bin", partial(data, words=words))
+    make_unless_present(
+        "references", out / "reference", lambda target: _keep_references(work / "raw", text, target, languages)
+    )
+    data = partial(binarize, clean, held_out, workers=workers, log=work / "preprocess.output", languages=languages)
+    make_unless_present("data", out / "bin", partial(data, words=words))
     texts = {"train": clean, **dict.fromkeys(HELD_OUT, held_out)}
     count = partial(_count_unknown, texts, out / "bin", languages=languages, workers=workers)
-    once("share of unknown tokens", work / UNKNOWN, count)
+    make_unless_present("share of unknown tokens", work / UNKNOWN, count)
 
 
 def _count_unknown(
     texts: Mapping[str, Path], data: Path, target: Path, *, languages: Sequence[str], workers: int
 ) -> None:
     """Write the number of unknown tokens and of all tokens to ``target``, for each split and language."""
-    found = {}
+    unknown = {}
     for language in languages:
         words = read_dictionary(data / f"dict.{language}.txt")
         for split, folder in texts.items():
             name = f"{split}.{language}"
-            found[name] = count_unknown(folder / name, words, workers)
-    target.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
+            unknown[name] = count_unknown(folder / name, words, workers)
+    target.write_text(json.dumps(unknown, indent=2) + "\n", encoding="utf-8")
 
 
 def data_summary(out: Path, language: str, advice: str | None = None) -> tuple[int, str] | None:
@@ -141,19 +147,19 @@ def data_summary(out: Path, language: str, advice: str | None = None) -> tuple[i
     clean = work / "clean"
     if not (clean / DROPPED).exists():
         return None
-    dropped = _read(clean / DROPPED)
+    dropped = _read_json(clean / DROPPED)
     listed = "".join(f"; {rule}: {count:,}" for rule, count in dropped.items())
     pairs = count_lines(clean / f"train.{language}")
     lines = [f"training pairs: {pairs:,} kept, {sum(dropped.values()):,} dropped{listed}"]
-    if repeated := lines_of_overlap(_read(clean / OVERLAP)):
+    if repeated := lines_of_overlap(_read_json(clean / OVERLAP)):
         lines += [*repeated, *([advice] if advice else [])]
-    for name, counts in _read(work / UNKNOWN).items():
-        if (found := Unknown(*counts)).tokens:
-            lines.append(f"unknown tokens in {name}: {found}")
+    for name, counts in _read_json(work / UNKNOWN).items():
+        if (unknown := UnknownTokenCount(*counts)).tokens:
+            lines.append(f"unknown tokens in {name}: {unknown}")
     return pairs, "\n".join(lines)
 
 
-def _read(path: Path) -> dict[str, Any]:
+def _read_json(path: Path) -> dict[str, Any]:
     """Read a file of JSON; empty if there is none, because an earlier version of this package made the folder."""
     return dict(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else {}
 
@@ -162,12 +168,12 @@ def learned_model(
     out: Path, training: Sequence[Path], size: int, *, coverage: float = 1.0, symbols: Sequence[str] = ()
 ) -> Path:
     """Learn a SentencePiece model in ``out/work``; see :func:`~.sentencepiece_model.learn_pieces`."""
-    learned, what = out / "work" / "sentencepiece", f"SentencePiece model of {size} pieces"
+    learned, description = out / "work" / "sentencepiece", f"SentencePiece model of {size} pieces"
     if not learned.exists() and (out / MODEL).exists():
-        print(f"{what}: reusing {out / MODEL}", flush=True)
+        print(f"{description}: reusing {out / MODEL}", flush=True)
         return out / MODEL
-    once(
-        what,
+    make_unless_present(
+        description,
         learned,
         lambda target: learn_pieces(training, target, vocabulary=size, coverage=coverage, symbols=symbols),
     )
@@ -184,19 +190,19 @@ def dictionary_of_pieces(
         model: SentencePiece model that segmented the files ``training``.
         symbols: strings that remain pieces, wherever they occur.
     """
-    made = out / "work" / "dictionary"
-    once(
+    dictionary_folder = out / "work" / "dictionary"
+    make_unless_present(
         "dictionary",
-        made,
+        dictionary_folder,
         lambda target: write_with_every_piece(model, training, target, workers, symbols),
     )
-    keep_model(made / MODEL, out)
-    return made / DICTIONARY
+    keep_model(dictionary_folder / MODEL, out)
+    return dictionary_folder / DICTIONARY
 
 
 def keep_model(model: Path, out: Path) -> None:
     """Copy ``model`` to the place where ``fairseq-luna translate`` finds it."""
-    with complete(out / MODEL) as copied:
+    with atomic_write(out / MODEL) as copied:
         shutil.copyfile(model, copied)
 
 
@@ -209,8 +215,8 @@ def cut_splits(text: Path, target: Path, cutters: Cutters, workers: int, splits:
             transform(cut, text / name, target / name, what=f"cutting {name}", workers=workers)
 
 
-def _clean(
-    raw: Path, pieces: Path, target: Path, *, rules: Rules, languages: Sequence[str], leave_out: str | None
+def _write_clean_training_text(
+    raw: Path, pieces: Path, target: Path, *, rules: LengthLimits, languages: Sequence[str], leave_out: str | None
 ) -> None:
     """Write the training text without the pairs that are dropped. All sentences of valid and test are kept.
 
@@ -225,12 +231,12 @@ def _clean(
     def left() -> Iterator[Pair]:
         """Yield the pairs of pieces that are not left out because of the held-out text."""
         for text, pair in zip(read_pairs(*texts), read_pairs(source, of), strict=True):
-            if held_out.leaves_out(text):
+            if held_out.record_or_leave_out(text):
                 dropped[f"{leave_out} of valid or test"] += 1
             else:
                 yield pair
 
-    pairs = shown(left(), "cleaning", count_lines(source))
+    pairs = progress_bar(left(), "cleaning", count_lines(source))
     if not write_splits(clean_pairs(pairs, rules, dropped), [("train", None)], target, languages):
         listed = ", ".join(f"{rule}: {count:,}" for rule, count in dropped.items())
         raise UsageError(f"no training pair is left; dropped are {listed}")
@@ -248,7 +254,7 @@ def _keep_references(raw: Path, text: Path, target: Path, languages: Sequence[st
         shutil.copyfile(text / f"test.{languages[1]}", target / f"test.tok.{languages[1]}")
 
 
-def binarise(
+def binarize(
     training: Path,
     pieces: Path,
     target: Path,
@@ -275,5 +281,5 @@ def binarise(
         arguments += [f"--srcdict={files[source]}", f"--tgtdict={files[of]}"]
     arguments += [f"--trainpref={training / 'train'}", f"--validpref={pieces / 'valid'}"]  # a path may begin with -
     arguments += [f"--testpref={pieces / 'test'}", f"--destdir={target}"]
-    with working("fairseq-preprocess"):
+    with show_elapsed_time("fairseq-preprocess"):
         run_fairseq("preprocess", arguments, log)

@@ -6,7 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from ...files import complete, fingerprint, remove
+from ...files import atomic_write, fingerprint, remove
 from ...usage_error import UsageError
 
 FILE = "settings.json"
@@ -40,10 +40,10 @@ def is_begun(folder: Path) -> bool:
     return any((folder / name).exists() for name in _MADE)
 
 
-def check_provenance(folder: Path, wanted: dict[str, Any]) -> None:
+def check_provenance(folder: Path, requested: dict[str, Any]) -> None:
     """Raises UsageError if ``folder``, the value of --out, was made with a value that differs from ``wanted``."""
     try:
-        begun = _recorded(folder)
+        recorded = _read_provenance(folder)
     except FileNotFoundError as error:
         if is_begun(folder):
             raise UsageError(
@@ -51,30 +51,29 @@ def check_provenance(folder: Path, wanted: dict[str, Any]) -> None:
             ) from error
         return
     has_pieces = any((folder / name).exists() for name in _PIECES)
-    for name, value in json.loads(json.dumps(wanted)).items():
+    for name, value in json.loads(json.dumps(requested)).items():
         # A setting that earlier versions did not have is not recorded, as if it were None.
-        if begun.get(name) != value and (has_pieces or name not in _SIZES):
-            where, was, asked = _difference(begun.get(name), value)
+        if recorded.get(name) != value and (has_pieces or name not in _SIZES):
+            where, recorded_value, requested_value = _difference(recorded.get(name), value)
             shown = f"{name} ({', '.join(where)})" if where else name
-            raise UsageError(
-                f"--out {folder} was made with {shown} {_short(was)}, not {_short(asked)}: use another --out"
-            )
+            old, new = _abbreviate(recorded_value), _abbreviate(requested_value)
+            raise UsageError(f"--out {folder} was made with {shown} {old}, not {new}: use another --out")
 
 
-def record_provenance(folder: Path, wanted: dict[str, Any]) -> None:
+def record_provenance(folder: Path, requested: dict[str, Any]) -> None:
     """Record the settings of ``folder``, after :func:`check_provenance`.
 
     Raises:
         UsageError: another program has written a file of this name.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    if (folder / FILE).exists() and not _recorded(folder).keys() <= wanted.keys():
+    if (folder / FILE).exists() and not _read_provenance(folder).keys() <= requested.keys():
         raise UsageError(f"{folder / FILE}: was written by another program; use another --out")
-    with complete(folder / FILE) as unfinished:
-        unfinished.write_text(json.dumps(wanted, indent=2) + "\n", encoding="utf-8")
+    with atomic_write(folder / FILE) as unfinished:
+        unfinished.write_text(json.dumps(requested, indent=2) + "\n", encoding="utf-8")
 
 
-def _recorded(folder: Path) -> dict[str, Any]:
+def _read_provenance(folder: Path) -> dict[str, Any]:
     """Read the record of :func:`record_provenance`.
 
     Raises:
@@ -96,21 +95,29 @@ def forget(folder: Path) -> None:
         folder.rmdir()
 
 
-def _difference(was: Any, asked: Any) -> tuple[list[str], Any, Any]:
+def _difference(recorded_value: Any, requested_value: Any) -> tuple[list[str], Any, Any]:
     """The place where two values differ first, and their parts at this place."""
     parts: Iterable[Any] = ()
-    if isinstance(was, dict) and isinstance(asked, dict) and was.keys() == asked.keys() != _FINGERPRINT:
-        parts = was
-    elif isinstance(was, list) and isinstance(asked, list) and len(was) == len(asked):
-        parts = range(len(was))
+    if (
+        isinstance(recorded_value, dict)
+        and isinstance(requested_value, dict)
+        and recorded_value.keys() == requested_value.keys() != _FINGERPRINT
+    ):
+        parts = recorded_value
+    elif (
+        isinstance(recorded_value, list)
+        and isinstance(requested_value, list)
+        and len(recorded_value) == len(requested_value)
+    ):
+        parts = range(len(recorded_value))
     for part in parts:
-        if was[part] != asked[part]:
-            where, *values = _difference(was[part], asked[part])
+        if recorded_value[part] != requested_value[part]:
+            where, *values = _difference(recorded_value[part], requested_value[part])
             return [str(part + 1 if isinstance(part, int) else part), *where], *values
-    return [], was, asked
+    return [], recorded_value, requested_value
 
 
-def _short(value: Any) -> str:
+def _abbreviate(value: Any) -> str:
     if isinstance(value, dict) and value.keys() == _FINGERPRINT:
         return f"{value['name']} of {value['bytes']:,} bytes and SHA-256 {value['sha256'][:12]}"
     return value if isinstance(value, str) else json.dumps(value)

@@ -19,9 +19,9 @@ from typing import Literal
 
 import sentencepiece
 
-from ...piece_models import restricted
-from ...progress import working
-from ...subwords import NO_PIECE, SPACE, SPECIAL, escaped
+from ...piece_models import restrict_to_words
+from ...progress import show_elapsed_time
+from ...subwords import NO_PIECE, SPACE, SPECIAL, escape_character
 from ...text_files import count_lines, read_lines
 from ...usage_error import UsageError
 
@@ -56,7 +56,7 @@ def learn_pieces(
     sentencepiece.set_random_generator_seed(_SEED)
     folder.mkdir(parents=True, exist_ok=True)
     try:
-        with working("learning pieces"):
+        with show_elapsed_time("learning pieces"):
             cutting, joining = write_rules(frequent_characters(texts, coverage), folder)
             sentencepiece.SentencePieceTrainer.train(
                 input=[str(text) for text in texts],
@@ -85,12 +85,12 @@ def learn_pieces(
 
 def write_restricted(model: Path, words: Container[str], target: Path) -> None:
     """Write ``model`` restricted to the pieces in ``words``, as far as text can be segmented without other pieces."""
-    processor = restricted(sentencepiece.SentencePieceProcessor(model_file=str(model)), words)
+    processor = restrict_to_words(sentencepiece.SentencePieceProcessor(model_file=str(model)), words)
     target.write_bytes(processor.serialized_model_proto())
 
 
 def _is_complete(model: Path, pieces: int) -> bool:
-    """Whether ``model`` can be read and has so many ``pieces``."""
+    """Whether ``model`` can be read and has ``pieces`` pieces."""
     try:
         return len(sentencepiece.SentencePieceProcessor(model_file=str(model))) == pieces
     except (OSError, RuntimeError):
@@ -126,25 +126,29 @@ def frequent_characters(texts: Iterable[Path], coverage: float) -> set[str]:
     for text in texts:
         for line in read_lines(text):
             counts.update(line)
-    total, seen, found = sum(counts.values()), 0, set()
+    total, seen, frequent = sum(counts.values()), 0, set()
     for char, count in counts.most_common():
         if seen >= coverage * total:
             break
-        found.add(char)
+        frequent.add(char)
         seen += count
-    return found
+    return frequent
 
 
 def write_rules(known: Container[str], folder: Path) -> tuple[Path, Path]:
     """Write the normalization and the denormalization rules for a text with the characters ``known`` to ``folder``."""
-    kept = [(char, escaped(char)) for char in NO_PIECE if char in known and unicodedata.category(char) not in _CONTROLS]
-    kept += [(name, escaped(name[0]) + name[1:]) for name in SPECIAL]
-    _write(folder / NORMALIZATION, [*kept, *_replaced(known)])
-    _write(folder / DENORMALIZATION, sorted({(after[0], before[0]) for before, after in kept}))
+    kept = [
+        (char, escape_character(char))
+        for char in NO_PIECE
+        if char in known and unicodedata.category(char) not in _CONTROLS
+    ]
+    kept += [(name, escape_character(name[0]) + name[1:]) for name in SPECIAL]
+    _write_rules(folder / NORMALIZATION, [*kept, *_replacement_rules(known)])
+    _write_rules(folder / DENORMALIZATION, sorted({(after[0], before[0]) for before, after in kept}))
     return folder / NORMALIZATION, folder / DENORMALIZATION
 
 
-def _replaced(known: Container[str]) -> Iterator[Rule]:
+def _replacement_rules(known: Container[str]) -> Iterator[Rule]:
     """Rules for white space and for characters that are not ``known``."""
     for char in map(chr, range(sys.maxunicode + 1)):
         kind = unicodedata.category(char)
@@ -175,7 +179,7 @@ def _equivalent(char: str, known: Container[str]) -> str | None:
     return next((form for form in forms if all(part == " " or part in known for part in form)), None)
 
 
-def _write(path: Path, rules: Iterable[Rule]) -> None:
+def _write_rules(path: Path, rules: Iterable[Rule]) -> None:
     """Code points in hexadecimal, as SentencePiece reads them."""
     with path.open("w", encoding="utf-8", newline="\n") as file:
         for rule in rules:

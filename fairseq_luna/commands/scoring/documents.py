@@ -14,7 +14,7 @@ from sacrebleu.metrics import BLEU
 
 from ...text_files import SEPARATOR, read_lines
 from ...usage_error import UsageError
-from .metrics import DEFAULTS, Options, bleu_of
+from .metrics import DEFAULTS, ScoringOptions, bleu_of
 
 
 class SourceScores(NamedTuple):
@@ -82,7 +82,7 @@ def scores_by_source(
     hypotheses: Sequence[str],
     references: Sequence[Sequence[str]],
     labels: Sequence[str],
-    options: Options = DEFAULTS,
+    options: ScoringOptions = DEFAULTS,
 ) -> list[SourceScores]:
     """Score the documents of each source, if there are several, and of all sources together."""
     of_source: dict[str, list[int]] = {}

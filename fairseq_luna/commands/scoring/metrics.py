@@ -44,7 +44,7 @@ class Scores:
         return self.measures[0]
 
 
-class Options(NamedTuple):
+class ScoringOptions(NamedTuple):
     """Options of scoring."""
 
     tokenizer: str = USUAL  # of BLEU, by sacreBLEU's name
@@ -53,10 +53,10 @@ class Options(NamedTuple):
     asian: bool = False  # whether TER treats Chinese and Japanese characters as words
 
 
-DEFAULTS = Options()
+DEFAULTS = ScoringOptions()
 
 
-def bleu_of(options: Options) -> BLEU:
+def bleu_of(options: ScoringOptions) -> BLEU:
     """sacreBLEU's BLEU with these options, and its defaults otherwise.
 
     Raises:
@@ -70,7 +70,7 @@ def bleu_of(options: Options) -> BLEU:
         raise UsageError(f"tokenizer {options.tokenizer}: sacreBLEU cannot download its model: {error}") from error
 
 
-def metrics_of(options: Options) -> dict[str, Metric]:
+def metrics_of(options: ScoringOptions) -> dict[str, Metric]:
     """sacreBLEU's metrics, by the names that are printed, BLEU first."""
     metrics = {"sacreBLEU": bleu_of(options), "chrF2": CHRF(lowercase=options.lowercase)}
     return metrics | ({"TER": TER(normalized=options.asian, asian_support=options.asian)} if options.ter else {})
@@ -79,7 +79,7 @@ def metrics_of(options: Options) -> dict[str, Metric]:
 def score(
     hypotheses: Sequence[str],
     references: Sequence[Sequence[str]],
-    options: Options = DEFAULTS,
+    options: ScoringOptions = DEFAULTS,
     *,
     samples: int = 1,
     seed: int = SEED,
@@ -97,7 +97,7 @@ def score(
     """
     for reference in references:
         check_counts(len(hypotheses), len(reference))
-    with seeded(seed):
+    with sacrebleu_seed(seed):
         measures = [
             measure(name, metric, hypotheses, references, samples) for name, metric in metrics_of(options).items()
         ]
@@ -108,16 +108,16 @@ def measure(
     name: str, metric: Metric, hypotheses: Sequence[str], references: Sequence[Sequence[str]], samples: int = 1
 ) -> Measure:
     """Score with ``metric``, a metric of sacreBLEU."""
-    found = metric.corpus_score(hypotheses, references, n_bootstrap=samples)
+    score = metric.corpus_score(hypotheses, references, n_bootstrap=samples)
     of_bleu: dict[str, Any] = {}
     if isinstance(metric, BLEU):
-        lengths = {"hypothesis_length": found.sys_len, "reference_length": found.ref_len}
-        of_bleu = {**lengths, "brevity_penalty": found.bp, "matched": found.precisions[0]}
-    spread: dict[str, Any] = {"mean": float(found._mean), "interval": float(found._ci)} if samples > 1 else {}
-    return Measure(name, found.score, str(metric.get_signature()), **of_bleu, **spread)
+        lengths = {"hypothesis_length": score.sys_len, "reference_length": score.ref_len}
+        of_bleu = {**lengths, "brevity_penalty": score.bp, "matched": score.precisions[0]}
+    spread: dict[str, Any] = {"mean": float(score._mean), "interval": float(score._ci)} if samples > 1 else {}
+    return Measure(name, score.score, str(metric.get_signature()), **of_bleu, **spread)
 
 
-def seeded(seed: int) -> Any:
+def sacrebleu_seed(seed: int) -> Any:
     """Context in which sacreBLEU samples with ``seed``, for which it has no argument."""
     return patch.dict(os.environ, SACREBLEU_SEED=str(seed))
 
@@ -136,7 +136,7 @@ def check_counts(hypotheses: int, references: int) -> None:
         raise UsageError("there are no sentences to score")
 
 
-class Compared(NamedTuple):
+class ComparedScore(NamedTuple):
     """Score of one system in a paired bootstrap, by one metric of sacreBLEU."""
 
     baseline: str  # the system that it is compared with; the baseline is compared with itself
@@ -152,11 +152,11 @@ class Compared(NamedTuple):
 def paired_bootstrap(
     systems: Mapping[str, Sequence[str]],
     references: Sequence[Sequence[str]],
-    options: Options = DEFAULTS,
+    options: ScoringOptions = DEFAULTS,
     *,
     samples: int = SAMPLES,
     seed: int = SEED,
-) -> list[Compared]:
+) -> list[ComparedScore]:
     """Is one system significantly better than another? Compare every system with the first by each metric.
 
     Args:
@@ -165,7 +165,7 @@ def paired_bootstrap(
         samples: number of resampled tests.
         seed: random seed, above 0; sacreBLEU reads 0 as no seed.
     """
-    with seeded(seed):
+    with sacrebleu_seed(seed):
         metrics = dict(zip(("BLEU", "chrF", "TER"), metrics_of(options).values(), strict=False))
         test = PairedTest(list(systems.items()), metrics, references, test_type="bs", n_samples=samples)
         signatures, results = test()
@@ -173,7 +173,7 @@ def paired_bootstrap(
     # sacreBLEU counts the samples whose difference is larger than the one found, which none is where all are 0.
     same = {system for system, lines in systems.items() if list(lines) == list(systems[baseline])}
     return [
-        Compared(
+        ComparedScore(
             baseline,
             system,
             measure,

@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from ...files import complete
+from ...files import atomic_write
 from .documents import SourceScores
-from .metrics import Compared, Scores
+from .metrics import ComparedScore, Scores
 
 
 def lines_of_scores(name: str, scores: Scores, unit: str) -> list[str]:
@@ -37,7 +37,7 @@ def lines_of_documents(rows: Sequence[SourceScores]) -> list[str]:
     return lines
 
 
-def lines_of_comparison(compared: Sequence[Compared]) -> list[str]:
+def lines_of_comparison(compared: Sequence[ComparedScore]) -> list[str]:
     """Lines of a table for each metric, the baseline first. All of ``compared`` have the same baseline."""
     lines = [f"paired bootstrap against {compared[0].system}: score, mean and 95 % interval of the resampled tests"]
     for measure, signature in {row.measure: row.signature for row in compared}.items():
@@ -54,18 +54,18 @@ def write_json(
     tokenizer: str,
     scores: Mapping[str, Scores],
     documents: Mapping[str, Sequence[SourceScores]],
-    compared: Sequence[Compared],
+    compared: Sequence[ComparedScore],
 ) -> None:
     """Write all scores to ``file``, with the field names of the dataclasses."""
     content = {
         "references": [*map(str, references)],
         "tokenizer": tokenizer,
         "systems": {
-            name: {"sentences": found.sentences, "scores": {each.name: asdict(each) for each in found.measures}}
-            for name, found in scores.items()
+            name: {"sentences": scored.sentences, "scores": {each.name: asdict(each) for each in scored.measures}}
+            for name, scored in scores.items()
         },
         "documents": {name: [row._asdict() for row in rows] for name, rows in documents.items()},
         "paired_bootstrap": [row._asdict() for row in compared],
     }
-    with complete(file) as unfinished:
+    with atomic_write(file) as unfinished:
         unfinished.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")

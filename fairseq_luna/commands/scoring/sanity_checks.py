@@ -5,7 +5,7 @@ import unicodedata
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from ...text_files import shortened
+from ...text_files import truncate
 from ...usage_error import UsageError
 
 # Percent. Sentences in another order, of another test or in another language share 10 to 22 with the references of six
@@ -57,15 +57,15 @@ def check_test(name: object, targets: Mapping[int, str], references: Mapping[Pat
     if not others:
         return None
     first = min(others)
-    ours, theirs = shortened(sides[0][first], 50), shortened(known[first], 50)
+    ours, theirs = truncate(sides[0][first], 50), truncate(known[first], 50)
     named = " or ".join(map(str, references))
-    said = (
+    message = (
         f"{named} differs from the reference of the test that {name} is of in {len(others):,} of {len(known):,} "
         f"lines: line {first + 1} is '{ours}', not '{theirs}' (T-{first})"
     )
     if 2 * len(others) > len(known):
-        raise UsageError(f"{said}; give that test's reference, in its order")
-    return said
+        raise UsageError(f"{message}; give that test's reference, in its order")
+    return message
 
 
 def _letters(text: str) -> str:

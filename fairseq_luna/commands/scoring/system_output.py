@@ -11,7 +11,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
 
-from ...subwords import CUT, SPACE, is_blank, joined, restored
+from ...subwords import CUT, SPACE, is_blank, join_pieces, restore_characters
 from ...text_files import read_lines
 from ...usage_error import UsageError
 
@@ -100,20 +100,20 @@ def lines_by_number(contents: Sequence[Content]) -> list[dict[int, str]]:
             if not mark:
                 continue
             expected = _FIELDS[mark[1]]
-            found, number, fields = kinds[mark[1]], int(mark[2]), line.split("\t", expected - 1)
+            lines_of_kind, number, fields = kinds[mark[1]], int(mark[2]), line.split("\t", expected - 1)
             if len(fields) < expected:
                 raise UsageError(f"{shard}, line {place}: '{line}' is cut off; translate again")
-            if number in found and mark[1] != "T":  # whose hypothesis is repeated too
+            if number in lines_of_kind and mark[1] != "T":  # whose hypothesis is repeated too
                 raise UsageError(
                     f"{shard}, line {place}: {mark[1]}-{number} is repeated; "
                     "give each shard once, of one system, made with --nbest 1"
                 )
-            found[number] = fields[-1]
+            lines_of_kind[number] = fields[-1]
     return list(kinds.values())
 
 
-def _in_order(found: dict[int, str], named: str) -> list[str]:
-    ordered = sorted(found)
+def _in_order(lines: dict[int, str], named: str) -> list[str]:
+    ordered = sorted(lines)
     missing = ordered[-1] + 1 - len(ordered)
     if missing:
         first = next(index for index, number in enumerate(ordered) if index != number)
@@ -122,7 +122,7 @@ def _in_order(found: dict[int, str], named: str) -> list[str]:
             f"{named}: sentence {first}{more} of {ordered[-1] + 1:,} missing; give all shards, translated "
             "without --skip-invalid-size-inputs-valid-test and with --user-dir"
         )
-    return [found[number] for number in ordered]
+    return [lines[number] for number in ordered]
 
 
 def read_systems(
@@ -145,7 +145,7 @@ def read_systems(
         UsageError: a file cannot be read as translations, is given as two systems, or is neither one nor a part.
     """
     untouched = [line for reference in references for line in reference]
-    found: dict[str, SystemOutput] = {}
+    systems: dict[str, SystemOutput] = {}
     places = {Path(other).resolve() for other in others}  # a file may be given by two names
     for group in groups:
         for contents in split_systems(read_files(group), len(references[0])):
@@ -153,8 +153,8 @@ def read_systems(
             if first.resolve() in places:
                 raise UsageError(f"{first} is given as two systems")
             places.add(first.resolve())
-            found[str(first)] = translations_in(contents, remove_bpe, untouched)
-    return found
+            systems[str(first)] = translations_in(contents, remove_bpe, untouched)
+    return systems
 
 
 def split_systems(contents: Sequence[Content], sentences: int) -> list[Sequence[Content]]:
@@ -176,14 +176,14 @@ def split_systems(contents: Sequence[Content], sentences: int) -> list[Sequence[
     return [[content] for content in contents]
 
 
-class Joined(NamedTuple):
+class JoinedLines(NamedTuple):
     """Lines of words, and a warning if subword pieces may remain in them."""
 
     lines: list[str]
     doubt: str | None = None
 
 
-def join_subwords(lines: Sequence[str], kind: str = AUTO, references: Sequence[str] = ()) -> Joined:
+def join_subwords(lines: Sequence[str], kind: str = AUTO, references: Sequence[str] = ()) -> JoinedLines:
     """Join subword pieces to words, as fairseq's --remove-bpe does; lines of words are unchanged for every ``kind``.
 
     fairseq-generate joins pieces itself if it is given --remove-bpe or --bpe. Joining SentencePiece pieces twice would
@@ -196,12 +196,12 @@ def join_subwords(lines: Sequence[str], kind: str = AUTO, references: Sequence[s
     """
     doubt = None
     if kind == AUTO:
-        kind, doubt = _detect(lines, references)
+        kind, doubt = _detect_subwords(lines, references)
     if kind == SENTENCEPIECE and any(SPACE in line for line in lines):
-        return Joined([joined(line) for line in lines], doubt)
+        return JoinedLines([join_pieces(line) for line in lines], doubt)
     if kind == SUBWORD_NMT:
-        return Joined([_GOES_ON.sub("", line).rstrip() for line in lines], doubt)
-    return Joined([restored(line) for line in lines], doubt)
+        return JoinedLines([_GOES_ON.sub("", line).rstrip() for line in lines], doubt)
+    return JoinedLines([restore_characters(line) for line in lines], doubt)
 
 
 def marker_in(lines: Sequence[str]) -> str | None:
@@ -211,20 +211,20 @@ def marker_in(lines: Sequence[str]) -> str | None:
     return _MARKERS[SUBWORD_NMT] if _share(lines, _GOES_ON) > 0.5 else None
 
 
-def _detect(lines: Sequence[str], references: Sequence[str]) -> tuple[str, str | None]:
+def _detect_subwords(lines: Sequence[str], references: Sequence[str]) -> tuple[str, str | None]:
     """The kind of subword pieces in ``lines``, and a warning if that is not certain."""
     # Every line of SentencePiece pieces has a word start; in a few lines the marker may be a character of the text.
     if (marked := _share(lines, _STARTS)) > 0.5:
-        found, least, mark = SENTENCEPIECE, 0.5, _STARTS
+        kind, least, mark = SENTENCEPIECE, 0.5, _STARTS
     else:
-        marked, found, least, mark = _share(lines, _GOES_ON), SUBWORD_NMT, _FEW, _GOES_ON
+        marked, kind, least, mark = _share(lines, _GOES_ON), SUBWORD_NMT, _FEW, _GOES_ON
     if not marked:
         return NONE, None
     also = _share(references, mark)
     if marked >= least and 2 * also <= marked:
-        return found, None
+        return kind, None
     where = f"{marked:.1%} of the lines" + (f", and in {also:.1%} of the references'," if also else "")
-    return NONE, f"'{_MARKERS[found]}' in {where} is taken for text; if it is of pieces, give --remove-bpe {found}"
+    return NONE, f"'{_MARKERS[kind]}' in {where} is taken for text; if it is of pieces, give --remove-bpe {kind}"
 
 
 def _share(lines: Sequence[str], mark: re.Pattern[str]) -> float:

@@ -18,7 +18,7 @@ from . import USUAL
 
 CHINESE, JAPANESE, KOREAN, UNSPACED = "Chinese", "Japanese", "Korean", "a script without spaces between words"
 # Of sacreBLEU; it has no others for single languages.
-OF_WRITING = {CHINESE: "zh", JAPANESE: "ja-mecab", KOREAN: "ko-mecab"}
+TOKENIZER_BY_WRITING = {CHINESE: "zh", JAPANESE: "ja-mecab", KOREAN: "ko-mecab"}
 LANGUAGES = {CHINESE: "zh", JAPANESE: "ja", KOREAN: "ko"}
 # By ISO 15924. Also Cantonese, for example, is written in Chinese characters.
 SCRIPTS = {
@@ -46,7 +46,7 @@ _OF_LINE = 0.25  # share of a line's letters: a word has one or two letters in C
 _OF_TEXT = 0.05  # share of the lines
 
 
-class Chosen(NamedTuple):
+class TokenizerChoice(NamedTuple):
     """A tokenizer by sacreBLEU's name, why it was chosen, and a warning if it does not fit the text."""
 
     name: str
@@ -56,9 +56,9 @@ class Chosen(NamedTuple):
     ter_doubt: str | None = None  # a warning if TER does not fit the text
 
 
-def choose(
+def choose_tokenizer(
     references: Mapping[Path, Sequence[str]], *, language: str | None = None, tokenizer: str | None = None
-) -> Chosen:
+) -> TokenizerChoice:
     """Choose the tokenizer for ``references``, the lines of each file.
 
     It is ``tokenizer`` if that is given, else the tokenizer for the ``language``, for the language in the name of a
@@ -73,10 +73,13 @@ def choose(
     """
     lines = Counter(filter(None, (writing_of(line) for text in references.values() for line in text)))
     total = sum(map(len, references.values()))
-    name, reason = _chosen(references, lines, language, tokenizer)
+    name, reason = _tokenizer_and_reason(references, lines, language, tokenizer)
     cut = _CUT.get(name, set()) | ({KOREAN} if tokenizer else set())  # which has spaces: another tokenizer is a choice
     uncut = {writing: count for writing, count in lines.items() if writing not in cut}
-    asian = name in (OF_WRITING[CHINESE], OF_WRITING[JAPANESE]) or 2 * (lines[CHINESE] + lines[JAPANESE]) > total
+    asian = (
+        name in (TOKENIZER_BY_WRITING[CHINESE], TOKENIZER_BY_WRITING[JAPANESE])
+        or 2 * (lines[CHINESE] + lines[JAPANESE]) > total
+    )
     doubt = ter_doubt = None
     files = ", ".join(map(str, references))
     if (share := sum(uncut.values()) / max(1, total)) >= _OF_TEXT:
@@ -87,29 +90,29 @@ def choose(
             f"into words: trust chrF2, not BLEU, or give {advice}"
         )
     elif not tokenizer and name in _CUT and not any(lines[writing] for writing in _CUT[name]):
-        writing = next(writing for writing, its in OF_WRITING.items() if its == name)
+        writing = next(writing for writing, tokenizer_name in TOKENIZER_BY_WRITING.items() if tokenizer_name == name)
         doubt = f"no line of {files} is in {writing} by its letters: is it the right reference, and the right language?"
     spaceless = lines[UNSPACED] + (0 if asian else lines[CHINESE] + lines[JAPANESE])
     if (share := spaceless / max(1, total)) >= _OF_TEXT:
         ter_doubt = f"TER counts words between spaces, which {share:.0%} of the lines of {files} do not have"
-    return Chosen(name, reason, doubt, asian, ter_doubt)
+    return TokenizerChoice(name, reason, doubt, asian, ter_doubt)
 
 
-def _chosen(
+def _tokenizer_and_reason(
     references: Mapping[Path, Sequence[str]], lines: Counter[str], language: str | None, tokenizer: str | None
 ) -> tuple[str, str]:
     if tokenizer:
         return tokenizer, f"--tokenize {tokenizer}"
     if language is not None:
         check_language(language)
-        return OF_WRITING.get(writing_of_language(language) or "", USUAL), f"--language {language}"
+        return TOKENIZER_BY_WRITING.get(writing_of_language(language) or "", USUAL), f"--language {language}"
     for file in references:
         if writing := writing_of_language(language_in_name(file) or ""):
-            return OF_WRITING[writing], f"{file} is {writing} by its name; --language overrides it"
+            return TOKENIZER_BY_WRITING[writing], f"{file} is {writing} by its name; --language overrides it"
     if lines:
         [(writing, count)] = lines.most_common(1)
-        if writing in OF_WRITING and 2 * count > sum(map(len, references.values())):
-            return OF_WRITING[writing], f"most lines are {writing} by their letters; --language overrides it"
+        if writing in TOKENIZER_BY_WRITING and 2 * count > sum(map(len, references.values())):
+            return TOKENIZER_BY_WRITING[writing], f"most lines are {writing} by their letters; --language overrides it"
     return USUAL, "the default, for text with spaces between words; --language or --tokenize overrides it"
 
 

@@ -10,8 +10,14 @@ from fairseq import utils
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 
 from ...usage_error import UsageError
-from ..shared.checks import check_heads, check_positions, check_positive, check_rates, longest_text
 from ..shared.config import OptionalInt, nested_config
+from ..shared.flag_checks import (
+    check_heads_flag,
+    check_positions,
+    check_positive_fields,
+    check_probabilities,
+    longest_text,
+)
 
 Activation = ChoiceEnum(utils.get_available_activation_fns())
 
@@ -70,10 +76,12 @@ def pyramid_config(cfg: Any, task: Any) -> Any:
         nested.max_source_positions = longest_text(task)
     nested.pyramid_block_sizes = block_sizes(nested.pyramid_block_sizes)
     side = nested.encoder
-    check_positive(nested, "encoder.layers", "encoder.embed_dim", "encoder.ffn_embed_dim", "max_source_positions")
-    check_rates(nested, "pooler_dropout")
+    check_positive_fields(
+        nested, "encoder.layers", "encoder.embed_dim", "encoder.ffn_embed_dim", "max_source_positions"
+    )
+    check_probabilities(nested, "pooler_dropout")
     check_positions(nested, "encoder")
-    check_heads("encoder_attention_heads", side.attention_heads, "encoder_embed_dim", side.embed_dim)
+    check_heads_flag("encoder_attention_heads", side.attention_heads, "encoder_embed_dim", side.embed_dim)
     return nested
 
 

@@ -7,13 +7,13 @@ from fairseq.models import FairseqEncoderModel, register_model
 from fairseq.models.roberta.model import RobertaClassificationHead
 from torch import Tensor, nn
 
-from ..shared.checkpoint import ExplainsMismatch
+from ..shared.state_dict_loading import MismatchErrorMixin
 from .config import PyramidConfig, pyramid_config
 from .encoder import PyramidEncoder
 
 
 @register_model("block_pyramid_classifier", dataclass=PyramidConfig)
-class PyramidClassifier(ExplainsMismatch, FairseqEncoderModel):
+class PyramidClassifier(MismatchErrorMixin, FairseqEncoderModel):
     """A pyramid with classification heads, for fairseq's task ``sentence_prediction``.
 
     Args:

@@ -31,7 +31,7 @@ NORM = re.compile(r"norm\w*\.weight$")
 UNREAD = re.compile(r"^(decoder\.proj_layer_norm\.(weight|bias)|encoder\.projected_positions)$")
 
 
-def convert(state_dict: StateDict, *, norms_less_one: bool | None = None) -> None:
+def convert_state_dict(state_dict: StateDict, *, norms_less_one: bool | None = None) -> None:
     """Convert a model of the authors' program in place; others stay as they are.
 
     Args:
@@ -44,7 +44,7 @@ def convert(state_dict: StateDict, *, norms_less_one: bool | None = None) -> Non
     """
     if is_of_the_authors(state_dict):
         norms = [name for name in state_dict if NORM.search(name)]
-        if _less_one(state_dict, norms) if norms_less_one is None else norms_less_one:
+        if _norms_are_stored_less_one(state_dict, norms) if norms_less_one is None else norms_less_one:
             logger.info("1 is added to the weights of %d layer norms, which fairseq-apollo saves less 1", len(norms))
             state_dict.update({name: state_dict[name] + 1 for name in norms})
     rename(state_dict)
@@ -55,15 +55,14 @@ def is_of_the_authors(state_dict: StateDict) -> bool:
     return any(THEIRS.search(name) for name in state_dict)
 
 
-def _less_one(state_dict: StateDict, norms: list[str]) -> bool:
+def _norms_are_stored_less_one(state_dict: StateDict, norms: list[str]) -> bool:
     near_zero = {name: bool(state_dict[name].float().median() < 0.5) for name in norms}
     if len({*near_zero.values()}) == 2:
         zero, one = (next(name for name in norms if near_zero[name] is kind) for kind in (True, False))
         raise CheckpointMismatch(
             f"was saved by fairseq-apollo with weights of layer norms near 0 ({zero}) and near 1 ({one}), so that it"
             " cannot be told whether they are stored less 1, as since 2023: decide by"
-            f" {convert.__module__}.{convert.__name__}(state['model'], norms_less_one=True) or =False, and save the"
-            " state"
+            f" {__name__}.convert_state_dict(state['model'], norms_less_one=True) or =False, and save the state"
         )
     return any(near_zero.values())
 

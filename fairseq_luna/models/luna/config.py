@@ -11,7 +11,6 @@ from fairseq.dataclass import ChoiceEnum
 from ...ops.luna_causal_attention import KERNELS, PACK_ACTIVATIONS
 from ...usage_error import UsageError
 from ..shared.architectures import Big, IwsltDeEn, Tiny
-from ..shared.checks import check_heads, check_positive
 from ..shared.config import (
     FOLLOWS,
     OLDER_NAME,
@@ -20,6 +19,7 @@ from ..shared.config import (
     OptionalInt,
     checked_config,
 )
+from ..shared.flag_checks import check_heads_flag, check_positive_fields
 
 LUNA_FOLLOWS = {
     **FOLLOWS,
@@ -43,7 +43,7 @@ class LunaConfig(ConvolutionOptions, FlatTransformerConfig):
         metadata={"help": "use all slots of the packed sequence for every sentence, not at most one for each token"},
     )
     untie_luna_kv: bool = field(default=False, metadata={"help": "use separate projections for keys and values"})
-    word_dropout: float = field(default=0.0, metadata={"help": "dropout probability of whole words at the input"})
+    word_dropout: float = field(default=0.0, metadata={"help": "dropout probability of whole tokens at the input"})
     luna_activation: LunaActivation = field(
         default="softplus", metadata={"help": "positive function of the causal pack scores"}
     )
@@ -59,14 +59,14 @@ class LunaConfig(ConvolutionOptions, FlatTransformerConfig):
         default="packed",
         metadata={
             "help": "how the decoder attends to the source: through the packed sequence, or with softmax attention to"
-            " each word"
+            " each token"
         },
     )
     luna_segment_bias: float = field(
         default=0.0,
         metadata={
-            "help": "start of a learned number per head that is added where the decoder packs the words of a slot's own"
-            " segment of the source; 0: none, as in the paper"
+            "help": "start of a learned number per head that is added where the decoder packs the tokens of a slot's"
+            " own segment of the source; 0: none, as in the paper"
         },
     )
     encoder_projected_attention_heads: OptionalInt = field(
@@ -162,7 +162,7 @@ def luna_config(cfg: Any) -> Any:
     Raises:
         UsageError: names the flag, its value and what to do.
     """
-    nested = checked_config(LunaConfig, cfg, follows=LUNA_FOLLOWS, rates=("word_dropout",))
+    nested = checked_config(LunaConfig, cfg, follows=LUNA_FOLLOWS, probabilities=("word_dropout",))
     check_packed_sequence(nested)
     check_source_attention(nested)
     return nested
@@ -171,10 +171,10 @@ def luna_config(cfg: Any) -> Any:
 def check_packed_sequence(nested: Any) -> None:
     """Check the sizes of the packed sequence and its heads: UsageError."""
     encoder, decoder = nested.encoder, nested.decoder
-    check_positive(nested, "projection_length")
+    check_positive_fields(nested, "projection_length")
     for name, side in (("encoder", encoder), ("decoder", decoder)):
         heads = side.projected_attention_heads
-        check_heads(f"{name}_projected_attention_heads", heads, f"{name}_embed_dim", side.embed_dim)
+        check_heads_flag(f"{name}_projected_attention_heads", heads, f"{name}_embed_dim", side.embed_dim)
     if encoder.embed_dim != decoder.embed_dim:
         raise UsageError(
             f"--decoder-embed-dim {decoder.embed_dim}: must equal --encoder-embed-dim {encoder.embed_dim}, because the"
@@ -197,8 +197,7 @@ def check_source_attention(nested: Any) -> None:
     reads_packed = nested.luna_source_attention == "packed" and not nested.no_cross_attention
     if nested.luna_segment_bias and not reads_packed:
         raise UsageError(
-            f"--luna-segment-bias {nested.luna_segment_bias}: only packed attention to the source reads it; leave it"
-            " out"
+            f"--luna-segment-bias {nested.luna_segment_bias}: only packed cross-attention reads it; leave it out"
         )
     if not math.isfinite(nested.luna_segment_bias):
         raise UsageError(f"--luna-segment-bias {nested.luna_segment_bias}: must be a number such as 4")

@@ -42,10 +42,10 @@ class LunaDecoder(CausalDecoder):
         return wrap_layer(LunaDecoderLayer(cfg, packed_is_read=not is_last, no_encoder_attn=no_encoder_attn), cfg)
 
     def whole_sequence(
-        self, prev_output_tokens: Tensor, encoder_out: EncoderOut | None, weights_of: int
+        self, prev_output_tokens: Tensor, encoder_out: EncoderOut | None, weights_layer: int
     ) -> WholeSequence:
         x, padding = self.embed_sequence(prev_output_tokens)
-        encoder_out = selected_rows(checked_encoder_out(encoder_out))
+        encoder_out = selected_rows(require_encoder_out(encoder_out))
         [packed], [source] = encoder_out["packed_out"], encoder_out["encoder_out"]
         paddings = {
             "padding": padding,
@@ -55,34 +55,34 @@ class LunaDecoder(CausalDecoder):
         weights: Tensor | None = None
         inner_states: list[Tensor | None] = [x]
         for index, layer in enumerate(self.layers):
-            x, packed, layer_weights = layer(x, packed, source, **paddings, need_weights=index == weights_of)
+            x, packed, layer_weights = layer(x, packed, source, **paddings, need_weights=index == weights_layer)
             inner_states.append(x)
             weights = weights if layer_weights is None else layer_weights
         return WholeSequence(self.features_of(x), weights, inner_states)
 
-    def read_source(self, encoder_out: EncoderOut | None, *, weights_of: int = NO_LAYER) -> DecoderSource:
-        encoder_out = checked_encoder_out(encoder_out)
+    def read_source(self, encoder_out: EncoderOut | None, *, weights_layer: int = NO_LAYER) -> DecoderSource:
+        encoder_out = require_encoder_out(encoder_out)
         [packed], [source] = encoder_out["packed_out"], encoder_out["encoder_out"]
         padding = padding_from(encoder_out["encoder_padding_mask"])
         layers = []
         for index, layer in enumerate(self.every_layer()):
-            options = {"need_weights": index == weights_of, "method": "read_source"}
+            options = {"need_weights": index == weights_layer, "method": "read_source"}
             cached, packed = layer(packed, source, padding, **options)
             layers.append(cached)
         return DecoderSource(padding, padding_from(encoder_out["packed_padding_mask"]), tuple(layers))
 
     def initial_state(self, source: DecoderSource, encoder_out: EncoderOut | None, *, beams: int = 1) -> Any:
-        [output], states = checked_encoder_out(encoder_out)["encoder_out"], []
+        [output], states = require_encoder_out(encoder_out)["encoder_out"], []
         for layer, cached in zip(self.every_layer(), source.layers, strict=True):
             [state] = layer(cached, output, source.padding, method="initial_state")
             states.append(repeat_rows(state, beams))
         return tuple(states)
 
-    def embed_words(self, tokens: Tensor) -> Tensor:
+    def embed_tokens_only(self, tokens: Tensor) -> Tensor:
         return self.word_dropout(self.embed_tokens(tokens))
 
 
-def checked_encoder_out(encoder_out: EncoderOut | None) -> EncoderOut:
+def require_encoder_out(encoder_out: EncoderOut | None) -> EncoderOut:
     """The same, which is needed in any case. Raises UsageError for None."""
     if encoder_out is None:
         raise UsageError("encoder_out is needed: Luna's decoder reads the encoder's packed sequence")

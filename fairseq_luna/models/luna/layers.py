@@ -9,7 +9,7 @@ from torch import Tensor
 from ...modules import LunaAttention, LunaCausalAttention
 from ...modules.decoding_state import StateType
 from ...ops.padding import Padding
-from ..shared.attentions import KERNEL, attention_options, softmax_cross_attention, with_flags
+from ..shared.attention_building import KERNEL, attention_options, construct_from_flags, softmax_cross_attention
 from ..shared.generation import DecoderSource
 from ..shared.layers import DecoderLayer, ResidualLayer
 
@@ -21,7 +21,7 @@ CAUSAL = {"luna_activation": "activation", "luna_kernel": "kernel", **KERNEL}
 def luna_attention(cfg: Any, side: Any, flags: Mapping[str, str]) -> LunaAttention:
     """The bidirectional attention of one side with these ``flags``."""
     options = {"num_packed_heads": side.projected_attention_heads, "tie_kv": not cfg.untie_luna_kv}
-    return with_flags(LunaAttention, cfg, flags, **options, **attention_options(cfg, side))
+    return construct_from_flags(LunaAttention, cfg, flags, **options, **attention_options(cfg, side))
 
 
 class LunaEncoderLayer(ResidualLayer):
@@ -76,7 +76,7 @@ class LunaDecoderLayer(DecoderLayer):
         super().__init__(cfg)
         self.packed_is_read = packed_is_read
         self.cross_self_attention: bool = cfg.cross_self_attention
-        self.self_attn = with_flags(
+        self.self_attn = construct_from_flags(
             LunaCausalAttention, cfg, CAUSAL, tie_kv=not cfg.untie_luna_kv, **attention_options(cfg, cfg.decoder)
         )
         self.self_attn_layer_norm = LayerNorm(self.embed_dim, export=cfg.export)

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from ..shared.architectures import register_architectures
 from ..shared.model import FlatConfigModel
-from .checkpoint_names import convert, drop_last_packed_norm, match_position_buffers
+from .checkpoint_names import convert_state_dict, drop_last_packed_norm, match_position_buffers
 from .config import ARCHITECTURES, LunaConfig, luna_config
 from .decoder import LunaDecoder
 from .encoder import LunaEncoder
@@ -32,7 +32,7 @@ class LunaModel(FlatConfigModel):
 
     def upgrade_state_dict_named(self, state_dict: dict[str, Tensor], name: str) -> None:
         """Convert a checkpoint of the authors' code, or of another fairseq version, in place."""
-        convert(state_dict)
+        convert_state_dict(state_dict)
         if not self.cfg.decoder.normalize_before:
             drop_last_packed_norm(state_dict, self.decoder.num_layers - 1)
         super().upgrade_state_dict_named(state_dict, name)

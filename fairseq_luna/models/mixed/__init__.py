@@ -1,6 +1,6 @@
 """Encoder-decoders whose attentions are chosen by name."""
 
-from .attentions import ATTENTIONS
+from .chosen_attentions import ATTENTIONS
 from .model import MixedModel
 
 __all__ = ["ATTENTIONS", "MixedModel"]

@@ -9,10 +9,10 @@ from fairseq.dataclass import ChoiceEnum
 from ...modules.declaration import merged_flags
 from ...usage_error import UsageError
 from ..shared.architectures import Big, IwsltDeEn, Tiny
-from ..shared.attentions import options_of
-from ..shared.checks import REFUSED_OUTSIDE_LUNA, flag
+from ..shared.attention_building import options_of
 from ..shared.config import checked_config, convolution, flat_config, option
-from .attentions import ATTENTIONS, PLACES, available_in, chosen_attention
+from ..shared.flag_checks import REFUSED_OUTSIDE_LUNA, flag
+from .chosen_attentions import ATTENTIONS, PLACES, available_in, chosen_attention
 
 NAMES = ChoiceEnum(list(ATTENTIONS))
 CHOICES = {

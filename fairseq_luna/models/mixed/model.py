@@ -9,7 +9,7 @@ from ..shared.architectures import register_architectures
 from ..shared.decoder import SelfAttentionDecoder
 from ..shared.encoder import SelfAttentionEncoder
 from ..shared.model import FlatConfigModel
-from .attentions import build_for_stack, chosen_attention
+from .chosen_attentions import build_for_stack, chosen_attention
 from .config import ARCHITECTURES, MixedConfig, mixed_config
 
 
@@ -23,7 +23,7 @@ class MixedModel(FlatConfigModel):
     nested_config = staticmethod(mixed_config)
 
     @staticmethod
-    def unfit_for_alignment(cfg: Any) -> str | None:
+    def alignment_refusal(cfg: Any) -> str | None:
         unaligned = chosen_attention(cfg, "source").unaligned
         return f"with --source-attention {cfg.source_attention} {unaligned}" if unaligned else None
 

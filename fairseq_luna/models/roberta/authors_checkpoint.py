@@ -8,8 +8,8 @@ from fairseq.models.roberta import RobertaModel
 from torch import Tensor
 
 from ...usage_error import CheckpointMismatch
-from ..luna.checkpoint_names import convert, is_of_the_authors
-from ..shared.checkpoint import first_names
+from ..luna.checkpoint_names import convert_state_dict, is_of_the_authors
+from ..shared.state_dict_loading import first_names
 
 logger = logging.getLogger(__name__)
 
@@ -27,7 +27,7 @@ def convert_text_encoder(state_dict: StateDict, model: RobertaModel) -> None:
     Heads that ``model`` cannot have are left out, with a log line that names them.
 
     Raises:
-        CheckpointMismatch: ``model`` cannot compute the same, or as :func:`..luna.checkpoint_names.convert`.
+        CheckpointMismatch: ``model`` cannot compute the same, or as :func:`..luna.checkpoint_names.convert_state_dict`.
     """
     if not is_of_the_authors(state_dict):
         return
@@ -37,21 +37,21 @@ def convert_text_encoder(state_dict: StateDict, model: RobertaModel) -> None:
             " 2022; luna_roberta's positions are learned: train it with --arch luna_roberta_base instead"
         )
     _leave_out_heads(state_dict, reads_first=model.args.pooling == "cls")
-    convert(state_dict)
+    convert_state_dict(state_dict)
     _complete(state_dict, model)
 
 
 def _leave_out_heads(state_dict: StateDict, *, reads_first: bool) -> None:
-    parts = defaultdict(set)
+    suffixes_by_head = defaultdict(set)
     for name in state_dict:
         if match := HEAD.match(name):
-            parts[match[1] or match[3]].add(match[2])
-    left = [head for head, its in parts.items() if its != READS_FIRST or not reads_first]
-    if left:
-        logger.warning("left out, because this model has no heads that compute the same: %s", ", ".join(left))
+            suffixes_by_head[match[1] or match[3]].add(match[2])
+    dropped_heads = [head for head, suffixes in suffixes_by_head.items() if suffixes != READS_FIRST or not reads_first]
+    if dropped_heads:
+        logger.warning("left out, because this model has no heads that compute the same: %s", ", ".join(dropped_heads))
     for name in list(state_dict):
         match = HEAD.match(name)
-        if match and (match[1] or match[3]) in left:
+        if match and (match[1] or match[3]) in dropped_heads:
             del state_dict[name]
 
 

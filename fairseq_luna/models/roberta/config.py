@@ -16,14 +16,6 @@ from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 from ..luna.config import LunaConfig
 from ..mixed.config import CHOICES, check_read, options_read
 from ..shared.architectures import TinyEncoder
-from ..shared.checks import (
-    check_compiled_layers,
-    check_heads,
-    check_layers_to_keep,
-    check_positive,
-    check_rates,
-    longest_text,
-)
 from ..shared.config import (
     COMPILE_LAYERS,
     OLDER_NAME,
@@ -33,6 +25,14 @@ from ..shared.config import (
     OptionalStr,
     config_of,
     nested_config,
+)
+from ..shared.flag_checks import (
+    check_compiled_layers,
+    check_heads_flag,
+    check_layers_to_keep,
+    check_positive_fields,
+    check_probabilities,
+    longest_text,
 )
 from .head import POOLINGS
 
@@ -194,10 +194,10 @@ def luna_roberta_config(cfg: Any, task: Any) -> Any:
         UsageError: names the flag, its value and what to do.
     """
     nested = roberta_config(nested_config(LunaRobertaConfig, cfg, LUNA_FOLLOWS), task)
-    check_positive(nested, "projection_length")
-    check_rates(nested, "word_dropout")
+    check_positive_fields(nested, "projection_length")
+    check_probabilities(nested, "word_dropout")
     side = nested.encoder
-    check_heads(
+    check_heads_flag(
         "encoder_projected_attention_heads", side.projected_attention_heads, "encoder_embed_dim", side.embed_dim
     )
     return nested
@@ -218,10 +218,10 @@ def roberta_config(nested: Any, task: Any) -> Any:
     nested.no_scale_embedding = nested.encoder.learned_pos = True
     nested.layernorm_embedding = not nested.encoder.normalize_before
     side = nested.encoder
-    check_positive(nested, "encoder.layers", "encoder.embed_dim", "encoder.ffn_embed_dim", "max_positions")
-    check_positive(nested, "quant_noise.pq_block_size")
-    check_heads("encoder_attention_heads", side.attention_heads, "encoder_embed_dim", side.embed_dim)
+    check_positive_fields(nested, "encoder.layers", "encoder.embed_dim", "encoder.ffn_embed_dim", "max_positions")
+    check_positive_fields(nested, "quant_noise.pq_block_size")
+    check_heads_flag("encoder_attention_heads", side.attention_heads, "encoder_embed_dim", side.embed_dim)
     check_layers_to_keep("encoder_layers_to_keep", side.layers_to_keep)
-    check_rates(nested, "pooler_dropout")
+    check_probabilities(nested, "pooler_dropout")
     check_compiled_layers(nested)
     return nested

@@ -42,5 +42,7 @@ class TextEncoder(RobertaEncoder):
             UsageError: the model is a classifier.
         """
         if self.lm_head is None:
-            raise UsageError(f"--task {' or '.join(CLASSIFYING)}: such a model predicts no words; use --task masked_lm")
+            raise UsageError(
+                f"--task {' or '.join(CLASSIFYING)}: such a model predicts no tokens; use --task masked_lm"
+            )
         return super().output_layer(features, masked_tokens=masked_tokens)

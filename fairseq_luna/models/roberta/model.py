@@ -11,11 +11,11 @@ from fairseq.tasks import TASK_REGISTRY
 from torch import Tensor, nn
 
 from ..luna.encoder import LunaEncoder
-from ..mixed.attentions import build_for_stack
+from ..mixed.chosen_attentions import build_for_stack
 from ..shared.architectures import register_architectures
-from ..shared.checkpoint import KeepsLayers
-from ..shared.compiled_layers import CompilesLayers
+from ..shared.compiled_layers import CompiledLayersMixin
 from ..shared.encoder import SelfAttentionEncoder
+from ..shared.state_dict_loading import LayersToKeepMixin
 from .authors_checkpoint import convert_text_encoder
 from .config import (
     LUNA_ARCHITECTURES,
@@ -29,16 +29,16 @@ from .encoder import CLASSIFYING, TextEncoder
 from .head import ClassificationHead, HubInterface
 
 
-class FlatRobertaModel(CompilesLayers, KeepsLayers, RobertaModel):
+class FlatRobertaModel(CompiledLayersMixin, LayersToKeepMixin, RobertaModel):
     """fairseq's RoBERTa with another encoder of sentences, built from a flat config.
 
     Its tasks ``masked_lm``, ``sentence_prediction``, ``sentence_ranking`` and ``commonsense_qa`` work as they are. In
-    the last three the model has no output for words: its weights would get no gradient, which stops several processes.
+    the last three the model has no output for tokens: its weights would get no gradient, which stops several processes.
     """
 
     def __init__(self, args: Any, encoder: TextEncoder) -> None:
         super().__init__(args, encoder)
-        # fairseq initialises every linear map as BERT's. One with an initialization of its own keeps that.
+        # fairseq initializes every linear map as BERT's. One with an initialization of its own keeps that.
         for module in encoder.modules():
             if isinstance(module, nn.Linear) and type(module).reset_parameters is not nn.Linear.reset_parameters:
                 module.reset_parameters()
@@ -112,7 +112,7 @@ class FlatRobertaModel(CompilesLayers, KeepsLayers, RobertaModel):
     def forward(
         self, src_tokens: Tensor, *args: Any, classification_head_name: str | None = None, **kwargs: Any
     ) -> tuple[Tensor, dict[str, Any]]:
-        """Predict words, or classify texts.
+        """Predict tokens, or classify texts.
 
         Args:
             src_tokens: ``(B, T)`` int64, padded on the right.

@@ -24,7 +24,7 @@ BACKEND = "inductor"
 MOST_GRAPHS = 64
 
 
-class CompilesLayers(BaseFairseqModel):
+class CompiledLayersMixin(BaseFairseqModel):
     """A model whose layers are compiled while it trains, after :meth:`compile_layers_in_training`."""
 
     compiles_layers = False
@@ -59,7 +59,7 @@ class CompilesLayers(BaseFairseqModel):
         return super().train(mode)
 
     def _compile_layers(self, mode: bool) -> None:
-        """Let calls of the layers go through torch.compile, or through Python again."""
+        """Route calls of the layers through torch.compile, or back to eager mode."""
         if mode:
             import torch._dynamo  # not above: torch's own names may be missing in another version
             import torch.fx.experimental._config

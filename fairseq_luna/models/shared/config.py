@@ -22,12 +22,12 @@ from fairseq.models.transformer.transformer_config import (
     TransformerConfig,
 )
 
-from ...older_names import renamed
-from .checks import (
+from ...older_names import with_current_names
+from .flag_checks import (
     REFUSED,
     check_alignment,
     check_compiled_layers,
-    check_rates,
+    check_probabilities,
     check_refused,
     check_sizes,
 )
@@ -136,7 +136,7 @@ class FlatTransformerConfig(_TransformerOptions):
     # In fairseq only transformer_align has these two.
     alignment_layer: OptionalInt = field(
         default=None,
-        metadata={"help": "decoder layer whose attention to the source is the alignment, from 0 (default: the last)"},
+        metadata={"help": "decoder layer whose cross-attention is the alignment, from 0 (default: the last)"},
     )
     alignment_heads: OptionalInt = field(
         default=None, metadata={"help": "how many heads of it are averaged, from the first (default: all)"}
@@ -188,7 +188,7 @@ def nested_config(flat: type, cfg: Any, follows: Mapping[str, str] = FOLLOWS) ->
             value = getattr(cfg, key)
             # Members of fairseq's enumerations of choices cannot be pickled, and no model that keeps one.
             values[key] = str(value) if isinstance(value, Enum) else value
-    values = renamed(values)
+    values = with_current_names(values)
     for key, source in follows.items():
         if values[key] is None:
             values[key] = values[source]
@@ -201,14 +201,14 @@ def checked_config(
     *,
     follows: Mapping[str, str] = FOLLOWS,
     refused: Mapping[str, tuple[Any, str]] = REFUSED,
-    rates: tuple[str, ...] = (),
+    probabilities: tuple[str, ...] = (),
 ) -> Any:
     """The nested config of :func:`nested_config`, checked for what no encoder-decoder of this package can use.
 
     Args:
         flat, cfg, follows: see :func:`nested_config`.
         refused: unsupported options; see :data:`.checks.REFUSED`.
-        rates: further fields that hold a probability.
+        probabilities: further fields that hold a probability.
 
     Raises:
         UsageError: names the flag, its value and what to do.
@@ -217,6 +217,6 @@ def checked_config(
     check_refused(nested, refused)
     check_sizes(nested)
     check_alignment(nested)
-    check_rates(nested, *rates)
+    check_probabilities(nested, *probabilities)
     check_compiled_layers(nested)
     return nested

@@ -8,12 +8,12 @@ from torch import Tensor, nn
 
 from ...ops.padding import Padding, PaddingLike
 from ...usage_error import UsageError
-from .attentions import BuildAttention, softmax_cross_attention
+from .attention_building import BuildAttention, softmax_cross_attention
 from .generation import KEY, NO_LAYER, DecoderSource, DecoderStep, Generation, IncrementalState
 from .layers import SelfAttentionDecoderLayer, wrap_layer
 from .positions import position_of_step, positions_of_sequence
 from .source_rows import EncoderOut, padding_from, selected_rows
-from .token_padding import MakesPadding
+from .token_padding import TokenPaddingMixin
 
 
 class WholeSequence(NamedTuple):
@@ -24,7 +24,7 @@ class WholeSequence(NamedTuple):
     inner_states: list[Tensor | None]  # each (T, B, C): the first layer's input, then the output of each layer
 
 
-class CausalDecoder(MakesPadding, TransformerDecoderBase):
+class CausalDecoder(TokenPaddingMixin, TransformerDecoderBase):
     """A decoder whose self-attention is causal by construction.
 
     A subclass has :meth:`whole_sequence` and :meth:`read_source`, and its layers are :class:`.layers.DecoderLayer`. Its
@@ -44,17 +44,17 @@ class CausalDecoder(MakesPadding, TransformerDecoderBase):
         self.generates = True
 
     def whole_sequence(
-        self, prev_output_tokens: Tensor, encoder_out: EncoderOut | None, weights_of: int
+        self, prev_output_tokens: Tensor, encoder_out: EncoderOut | None, weights_layer: int
     ) -> WholeSequence:
-        """All steps of ``prev_output_tokens (B, T)``; ``weights_of`` is a layer, or ``NO_LAYER``."""
+        """All steps of ``prev_output_tokens (B, T)``; ``weights_layer`` is a layer, or ``NO_LAYER``."""
         raise NotImplementedError
 
-    def read_source(self, encoder_out: EncoderOut | None, *, weights_of: int = NO_LAYER) -> DecoderSource:
+    def read_source(self, encoder_out: EncoderOut | None, *, weights_layer: int = NO_LAYER) -> DecoderSource:
         """Read the encoder's output for all steps of generation, with one row for each sentence.
 
         Args:
             encoder_out: the encoder's dictionary; None if there is no cross-attention.
-            weights_of: the layer whose cross-attention weights the steps may ask for.
+            weights_layer: the layer whose cross-attention weights the steps may ask for.
         """
         raise NotImplementedError
 
@@ -86,8 +86,8 @@ class CausalDecoder(MakesPadding, TransformerDecoderBase):
         Returns:
             Logits ``(B, V)``, with adaptive softmax the features ``(B, C)`` instead; and the state after this step.
         """
-        found = self.step_features(tokens, position, source, state, padding=Padding.of(padding))
-        return self.output_layer(found.features).squeeze(1), found.state
+        output = self.step_features(tokens, position, source, state, padding=Padding.of(padding))
+        return self.output_layer(output.features).squeeze(1), output.state
 
     def step_features(
         self,
@@ -97,31 +97,31 @@ class CausalDecoder(MakesPadding, TransformerDecoderBase):
         state: Any,
         *,
         padding: Padding,
-        weights_of: int = NO_LAYER,
+        weights_layer: int = NO_LAYER,
     ) -> DecoderStep:
         """:meth:`step` before the output layer, and what fairseq's decoder returns with it.
 
-        ``weights_of`` is the layer whose cross-attention weights are returned, for which the source was read.
+        ``weights_layer`` is the layer whose cross-attention weights are returned, for which the source was read.
         """
         weights, states = None, []
         x = self.embed(tokens[:, None], position_of_step(self.embed_positions, position))
         inner_states: list[Tensor | None] = [x]
         for index, (layer, cached) in enumerate(zip(self.every_layer(), source.layers, strict=True)):
             before = None if state is None else state[index]
-            options = {"need_weights": index == weights_of, "method": "step"}
+            options = {"need_weights": index == weights_layer, "method": "step"}
             x, after, layer_weights = layer(x, padding, cached, source, before, **options)
             inner_states.append(x)
             states.append(after)
             weights = weights if layer_weights is None else layer_weights
         return DecoderStep(self.features_of(x), tuple(states), weights, inner_states)
 
-    def with_room(self, state: Any, tokens: int) -> Any:
-        """The ``state`` after a step with a fixed shape for at most so many ``tokens``, the past ones included.
+    def with_room(self, state: Any, max_steps: int) -> Any:
+        """The ``state`` after a step with a fixed shape for at most ``max_steps`` steps, the past ones included.
 
         A step of the result changes no shape.
         """
         attentions: Iterator[Any] = (layer.self_attn for layer in self.every_layer())
-        return tuple(each.with_room(past, tokens) for each, past in zip(attentions, state, strict=True))
+        return tuple(each.with_room(past, max_steps) for each, past in zip(attentions, state, strict=True))
 
     def every_layer(self) -> Iterator[nn.Module]:
         """All layers, for generation. In training an iteration over them leaves some out for --decoder-layerdrop."""
@@ -144,39 +144,39 @@ class CausalDecoder(MakesPadding, TransformerDecoderBase):
         Raises:
             UsageError: for ``full_context_alignment``, or for weights without cross-attention.
         """
-        weights_of, heads = self.requested_weights(alignment_layer, alignment_heads, full_context_alignment)
-        found: WholeSequence | DecoderStep
+        weights_layer, heads = self.requested_weights(alignment_layer, alignment_heads, full_context_alignment)
+        output: WholeSequence | DecoderStep
         if incremental_state is None:
-            found = self.whole_sequence(prev_output_tokens, encoder_out, weights_of)
+            output = self.whole_sequence(prev_output_tokens, encoder_out, weights_layer)
         else:
-            found = self.incremental_step(prev_output_tokens, encoder_out, incremental_state, weights_of)
-        attention = None if found.weights is None else found.weights[:heads].mean(dim=0)
-        return found.features, {"attn": [attention], "inner_states": found.inner_states}
+            output = self.incremental_step(prev_output_tokens, encoder_out, incremental_state, weights_layer)
+        attention = None if output.weights is None else output.weights[:heads].mean(dim=0)
+        return output.features, {"attn": [attention], "inner_states": output.inner_states}
 
     def incremental_step(
         self,
         prev_output_tokens: Tensor,
         encoder_out: EncoderOut | None,
         incremental_state: IncrementalState,
-        weights_of: int,
+        weights_layer: int,
     ) -> DecoderStep:
         """:meth:`step_features` for fairseq, with source and state stored in its dictionary."""
         rows, length = prev_output_tokens.shape
-        before: Generation | None = incremental_state.get(KEY)
-        if before is None or weights_of not in (NO_LAYER, before.weights_of):
+        entry: Generation | None = incremental_state.get(KEY)
+        if entry is None or weights_layer not in (NO_LAYER, entry.weights_layer):
             if encoder_out is not None:
                 encoder_out = selected_rows(encoder_out)
-            source = self.read_source(encoder_out, weights_of=weights_of)
+            source = self.read_source(encoder_out, weights_layer=weights_layer)
             beams = rows // (source.sentences or rows or 1)
-            state = self.initial_state(source, encoder_out, beams=beams) if before is None else before.state
-            before = Generation(source, state, rows, weights_of)
+            state = self.initial_state(source, encoder_out, beams=beams) if entry is None else entry.state
+            entry = Generation(source, state, rows, weights_layer)
         tokens = prev_output_tokens[:, -1]
         padding = Padding() if self.generates else self.padding_of_tokens(tokens[:, None])
-        found = self.step_features(
-            tokens, length - 1, before.source, before.state, padding=padding, weights_of=weights_of
+        output = self.step_features(
+            tokens, length - 1, entry.source, entry.state, padding=padding, weights_layer=weights_layer
         )
-        incremental_state[KEY] = before._replace(state=found.state)
-        return found
+        incremental_state[KEY] = entry._replace(state=output.state)
+        return output
 
     def reorder_incremental_state(self, incremental_state: IncrementalState, new_order: Tensor) -> None:
         """Called by fairseq's generator when it selects beams or removes finished sentences."""
@@ -195,7 +195,7 @@ class CausalDecoder(MakesPadding, TransformerDecoderBase):
 
     def embed(self, tokens: Tensor, positions: Tensor | None) -> Tensor:
         """The first layer's input ``(T, B, C)`` for ``tokens (B, T)`` and ``positions (B or 1, T, C)``."""
-        x = self.embed_scale * self.embed_words(tokens)
+        x = self.embed_scale * self.embed_tokens_only(tokens)
         if self.quant_noise is not None:
             x = self.quant_noise(x)
         if self.project_in_dim is not None:
@@ -206,7 +206,7 @@ class CausalDecoder(MakesPadding, TransformerDecoderBase):
             x = self.layernorm_embedding(x)
         return self.dropout_module(x).transpose(0, 1)
 
-    def embed_words(self, tokens: Tensor) -> Tensor:
+    def embed_tokens_only(self, tokens: Tensor) -> Tensor:
         """The embeddings of ``tokens (B, T)`` without positions: ``(B, T, C)``."""
         return self.embed_tokens(tokens)
 
@@ -234,7 +234,7 @@ class CausalDecoder(MakesPadding, TransformerDecoderBase):
         if not self.need_attn:
             return NO_LAYER, None
         if self.cfg.no_cross_attention:
-            raise UsageError("--print-alignment: this model has no attention to the source; leave it out")
+            raise UsageError("--print-alignment: this model has no cross-attention; leave it out")
         layer = self.cfg.alignment_layer
         return self.num_layers - 1 if layer is None else layer, alignment_heads or self.cfg.alignment_heads
 
@@ -271,7 +271,7 @@ class SelfAttentionDecoder(CausalDecoder):
         return wrap_layer(SelfAttentionDecoderLayer(cfg, attention, build_source_attention=source), cfg)
 
     def whole_sequence(
-        self, prev_output_tokens: Tensor, encoder_out: EncoderOut | None, weights_of: int
+        self, prev_output_tokens: Tensor, encoder_out: EncoderOut | None, weights_layer: int
     ) -> WholeSequence:
         x, padding = self.embed_sequence(prev_output_tokens)
         source, source_padding = None, Padding()
@@ -282,18 +282,18 @@ class SelfAttentionDecoder(CausalDecoder):
         weights: Tensor | None = None
         inner_states: list[Tensor | None] = [x]
         for index, layer in enumerate(self.layers):
-            x, layer_weights = layer(x, padding, source, source_padding, need_weights=index == weights_of)
+            x, layer_weights = layer(x, padding, source, source_padding, need_weights=index == weights_layer)
             inner_states.append(x)
             weights = weights if layer_weights is None else layer_weights
         return WholeSequence(self.features_of(x), weights, inner_states)
 
-    def read_source(self, encoder_out: EncoderOut | None, *, weights_of: int = NO_LAYER) -> DecoderSource:
+    def read_source(self, encoder_out: EncoderOut | None, *, weights_layer: int = NO_LAYER) -> DecoderSource:
         source, padding = None, Padding()
         if encoder_out is not None:
             [source] = encoder_out["encoder_out"]
             padding = padding_from(encoder_out["encoder_padding_mask"])
         layers = []
         for index, layer in enumerate(self.every_layer()):
-            [cached] = layer(source, padding, need_weights=index == weights_of, method="read_source")
+            [cached] = layer(source, padding, need_weights=index == weights_layer, method="read_source")
             layers.append(cached)
         return DecoderSource(padding, Padding(), tuple(layers))

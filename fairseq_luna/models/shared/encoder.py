@@ -6,22 +6,22 @@ from fairseq.models.transformer import TransformerEncoderBase
 from torch import Tensor, nn
 
 from ...ops.padding import Padding
-from .attentions import BuildAttention
+from .attention_building import BuildAttention
 from .layers import SelfAttentionEncoderLayer, wrap_layer
 from .positions import positions_of_sequence
 from .source_rows import EncoderOut, encoder_out, reordered
-from .token_padding import MakesPadding
+from .token_padding import TokenPaddingMixin
 
 
-class PaddedEncoder(MakesPadding, TransformerEncoderBase):
+class PaddedEncoder(TokenPaddingMixin, TransformerEncoderBase):
     """fairseq's encoder with one :class:`.Padding` for positions and layers, whose output is not copied for beams."""
 
     def forward_embedding(
         self, src_tokens: Tensor, token_embedding: Tensor | None = None, padding: Padding | None = None
     ) -> tuple[Tensor, Tensor]:
-        """The first layer's input, and the words alone: each ``(B, T, C)`` for ``src_tokens (B, T)``."""
-        words = self.embed_tokens(src_tokens) if token_embedding is None else token_embedding
-        x = words = self.embed_scale * words
+        """The first layer's input, and the tokens alone: each ``(B, T, C)`` for ``src_tokens (B, T)``."""
+        tokens = self.embed_tokens(src_tokens) if token_embedding is None else token_embedding
+        x = tokens = self.embed_scale * tokens
         if padding is None:
             padding = Padding(src_tokens.eq(self.padding_idx))
         positions = positions_of_sequence(self.embed_positions, src_tokens.shape[1], padding)
@@ -29,7 +29,7 @@ class PaddedEncoder(MakesPadding, TransformerEncoderBase):
         if self.layernorm_embedding is not None:
             x = self.layernorm_embedding(x)
         x = self.dropout_module(x)
-        return x if self.quant_noise is None else self.quant_noise(x), words
+        return x if self.quant_noise is None else self.quant_noise(x), tokens
 
     def reorder_encoder_out(self, encoder_out: EncoderOut, new_order: Tensor) -> EncoderOut:
         """Select the rows ``new_order`` of the batch, which the decoder does when it reads them."""

@@ -42,7 +42,7 @@ class Generation(NamedTuple):
     source: DecoderSource
     state: Any
     rows: int  # of the batch: sentences times beams
-    weights_of: int  # the layer whose cross-attention weights the source has been read for, or NO_LAYER
+    weights_layer: int  # the layer whose cross-attention weights the source has been read for, or NO_LAYER
 
     def reordered(self, order: Tensor) -> "Generation":
         """With row ``order[i]`` as row i, which is what fairseq asks for when it selects beams or removes sentences.
@@ -54,4 +54,4 @@ class Generation(NamedTuple):
         if sentences and len(order) != self.rows:
             beams = self.rows // sentences
             source = select_rows(source, order.view(-1, beams)[:, 0] // beams)
-        return Generation(source, select_rows(self.state, order), len(order), self.weights_of)
+        return Generation(source, select_rows(self.state, order), len(order), self.weights_layer)

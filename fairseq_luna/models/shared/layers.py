@@ -13,7 +13,7 @@ from ...modules.decoding_state import StateType
 from ...modules.dropout import dropout_probability
 from ...ops.dropout import add_dropped
 from ...ops.padding import Padding
-from .attentions import BuildAttention
+from .attention_building import BuildAttention
 from .generation import DecoderSource
 
 

@@ -9,17 +9,17 @@ from torch import Tensor, nn
 
 from ...modules.declaration import Attention
 from ...usage_error import UsageError, flag
-from .attentions import BuildAttention, Sharing, all_children, build_attention
-from .checkpoint import KeepsLayers
-from .checks import REFUSED_OUTSIDE_LUNA, check_trained_alignment
-from .compiled_layers import CompilesLayers
+from .attention_building import BuildAttention, Sharing, all_children, build_attention
+from .compiled_layers import CompiledLayersMixin
 from .config import checked_config
 from .decoder import SelfAttentionDecoder
 from .encoder import SelfAttentionEncoder
+from .flag_checks import REFUSED_OUTSIDE_LUNA, check_trained_alignment
+from .state_dict_loading import LayersToKeepMixin
 from .translator import TorchTranslator
 
 
-class FlatConfigModel(CompilesLayers, KeepsLayers, TransformerModelBase):
+class FlatConfigModel(CompiledLayersMixin, LayersToKeepMixin, TransformerModelBase):
     """fairseq's transformer model, built from a flat config (see :mod:`.config`).
 
     A subclass has a class or static method ``nested_config(cfg)``, which returns the checked nested config, and builds
@@ -35,7 +35,7 @@ class FlatConfigModel(CompilesLayers, KeepsLayers, TransformerModelBase):
         nested = cls.nested_config(cfg)
         trains_alignment = getattr(getattr(task, "cfg", None), "load_alignments", False)
         if trains_alignment:
-            check_trained_alignment(nested, cls.unfit_for_alignment(nested))
+            check_trained_alignment(nested, cls.alignment_refusal(nested))
         model = super().build_model(nested, task)
         model.decoder.need_attn = trains_alignment
         if nested.compile_layers:
@@ -49,7 +49,7 @@ class FlatConfigModel(CompilesLayers, KeepsLayers, TransformerModelBase):
         return TorchTranslator(hub.cfg, hub.task, list(hub.models))
 
     @staticmethod
-    def unfit_for_alignment(cfg: Any) -> str | None:
+    def alignment_refusal(cfg: Any) -> str | None:
         """Why --load-alignments cannot train the cross-attention that the nested ``cfg`` describes, or None."""
         return None
 

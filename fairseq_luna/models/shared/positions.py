@@ -44,11 +44,11 @@ def position_of_step(embedding: Any, position: Tensor | int) -> Tensor | None:
 
 
 def position_table(embedding: Any, steps: int) -> Tensor:
-    """All rows ``(N, C)`` of an ``embedding``; sinusoidal ones are extended to at least so many ``steps``."""
+    """All rows ``(N, C)`` of an ``embedding``; sinusoidal ones are extended to at least ``steps`` rows."""
     if not isinstance(embedding, SinusoidalPositionalEmbedding):
         return embedding.weight
     rows = embedding.padding_idx + 1 + steps
-    # In fairseq 0.12.2 the rows are no buffer, and follow this one to another device or dtype.
+    # In fairseq 0.12.2 the table is not a buffer, and follow this one to another device or dtype.
     like = getattr(embedding, "_float_tensor", embedding.weights)
     table = embedding.weights
     if rows > table.shape[0]:

@@ -53,7 +53,7 @@ def padding_from(masks: list[Tensor]) -> Padding:
 
 
 def reordered(encoder_out: EncoderOut, new_order: Tensor) -> EncoderOut:
-    """``encoder_out`` with the numbers of the selected rows, as "rows"; for an encoder's ``reorder_encoder_out``."""
+    """``encoder_out`` with the indices of the selected rows in "rows"; for an encoder's ``reorder_encoder_out``."""
     rows = encoder_out["rows"][0].index_select(0, new_order) if "rows" in encoder_out else new_order
     return {**encoder_out, "rows": [rows]}
 

@@ -6,7 +6,7 @@ from torch import Tensor
 from ...ops.padding import Padding
 
 
-class MakesPadding:
+class TokenPaddingMixin:
     """Base class of encoders and decoders, which have fairseq's ``padding_idx``."""
 
     padding_idx: int
@@ -17,8 +17,8 @@ class MakesPadding:
     def has_mask_without_padding(self) -> bool:
         """Whether batches without padding get a mask too, so that no number is read from the device.
 
-        True for :attr:`always_has_masks`, and under ``torch.compile`` of the whole model, where the number would end a
-        graph, and both answers would need graphs of their own.
+        True for :attr:`always_has_masks`, and under ``torch.compile`` of the whole model, where reading it would
+        break the graph, and each outcome would need its own graph.
         """
         return self.always_has_masks or torch.compiler.is_compiling()
 

@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 from fairseq.hub_utils import GeneratorHubInterface
 from torch import Tensor, nn
 
-from ... import quiet
+from ... import silenced_logs
 from ...option_names import checks_names
 from ...search_options import check_numbers, check_search, one_or_several
 from ...subwords import SPACE, is_blank, subword_marker
@@ -19,7 +19,7 @@ from ...translation import EMPTY, Translation
 from ...usage_error import UnreadableText, UsageError
 from .alignments import Pairs, replacements, with_replacements, word_pairs, words_of_pieces
 from .decoder import CausalDecoder
-from .translator_options import INSTEAD, check_names
+from .translator_options import INSTEAD, check_option_names
 
 PREFIXES = "prefix_allowed_tokens_fn"
 # Of translate(), the arguments that fairseq's generation does not know.
@@ -95,7 +95,7 @@ class TorchTranslator(GeneratorHubInterface):
             beam: candidates of the search (5): more is slower, and better up to about 5. In sampling, translations that
                 are drawn.
             verbose: log every hypothesis, as fairseq does.
-            nbest: return so many translations of each text, the best first; at most ``beam``.
+            nbest: number of translations to return of each text, the best first; at most ``beam``.
             scores: return a :class:`~fairseq_luna.translation.Translation` with its score in place of a text.
             alignments: the same, with the pairs of a word of the source and a word of the translation, by the last
                 layer's cross-attention.
@@ -109,13 +109,13 @@ class TorchTranslator(GeneratorHubInterface):
             max_len_a, max_len_b: longest translation: a (0) pieces for each source piece, plus b (200).
             min_len: pieces of a translation at least, with the end-of-sentence symbol (1).
             match_source_len: a translation has as many pieces as its source.
-            no_repeat_ngram_size: no sequence of so many pieces occurs twice (0: they may).
-            sampling: draw words at random instead of searching; ``torch.manual_seed`` makes that repeatable.
-            sampling_topk, sampling_topp: draw from the k likeliest words, or from the fewest whose probability is p.
-            temperature: logits are divided by it (1): above 1 makes unlikely words likelier.
-            diverse_beam_groups, diverse_beam_strength: a search in so many groups that differ (strength 0.5).
-            diversity_rate: a search that takes siblings of a hypothesis down by so much.
-            prefix_allowed_tokens_fn: gets the number of the text and the words so far, and returns the words that
+            no_repeat_ngram_size: no sequence of this many pieces occurs twice (0: they may).
+            sampling: draw tokens at random instead of searching; ``torch.manual_seed`` makes that repeatable.
+            sampling_topk, sampling_topp: draw from the k likeliest tokens, or from the fewest whose probability is p.
+            temperature: logits are divided by it (1): above 1 makes unlikely tokens likelier.
+            diverse_beam_groups, diverse_beam_strength: number of groups, which the search keeps different (0.5).
+            diversity_rate: a search that lowers the scores of siblings of a hypothesis by this much.
+            prefix_allowed_tokens_fn: gets the index of the text and the tokens so far, and returns the tokens that
                 may follow.
             inference_step_args: of the task's ``inference_step``.
             skip_invalid_size_inputs: texts that are too long become "".
@@ -124,7 +124,7 @@ class TorchTranslator(GeneratorHubInterface):
             A text for a text, a list for several. With ``nbest`` each text's result is a list of translations.
 
         Raises:
-            TypeError: there is no such option, or a sentence is no text.
+            TypeError: there is no such option, or a sentence is not a text.
             UnreadableText: a text is longer than the model reads.
             UsageError: the value of an option cannot be, or options do not go together.
         """
@@ -135,10 +135,12 @@ class TorchTranslator(GeneratorHubInterface):
         words = None if replace_unk is None or replace_unk is False else replacements(replace_unk)
         options |= {} if nbest is None else {"nbest": nbest}
         options |= {"print_alignment": "hard"} if alignments or words is not None else {}
-        found = self._ranked(one_or_several(sentences), beam, verbose, options, words)
+        ranked_translations = self._ranked(one_or_several(sentences), beam, verbose, options, words)
         if not alignments:
-            found = [[each._replace(alignment=None) for each in ranked] for ranked in found]
-        results: list[Any] = [ranked if scores or alignments else [each.text for each in ranked] for ranked in found]
+            ranked_translations = [[each._replace(alignment=None) for each in ranked] for ranked in ranked_translations]
+        results: list[Any] = [
+            ranked if scores or alignments else [each.text for each in ranked] for ranked in ranked_translations
+        ]
         if nbest is None:
             results = [best for best, *_ in results]
         return results[0] if isinstance(sentences, str) else results
@@ -161,11 +163,11 @@ class TorchTranslator(GeneratorHubInterface):
         places = list(tokens)
         if allowed := options.get(PREFIXES):
             options = {**options, PREFIXES: lambda sentence, so_far: allowed(places[sentence], so_far)}
-        found = self.generate(list(tokens.values()), beam, verbose, **options)
+        results = self.generate(list(tokens.values()), beam, verbose, **options)
         shift = self._pieces_before(tokens[places[0]]) if "print_alignment" in options else 0
         ranked = {
             place: [self._translation(each, pieces[place].split(), shift, words) for each in hypotheses]
-            for place, hypotheses in zip(places, found, strict=True)
+            for place, hypotheses in zip(places, results, strict=True)
         }
         return [ranked.get(place, [EMPTY]) for place in range(len(texts))]
 
@@ -221,12 +223,16 @@ class TorchTranslator(GeneratorHubInterface):
             UnreadableText: a sentence is longer than the model reads.
             UsageError: a number of the search cannot be, or options do not go together.
         """
-        own = {"nbest": nbest, "batch_size": batch_size, "max_tokens": max_tokens}
+        call_options = {"nbest": nbest, "batch_size": batch_size, "max_tokens": max_tokens}
         if isinstance(tokenized_sentences, Tensor) and tokenized_sentences.dim() == 1:
-            return self.generate([tokenized_sentences], beam, verbose, **own, **options)[0]
-        check_names("generate", options, PREFIXES, "inference_step_args", "skip_invalid_size_inputs", *own)
-        check_numbers({"beam": beam, **own, **options})
-        check_search({**self.cfg.generation, "nbest": nbest, "beam": beam, **options}, words=len(self.tgt_dict))
+            return self.generate([tokenized_sentences], beam, verbose, **call_options, **options)[0]
+        check_option_names(
+            "generate", options, PREFIXES, "inference_step_args", "skip_invalid_size_inputs", *call_options
+        )
+        check_numbers({"beam": beam, **call_options, **options})
+        check_search(
+            {**self.cfg.generation, "nbest": nbest, "beam": beam, **options}, vocabulary_size=len(self.tgt_dict)
+        )
         if batch_size or max_tokens:
             return self._with_batches(max_tokens, batch_size).generate(
                 tokenized_sentences, beam, verbose, nbest=nbest, **options
@@ -234,18 +240,20 @@ class TorchTranslator(GeneratorHubInterface):
         self._check_lengths(tokenized_sentences, skipped=bool(options.get("skip_invalid_size_inputs")))
         aligned = bool(options.get("print_alignment", self.cfg.generation.print_alignment))
         try:
-            with nullcontext() if verbose else quiet.fairseq():  # it logs what is verbose
+            with nullcontext() if verbose else silenced_logs.silence_fairseq():  # it logs what is verbose
                 translator = self.with_alignment(aligned)
-                found = GeneratorHubInterface.generate(translator, tokenized_sentences, beam, verbose, **options)
+                results = GeneratorHubInterface.generate(translator, tokenized_sentences, beam, verbose, **options)
         except (AssertionError, OverflowError) as error:
             if isinstance(error, AssertionError) and "max_len" not in str(error):
                 raise
             if isinstance(error, OverflowError):
                 raise UsageError(f"max_len_a, lenpen: too large: {error}") from error
-            asked = {**self.cfg.generation, **options}
-            most = ", ".join(f"{name} {asked[name]}" for name in ("max_len_a", "max_len_b"))
-            raise UsageError(f"{most}: allow fewer pieces here than min_len {asked['min_len']} asks for") from error
-        return [hypotheses[:nbest] for hypotheses in found]
+            effective_options = {**self.cfg.generation, **options}
+            most = ", ".join(f"{name} {effective_options[name]}" for name in ("max_len_a", "max_len_b"))
+            raise UsageError(
+                f"{most}: allow fewer pieces here than min_len {effective_options['min_len']} asks for"
+            ) from error
+        return [hypotheses[:nbest] for hypotheses in results]
 
     def _check_lengths(self, sentences: Iterable[Tensor], *, skipped: bool) -> None:
         """Raises UnreadableText if one of the ``sentences`` is longer than the model reads, unless such are skipped."""
@@ -265,7 +273,7 @@ class TorchTranslator(GeneratorHubInterface):
         other.cfg.dataset.max_tokens, other.cfg.dataset.batch_size = max_tokens, batch_size
         return other
 
-    def with_alignment(self, wanted: bool) -> "TorchTranslator":
+    def with_alignment(self, return_weights: bool) -> "TorchTranslator":
         """A translator with the same parameters, whose decoders return cross-attention weights if ``wanted``.
 
         Each call has one of its own, so that threads that share a model do not change each other's results.
@@ -274,7 +282,7 @@ class TorchTranslator(GeneratorHubInterface):
         for model in self.models:
             if isinstance(model.decoder, CausalDecoder):
                 decoder = copy(model.decoder)
-                decoder.need_attn = wanted
+                decoder.need_attn = return_weights
                 model = with_child(model, "decoder", decoder)
             models.append(model)
         return with_child(self, "models", nn.ModuleList(models))

@@ -52,7 +52,7 @@ INSTEAD = {
 GENERATION = {field.name for field in fields(GenerationConfig)}
 
 
-def check_names(function: str, given: Iterable[str], *known: str) -> None:
+def check_option_names(function: str, given: Iterable[str], *known: str) -> None:
     """Raises TypeError if one of the ``given`` options of ``function`` is neither of fairseq's generation nor known."""
     instead: dict[str, str] = INSTEAD[function]
     names = {*GENERATION, *known} - instead.keys()

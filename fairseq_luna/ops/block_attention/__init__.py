@@ -1,6 +1,6 @@
 """Two-level self-attention: among the steps of a block, and among the summaries of the blocks."""
 
-from .block_generation import BlockState, block_attention_step, unordered_block_attention_step, with_room
+from .block_generation import BlockState, allocate_block_state, block_attention_step, unordered_block_attention_step
 from .two_level_attention import (
     attention_within,
     block_attention,
@@ -12,6 +12,7 @@ from .two_level_attention import (
 
 __all__ = [
     "BlockState",
+    "allocate_block_state",
     "attention_within",
     "block_attention",
     "block_attention_reference",
@@ -20,5 +21,4 @@ __all__ = [
     "unordered_block_attention",
     "unordered_block_attention_reference",
     "unordered_block_attention_step",
-    "with_room",
 ]

@@ -35,12 +35,12 @@ class BlockStateWithRoom(BlockState):
     """A :class:`BlockState` with places for N complete blocks; ``unused`` says which are free."""
 
 
-class Place(NamedTuple):
+class PlaceInBlock(NamedTuple):
     """The place of the newest step of each row in its block."""
 
-    here: Tensor  # (B, 1, S, 1) bool, True = this place
-    later: Tensor  # (B, S) bool, True = a later place
-    filled: Tensor  # (B, 1, 1, 1) int64, places up to this one
+    is_current: Tensor  # (B, 1, S, 1) bool, True = this place
+    is_later: Tensor  # (B, S) bool, True = a later place
+    num_filled: Tensor  # (B, 1, 1, 1) int64, places up to this one
 
 
 def block_attention_step(
@@ -68,11 +68,11 @@ def block_attention_step(
         Y and ``finish(Z)``, each ``(B, H, 1, D)`` in the dtype of ``q``, and the state after this step.
     """
     state, place = before_step(state, v, block_size, finish, padding)
-    keys, values = put(k, state.keys, place), put(v, state.values, place)
-    later = None if place is None else place.later
+    keys, values = write_at_place(k, state.keys, place), write_at_place(v, state.values, place)
+    later = None if place is None else place.is_later
     y, _ = softmax_attention(q, keys, values, padding=later, dropout_p=dropout_p)
-    state = state._replace(keys=keys, values=values, members=put(y, state.members, place))
-    return y, state.read, advance(state, project, "mean", block_size, finish, padding, dropout_p)
+    state = state._replace(keys=keys, values=values, members=write_at_place(y, state.members, place))
+    return y, state.read, finish_step(state, project, "mean", block_size, finish, padding, dropout_p)
 
 
 def unordered_block_attention_step(
@@ -88,25 +88,25 @@ def unordered_block_attention_step(
 ) -> tuple[Tensor, Tensor, BlockState]:
     """One step of causal :func:`.unordered_block_attention_reference`; see :func:`block_attention_step`."""
     state, place = before_step(state, v, block_size, finish, padding)
-    state = state._replace(members=put(v, state.members, place))
-    y = reduced(state.members, reduce, place)
-    return y, state.read, advance(state, project, reduce, block_size, finish, padding, dropout_p)
+    state = state._replace(members=write_at_place(v, state.members, place))
+    y = reduce_members(state.members, reduce, place)
+    return y, state.read, finish_step(state, project, reduce, block_size, finish, padding, dropout_p)
 
 
 def before_step(
     state: BlockState | None, v: Tensor, block_size: int, finish: Finish, padding: PaddingLike
-) -> tuple[BlockState, Place | None]:
+) -> tuple[BlockState, PlaceInBlock | None]:
     """The state before a step with values ``v (B, H, 1, D)``, and the place of the step; None = after the others."""
     padding = Padding.of(padding)
     if state is None:
         none = v[:, :, :0]
         state = BlockState(none, none, none, none, none, read=finish(torch.zeros_like(v)))
     if padding.mask is not None and state.steps is None:
-        state = with_places(state, block_size)
+        state = with_fixed_places(state, block_size)
     return state, place_of(state)
 
 
-def with_places(state: BlockState, block_size: int) -> BlockState:
+def with_fixed_places(state: BlockState, block_size: int) -> BlockState:
     """The same state with a place for each step of a block and a count for each row."""
     batch, _, filled, _ = state.members.shape
     complete = state.block_keys.shape[2]
@@ -118,15 +118,15 @@ def with_places(state: BlockState, block_size: int) -> BlockState:
     return BlockState(keys, values, members, block_keys, block_values, state.read, steps, unused)
 
 
-def with_room(state: BlockState, block_size: int, tokens: int) -> BlockStateWithRoom:
-    """The same state with a fixed shape, for at most so many ``tokens``."""
+def allocate_block_state(state: BlockState, block_size: int, max_steps: int) -> BlockStateWithRoom:
+    """The same state with a fixed shape, for at most ``max_steps`` steps."""
     if state.steps is None or state.unused is None:
-        state = with_places(state, block_size)
+        state = with_fixed_places(state, block_size)
     assert state.unused is not None
     if not isinstance(state, BlockStateWithRoom):
         state = with_blocks_in_order(state)
     assert state.unused is not None
-    free = max(0, -(-tokens // block_size) - state.unused.shape[1])
+    free = max(0, -(-max_steps // block_size) - state.unused.shape[1])
     block_keys, block_values = (F.pad(x, (0, 0, 0, free)) for x in (state.block_keys, state.block_values))
     unused = F.pad(state.unused, (0, free), value=True)
     return BlockStateWithRoom(*state._replace(block_keys=block_keys, block_values=block_values, unused=unused))
@@ -144,32 +144,32 @@ def with_blocks_in_order(state: BlockState) -> BlockState:
     )
 
 
-def place_of(state: BlockState) -> Place | None:
+def place_of(state: BlockState) -> PlaceInBlock | None:
     """The place of the step that follows the state; None = after the others in all rows."""
     if state.steps is None:
         return None
     block_size = state.members.shape[2]
     newest = (state.steps % block_size)[:, None]
     place = torch.arange(block_size, device=newest.device)
-    return Place((place == newest)[:, None, :, None], place > newest, newest[:, :, None, None] + 1)
+    return PlaceInBlock((place == newest)[:, None, :, None], place > newest, newest[:, :, None, None] + 1)
 
 
-def put(x: Tensor, members: Tensor, place: Place | None) -> Tensor:
+def write_at_place(x: Tensor, members: Tensor, place: PlaceInBlock | None) -> Tensor:
     """``members (B, H, n, D)`` with ``x (B, H, 1, D)`` at its place."""
     # A padded step has the place of the next real one, which overwrites it before it is read.
-    return torch.cat([members, x], dim=2) if place is None else torch.where(place.here, x, members)
+    return torch.cat([members, x], dim=2) if place is None else torch.where(place.is_current, x, members)
 
 
-def reduced(members: Tensor, reduce: str, place: Place | None = None) -> Tensor:
+def reduce_members(members: Tensor, reduce: str, place: PlaceInBlock | None = None) -> Tensor:
     """The "mean" or "sum" of ``members (B, H, n, D)``, or of the members up to ``place``: ``(B, H, 1, D)``."""
     if place is not None:
-        seen = members.masked_fill(place.later[:, None, :, None], 0)
+        seen = members.masked_fill(place.is_later[:, None, :, None], 0)
         total = seen.sum(2, keepdim=True, dtype=accumulation_dtype(seen))
-        return (total / place.filled if reduce == "mean" else total).to(seen.dtype)
+        return (total / place.num_filled if reduce == "mean" else total).to(seen.dtype)
     return members.mean(2, keepdim=True) if reduce == "mean" else members.sum(2, keepdim=True)
 
 
-def advance(
+def finish_step(
     state: BlockState,
     project: Projection,
     reduce: str,
@@ -182,9 +182,9 @@ def advance(
     padding = Padding.of(padding)
     if state.steps is None and state.members.shape[2] < block_size:
         return state  # no block ends
-    q, k, v = project(reduced(state.members, reduce))
+    q, k, v = project(reduce_members(state.members, reduce))
     if isinstance(state, BlockStateWithRoom):
-        return advance_in_place(state, q, k, v, block_size, finish, padding, dropout_p)
+        return finish_step_with_room(state, q, k, v, block_size, finish, padding, dropout_p)
     keys, values = torch.cat([state.block_keys, k], dim=2), torch.cat([state.block_values, v], dim=2)
     state = state._replace(block_keys=keys, block_values=values)
     if state.steps is None or state.unused is None:
@@ -202,7 +202,7 @@ def advance(
     return state._replace(read=read, steps=steps, unused=unused)
 
 
-def advance_in_place(
+def finish_step_with_room(
     state: BlockStateWithRoom,
     q: Tensor,
     k: Tensor,
@@ -212,17 +212,18 @@ def advance_in_place(
     padding: Padding,
     dropout_p: float,
 ) -> BlockState:
-    """:func:`advance` for a state with room; ``q``, ``k``, ``v (B, H, 1, D)`` are maps of the open block's summary."""
+    """:func:`finish_step` for a state with room; ``q, k, v (B, H, 1, D)`` are maps of the open block's summary."""
     assert state.steps is not None and state.unused is not None
     real = True if padding.mask is None else ~padding.mask[:, 0]
     steps = state.steps + real
     ended = (steps % block_size == 0) & real
     block = torch.arange(state.unused.shape[1], device=steps.device)
-    here = (block == (steps // block_size - 1)[:, None]) & ended[:, None]
+    is_completed_block = (block == (steps // block_size - 1)[:, None]) & ended[:, None]
     keys, values = (
-        torch.where(here[:, None, :, None], new, old) for new, old in ((k, state.block_keys), (v, state.block_values))
+        torch.where(is_completed_block[:, None, :, None], new, old)
+        for new, old in ((k, state.block_keys), (v, state.block_values))
     )
-    unused = state.unused & ~here
+    unused = state.unused & ~is_completed_block
     # Where no block ended the result is not used, and nothing is masked: a softmax over nothing is NaN.
     z, _ = softmax_attention(q, keys, values, padding=unused & ended[:, None], dropout_p=dropout_p)
     read = torch.where(ended[:, None, None, None], finish(z), state.read)

@@ -52,7 +52,7 @@ def block_attention_reference(
         Softmax and sums are in fp32 if ``q`` is half precision.
     """
     pairs = pairs_within_reference(blocks)
-    y = masked_attention_reference(q, k, v, pairs.tril() if causal else pairs, dropout_p)
+    y = block_attention_by_mask_reference(q, k, v, pairs.tril() if causal else pairs, dropout_p)
     summaries = weighted_sum_reference(pairs, y, mean=True)
     return y, attention_among_reference(summaries, project, blocks, causal, dropout_p)
 
@@ -98,9 +98,9 @@ def attention_among_reference(
     first = ~pairs_within_reference(blocks).tril(-1).any(2)
     readable = real & first[:, None, :]
     if not causal:
-        return masked_attention_reference(q, k, v, readable, dropout_p)
+        return block_attention_by_mask_reference(q, k, v, readable, dropout_p)
     previous = weighted_sum_reference(real & (other == own - 1) & first[:, None, :], q, mean=False)
-    return masked_attention_reference(previous, k, v, readable & (other < own), dropout_p)
+    return block_attention_by_mask_reference(previous, k, v, readable & (other < own), dropout_p)
 
 
 def pairs_within_reference(blocks: Blocks) -> Tensor:
@@ -109,7 +109,7 @@ def pairs_within_reference(blocks: Blocks) -> Tensor:
     return same & ~(blocks.padding_mask[:, :, None] | blocks.padding_mask[:, None, :])
 
 
-def masked_attention_reference(q: Tensor, k: Tensor, v: Tensor, pairs: Tensor, dropout_p: float) -> Tensor:
+def block_attention_by_mask_reference(q: Tensor, k: Tensor, v: Tensor, pairs: Tensor, dropout_p: float) -> Tensor:
     """Softmax attention over the ``pairs (B, T, T)``; zero for a query without any."""
     dtype = accumulation_dtype(q)
     scores = q.to(dtype) @ k.to(dtype).transpose(-1, -2) / math.sqrt(q.shape[-1])
@@ -160,7 +160,7 @@ def read_blocks(x: Tensor, blocks: Blocks, *, causal: bool = False) -> Tensor:
 
     Arguments and result are specified by :func:`..block_partition.read_blocks`.
     """
-    form = read_blocks_by_product if _is_short(blocks) else block_partition.read_blocks
+    form = multiply_block_of_each_step if _is_short(blocks) else block_partition.gather_block_of_each_step
     return form(x, blocks, causal=causal)
 
 
@@ -206,7 +206,7 @@ def unordered_block_attention(
         y = from_blocks(y.to(v.dtype), blocks)
     else:
         y = (
-            block_partition.read_blocks(summaries.transpose(1, 2).flatten(2), blocks)
+            block_partition.gather_block_of_each_step(summaries.transpose(1, 2).flatten(2), blocks)
             .unflatten(2, v.shape[1::2])
             .permute(1, 2, 0, 3)
         )
@@ -246,7 +246,7 @@ def masked_block_attention(
 
     At these lengths the pairs of steps in different blocks cost less than gathering the steps of each block.
     """
-    pairs = _pairs(blocks, causal)
+    pairs = _matrices_of_short_texts(blocks, causal)
     y = scaled_dot_product_attention(q, k, v, attn_mask=pairs.within.to(q.dtype), dropout_p=dropout_p)
     with full_precision(y):
         summaries = pairs.means.to(y.dtype) @ y.transpose(1, 2).flatten(2)
@@ -254,14 +254,14 @@ def masked_block_attention(
     return y, attention_among(summaries, project, blocks, causal, dropout_p)
 
 
-def read_blocks_by_product(x: Tensor, blocks: Blocks, *, causal: bool = False) -> Tensor:
+def multiply_block_of_each_step(x: Tensor, blocks: Blocks, *, causal: bool = False) -> Tensor:
     """:func:`read_blocks` for short sequences."""
     with full_precision(x):
-        return (_pairs(blocks, causal).reading.to(x.dtype) @ x).transpose(0, 1)
+        return (_matrices_of_short_texts(blocks, causal).reading.to(x.dtype) @ x).transpose(0, 1)
 
 
 @computed_once
-def _pairs(blocks: Blocks, causal: bool) -> Pairs:
+def _matrices_of_short_texts(blocks: Blocks, causal: bool) -> Pairs:
     """The matrices that all layers with the same ``blocks`` use."""
     block, padded, dtype = blocks.block, blocks.padding_mask, blocks.summing.dtype
     apart = (block[:, :, None] != block[:, None]) | padded[:, None]

@@ -32,7 +32,7 @@ def agrees(fused: Form, q: Tensor, k: Tensor, v: Tensor, scores: Tensor, **optio
     kind = (q.device, q.dtype, scores.dtype, q.shape[1], q.shape[3], scores.shape[3], q.shape[2].bit_length(), k is v)
     key = (fused, *kind, *masks, options["activation"], options["dropout_p"])
     if key not in _verdicts:
-        problem = _problem(fused, (q, k, v, scores), options)
+        problem = _describe_difference(fused, (q, k, v, scores), options)
         _verdicts[key] = problem is None
         if problem is not None:
             size = f"{tuple(q.shape)} with {scores.shape[3]} slots in {q.dtype}"
@@ -40,7 +40,7 @@ def agrees(fused: Form, q: Tensor, k: Tensor, v: Tensor, scores: Tensor, **optio
     return _verdicts[key]
 
 
-def _problem(fused: Form, inputs: Sequence[Tensor], options: dict[str, Any]) -> str | None:
+def _describe_difference(fused: Form, inputs: Sequence[Tensor], options: dict[str, Any]) -> str | None:
     """The difference between ``fused`` and the plain torch form in words, or None."""
     without = {**options, "dropout_p": 0.0}
     try:

@@ -15,7 +15,14 @@ from ..dropout import drop
 from ..dtypes import accumulation_dtype, full_precision
 from ..feature_maps import elu_features
 from ..padding import Padding, PaddingLike, computed_once
-from ..prefix_attention import PrefixMean, advance, initial_prefix_mean, prefix_mean_of, step_weights, sums_and_states
+from ..prefix_attention import (
+    PrefixMean,
+    initial_prefix_mean,
+    prefix_mean_of,
+    step_weights,
+    sums_and_states,
+    update_prefix_mean,
+)
 
 LN_2 = math.log(2.0)
 
@@ -165,7 +172,7 @@ def step_factors(padding: Padding, steps: int, size: int, dtype: torch.dtype, de
     return StepFactors(pack=padding.real_factor(dtype), query=weights * size**-0.5, unpack=weights)
 
 
-def softplus(scores: Tensor) -> Tensor:
+def base_2_softplus(scores: Tensor) -> Tensor:
     """``log(1 + exp(ln 2 * s)) / ln 2``."""
     if torch.compiler.is_compiling():
         # A graph records a gradient in the layout of the scores; torch 2.13 returns another one if they are transposed.
@@ -179,7 +186,7 @@ def elu(scores: Tensor) -> Tensor:
     return elu_features(scores).to(scores.dtype)
 
 
-PACK_ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"softplus": softplus, "elu": elu}
+PACK_ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"softplus": base_2_softplus, "elu": elu}
 
 
 def pack_activation(name: str) -> Callable[[Tensor], Tensor]:
@@ -272,7 +279,7 @@ def luna_causal_attention_step(
     size, dtype = q.shape[-1], state.mean.dtype
     pack = drop(pack_activation(activation)(scores), dropout_p).to(dtype)
     keys_and_values = side_by_side(k, v, tied=state.mean.shape[-1] == size)
-    state = advance(pack, keys_and_values, state, padding=padding)
+    state = update_prefix_mean(pack, keys_and_values, state, padding=padding)
     keys, values = state.mean[..., :size], state.mean[..., -size:]
     with full_precision(q):
         unpack = unpack_weights(q.to(dtype) @ keys.mT, Padding.of(packed_padding).scores(dtype), scale=size**-0.5)

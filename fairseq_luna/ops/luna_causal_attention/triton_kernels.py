@@ -15,7 +15,7 @@ LOG2_E = tl.constexpr(1.4426950408889634)
 
 
 @triton.jit
-def activated(scores, ACTIVATION: tl.constexpr):
+def activation_and_slope(scores, ACTIVATION: tl.constexpr):
     """The positive function of the scores, and its derivative."""
     if ACTIVATION == "softplus":  # in base 2
         small = tl.exp2(-tl.abs(scores))
@@ -33,7 +33,7 @@ def activated(scores, ACTIVATION: tl.constexpr):
 
 
 @triton.jit
-def dropped(x, seed, places, P: tl.constexpr):
+def apply_dropout(x, seed, places, P: tl.constexpr):
     """Dropout that draws the same numbers whenever it is called with this seed and these places."""
     return tl.where(tl.rand(seed, places) >= P, x / (1.0 - P), 0.0)
 
@@ -68,13 +68,13 @@ def pack_weights(
     """``[C, LP]``: the pack weights of a chunk after dropout, 0 at padding, and their derivatives by the scores."""
     inside = (t < T)[:, None] & (j < L)[None, :]
     scores = tl.load(s + b * sb + h * sh + t[:, None] * st + j[None, :], mask=inside, other=0.0)
-    weights, slopes = activated(scores.to(tl.float32), ACTIVATION)
+    weights, slopes = activation_and_slope(scores.to(tl.float32), ACTIVATION)
     if PADDED:
         inside = inside & (tl.load(padding + b * T + t, mask=t < T, other=1) == 0)[:, None]
     weights, slopes = tl.where(inside, weights, 0.0), tl.where(inside, slopes, 0.0)
     if P > 0:
         places = (bh * T + t[:, None]) * L + j[None, :]
-        weights, slopes = dropped(weights, seed, places, P), dropped(slopes, seed, places, P)
+        weights, slopes = apply_dropout(weights, seed, places, P), apply_dropout(slopes, seed, places, P)
     return weights, slopes
 
 
@@ -152,7 +152,7 @@ def outputs(
     by_step = tl.load(each + b * eb + t, mask=t < T, other=0.0)
     unpack, _ = unpack_weights(xq, xk, pack, keys, by_step, slots, b, j, L, D, causal, SLOTS, HALF, PRECISION)
     if P > 0:
-        unpack = dropped(unpack, seed + 1, (bh * T + t[:, None]) * L + j[None, :], P)
+        unpack = apply_dropout(unpack, seed + 1, (bh * T + t[:, None]) * L + j[None, :], P)
     unpack = unpack * by_step[:, None]
     if TIED:
         xv, means = xk, keys
@@ -195,7 +195,7 @@ def query_gradients(
     used = unpack
     if P > 0:
         places = (bh * T + t[:, None]) * L + j[None, :]
-        used, dunpack = dropped(unpack, seed + 1, places, P), dropped(dunpack, seed + 1, places, P)
+        used, dunpack = apply_dropout(unpack, seed + 1, places, P), apply_dropout(dunpack, seed + 1, places, P)
     dscore = unpack * (dunpack - tl.sum(unpack * dunpack, 1)[:, None]) * scale[:, None]
     used = used * by_step[:, None]
     within = tl.where(causal, product(dscore, tl.trans(pack), False, PRECISION), 0.0)

@@ -69,7 +69,7 @@ class TopK:
 
 @dataclass(frozen=True)
 class Strided:
-    """The steps of the own block of ``stride`` steps, and the last ``summary`` of every block (arXiv 1904.10509)."""
+    """A step's own block of ``stride`` steps, and the last ``summary`` steps of every block (arXiv 1904.10509)."""
 
     stride: int
     summary: int
@@ -80,7 +80,7 @@ class Strided:
 
 @dataclass(frozen=True)
 class RandomBlocks:
-    """BigBird (arXiv 2007.14062): the own block and its two neighbours, the first and the last block, and random ones.
+    """BigBird (arXiv 2007.14062): a step's own block, its two neighbors, the first and the last block, and random ones.
 
     The first and the last block see all steps. A sentence with fewer blocks than this sees all.
 
@@ -124,15 +124,16 @@ class RandomBlocks:
         ]
         seen = list(torch.broadcast_tensors(*near, count + self.seeds[:, None]))[:5]
         for draw in range(self.random):
-            seen.append(self._one_more(seen, draw, count, block))
+            seen.append(self._draw_random_block(seen, draw, count, block))
         return torch.stack(seen, dim=-1)
 
-    def _one_more(self, seen: list[Tensor], draw: int, count: Tensor, block: Tensor) -> Tensor:
+    def _draw_random_block(self, seen: list[Tensor], draw: int, count: Tensor, block: Tensor) -> Tensor:
         """A random block that is not among ``seen``, or NONE if there is no other."""
-        taken = torch.stack(seen, dim=-1).sort(dim=-1).values
-        free = count - (taken != NONE).sum(-1)
+        taken_blocks = torch.stack(seen, dim=-1).sort(dim=-1).values
+        free = count - (taken_blocks != NONE).sum(-1)
         chosen = hashed(hashed(hashed(self.seeds[:, None] + draw) + block) + count) % free.clamp(min=1)
-        for one in taken.unbind(-1):  # the number of a free block among the free ones becomes its number among all
+        # The number of a free block among the free ones becomes its number among all.
+        for one in taken_blocks.unbind(-1):
             chosen = chosen + (chosen >= one)
         return chosen.masked_fill(free < 1, NONE)
 

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ..chunks import in_chunks
+from ..chunks import split_into_chunks
 from ..dropout import drop
 from ..dtypes import accumulation_dtype, full_precision
 from ..masked_softmax import masked_softmax
@@ -118,7 +118,7 @@ def window_attention(
 ) -> Tensor:
     """Attention to a window in O(T window), for sequences whose real steps come first.
 
-    Chunks of queries see the keys of their own and of the neighbouring chunks.
+    Chunks of queries see the keys of their own and of the neighboring chunks.
     """
     batch, heads, steps, size = q.shape
     chunks = chunks_of(pattern, steps, causal)
@@ -192,7 +192,7 @@ def _window_mask(
 def strided_attention(
     q: Tensor, k: Tensor, v: Tensor, pattern: Strided, *, padding: Padding, causal: bool, dropout_p: float
 ) -> Tensor:
-    """Attention to the own block and the last steps of all blocks, with ``T (stride + T summary / stride)`` scores.
+    """Attention to a step's own block and the last steps of all: ``T (stride + T summary / stride)`` scores.
 
     For sequences whose real steps come first: one product within blocks, and one with the last steps of all blocks.
     """
@@ -200,7 +200,7 @@ def strided_attention(
     hidden = _strided_mask(padding, pattern, steps, causal, q.device)
     with full_precision(q):
         scale = q.shape[-1] ** -0.5
-        q_blocks, k_blocks, v_blocks = (in_chunks(x.to(dtype), pattern.stride, dim=-2) for x in (q, k, v))
+        q_blocks, k_blocks, v_blocks = (split_into_chunks(x.to(dtype), pattern.stride, dim=-2) for x in (q, k, v))
         summaries = [x[:, :, :, -pattern.summary :].flatten(2, 3)[:, :, None] for x in (k_blocks, v_blocks)]
         q_blocks = q_blocks * scale
         scores = torch.cat([q_blocks @ k_blocks.mT, q_blocks @ summaries[0].mT], dim=-1)
@@ -212,17 +212,17 @@ def strided_attention(
 
 @computed_once
 def _strided_mask(padding: Padding, pattern: Strided, steps: int, causal: bool, device: torch.device) -> Tensor:
-    """The steps of the own block, and last steps of all blocks, that are not seen.
+    """The steps of a step's own block, and last steps of all blocks, that are not seen.
 
-    ``(B or 1, 1, M, stride, stride + M summary)``. The last steps of the own block are seen there, and not a second
+    ``(B or 1, 1, M, stride, stride + M summary)``. The last steps of that block are seen there, and not a second
     time.
     """
     i = torch.arange(steps + -steps % pattern.stride, device=device).view(-1, pattern.stride)
     own_block, from_summaries = i[:, None], i[:, -pattern.summary :].flatten()
     j = torch.cat([own_block, from_summaries.expand(len(i), 1, -1)], dim=-1)  # (M, 1, stride + M summary)
     i = i[:, :, None]
-    again = torch.arange(j.shape[-1], device=device) >= pattern.stride
-    hidden = again & (i // pattern.stride == j // pattern.stride)
+    is_duplicate = torch.arange(j.shape[-1], device=device) >= pattern.stride
+    hidden = is_duplicate & (i // pattern.stride == j // pattern.stride)
     if causal:
         hidden = hidden | (j > i)
     ends = torch.full((1,), steps, device=device) if padding.mask is None else padding.lengths
@@ -232,7 +232,7 @@ def _strided_mask(padding: Padding, pattern: Strided, steps: int, causal: bool, 
 def block_sparse_attention(
     q: Tensor, k: Tensor, v: Tensor, pattern: RandomBlocks, *, lengths: Tensor | None, dropout_p: float
 ) -> Tensor:
-    """BigBird: attention to neighbours, the first, the last and random blocks, in O(T block_size).
+    """BigBird: attention to neighbors, the first, the last and random blocks, in O(T block_size).
 
     For sequences whose real steps come first: ``lengths (B,)``, None = all.
     """
@@ -245,7 +245,7 @@ def block_sparse_attention(
         lengths = torch.full((batch,), steps, device=q.device)
     counts = pattern.counts(lengths)
     seen = pattern.seen_blocks(counts, number)
-    q_blocks, k_blocks, v_blocks = (in_chunks(x, pattern.block_size, dim=-2) for x in (q, k, v))
+    q_blocks, k_blocks, v_blocks = (split_into_chunks(x, pattern.block_size, dim=-2) for x in (q, k, v))
     y = scaled_dot_product_attention(
         q_blocks.flatten(1, 2),
         *(_seen_by_blocks(x, seen, counts).flatten(1, 2) for x in (k_blocks, v_blocks)),

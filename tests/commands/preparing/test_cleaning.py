@@ -5,9 +5,9 @@ from itertools import cycle, islice
 
 import pytest
 
-from fairseq_luna.commands.preparing.cleaning import EMPTY, Rules, clean_pairs
+from fairseq_luna.commands.preparing.cleaning import EMPTY, LengthLimits, clean_pairs
 
-RECIPE = Rules(longest=250, ratio=1.5)
+RECIPE = LengthLimits(longest=250, ratio=1.5)
 
 
 def words(number):
@@ -36,9 +36,9 @@ def test_rules(first, second, rule):
 
 
 def test_without_limits_only_pairs_with_an_empty_side_are_dropped():
-    assert Rules().violated_by(words(1), words(900)) is None
+    assert LengthLimits().violated_by(words(1), words(900)) is None
     for blank in (" \u00a0", "\u3000", "\u2581 \U000f3000", "\u200b"):
-        assert Rules().violated_by(blank, "a") == Rules().violated_by("a", blank) == EMPTY
+        assert LengthLimits().violated_by(blank, "a") == LengthLimits().violated_by("a", blank) == EMPTY
 
 
 def test_dropped_pairs_of_an_endless_corpus_are_counted_by_rule():

@@ -12,7 +12,7 @@ import pytest
 from fairseq_luna.command_line import command
 from fairseq_luna.commands.preparing import parallel
 from fairseq_luna.commands.preparing.parallel import in_order, transform
-from fairseq_luna.files import once
+from fairseq_luna.files import make_unless_present
 
 
 @pytest.mark.parametrize("workers", [1, 2])
@@ -57,7 +57,7 @@ def test_a_full_disk_is_reported_in_one_line_and_leaves_no_half_file(tmp_path, c
         target.symlink_to("/dev/full")
         transform(_upper, source, target, what="upper", workers=1)
 
-    assert command(lambda _: once("tokens", tmp_path / "tokens", make))() == 1
+    assert command(lambda _: make_unless_present("tokens", tmp_path / "tokens", make))() == 1
     assert capsys.readouterr().err == (
         "test_parallel.py: no space left on the disk; free some and run the same command again\n"
     )

@@ -9,7 +9,7 @@ from fairseq.tokenizer import tokenize_line
 
 from corpus_files import text
 from fairseq_luna.commands.preparing.sentencepiece_model import Segmenter, frequent_characters, learn_pieces
-from fairseq_luna.subwords import joined
+from fairseq_luna.subwords import join_pieces
 
 KEPT = [
     "他说：“好，１０⁶ 米！”（注①）……",
@@ -38,7 +38,7 @@ def test_text_comes_back_as_it_was(line, model):
     [pieces] = Segmenter(model)([line])
     assert "<unk>" not in pieces
     assert pieces.split(" ") == tokenize_line(pieces)
-    assert joined(pieces) == line
+    assert join_pieces(pieces) == line
     assert sentencepiece.SentencePieceProcessor(model_file=str(model)).decode(pieces.split(" ")) == line
 
 
@@ -59,7 +59,7 @@ def test_what_the_text_lacks_is_read_as_an_equivalent_that_it_has(line, read, mo
     if read is None:
         assert "<unk>" in pieces
     else:
-        assert joined(pieces) == read
+        assert join_pieces(pieces) == read
 
 
 def test_accents_are_read_in_both_spellings(tmp_path):
@@ -69,7 +69,7 @@ def test_accents_are_read_in_both_spellings(tmp_path):
         (folder / "train").write_bytes(text([written] * 9))
         learn_pieces([folder / "train"], folder, vocabulary=40, coverage=1.0)
         [pieces] = Segmenter(folder / "joint.model")([unicodedata.normalize(other, written)])
-        assert joined(pieces) == written
+        assert join_pieces(pieces) == written
 
 
 def test_fairseqs_marks_are_never_pieces(model):

@@ -10,7 +10,7 @@ from fairseq.data import Dictionary
 from fairseq.sequence_generator import SequenceGenerator
 
 from fairseq_luna.models.luna import LunaModel
-from fairseq_luna.models.luna.checkpoint_names import NORM, convert
+from fairseq_luna.models.luna.checkpoint_names import NORM, convert_state_dict
 from fairseq_luna.usage_error import CheckpointMismatch
 from support import PAD, build_luna, golden, step_by_step
 
@@ -77,9 +77,9 @@ def test_one_is_added_once_and_said_once(recorded, caplog):
     name = "encoder.layers.0.self_attn_layer_norm.weight"
     before = state[name].clone()
     with caplog.at_level(logging.INFO):
-        convert(state)
+        convert_state_dict(state)
         once = dict(state)
-        convert(state)  # its names are ours now
+        convert_state_dict(state)  # its names are ours now
     assert as_logged(caplog) == [f"1 is added to the weights of {norms} layer norms, which fairseq-apollo saves less 1"]
     assert all(state[name] is value for name, value in once.items())
     assert once[name].equal(before + 1)
@@ -92,7 +92,7 @@ def test_one_is_added_in_a_part_of_a_model_too(recorded, part):
     state = {name: value for name, value in recorded["state_dict"].items() if name.startswith(f"{part}.layers.")}
     name = f"{part}.layers.0.final_layer_norm.weight"
     before = state[name]
-    convert(state)
+    convert_state_dict(state)
     assert state[name].equal(before + 1)
 
 
@@ -104,8 +104,8 @@ def test_weights_near_one_and_models_of_our_own_stay(caplog):
             value.zero_()
     left = dict(own)
     with caplog.at_level(logging.INFO):
-        convert(state)
-        convert(left)
+        convert_state_dict(state)
+        convert_state_dict(left)
     assert as_logged(caplog) == []
     assert (
         state["encoder.layers.0.self_attn_packed_layer_norm.weight"]
@@ -123,11 +123,13 @@ def test_a_mixture_is_refused_and_can_be_decided(recorded, model):
         model.load_state_dict(given, strict=True)
     message = str(raised.value)
     assert name in message
-    assert "fairseq_luna.models.luna.checkpoint_names.convert(state['model'], norms_less_one=True)" in message
+    assert (
+        "fairseq_luna.models.luna.checkpoint_names.convert_state_dict(state['model'], norms_less_one=True)" in message
+    )
     assert "\n" not in message
     assert all(given[key] is value for key, value in state.items())  # nothing is changed
     for less_one, added in ((True, 1), (False, 0)):
         decided = dict(state)
-        convert(decided, norms_less_one=less_one)
+        convert_state_dict(decided, norms_less_one=less_one)
         assert decided[name].equal(state[name] + added)
         model.load_state_dict(decided, strict=True)

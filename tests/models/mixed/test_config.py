@@ -5,9 +5,9 @@ from itertools import product
 
 import pytest
 
-from fairseq_luna.models.mixed.attentions import ATTENTIONS, PLACES, build_chosen_attention
+from fairseq_luna.models.mixed.chosen_attentions import ATTENTIONS, PLACES, build_chosen_attention
 from fairseq_luna.models.mixed.config import OPTIONS, mixed_config
-from fairseq_luna.models.shared.checks import flag
+from fairseq_luna.models.shared.flag_checks import flag
 from fairseq_luna.modules.declaration import declared_attentions
 from fairseq_luna.usage_error import UsageError
 from support import build_model, sentences

@@ -85,7 +85,7 @@ def test_a_language_model_becomes_a_classifier(pretrained, tmp_path, how, inputs
             torch.testing.assert_close(together[row], alone, rtol=1e-4, atol=1e-5)
     with pytest.raises(ValueError, match="a text of 31 tokens is longer than --max-positions 30"):
         hub.predict("sentence_classification_head", torch.zeros(31, dtype=torch.long))
-    with pytest.raises(ValueError, match="such a model predicts no words; use --task masked_lm"):
+    with pytest.raises(ValueError, match="such a model predicts no tokens; use --task masked_lm"):
         hub.model(texts[0][None])
 
 

@@ -33,7 +33,7 @@ def test_a_file_is_downloaded_once_and_verified_each_time(server: Server, tmp_pa
     assert len(server.asked) == 1
     assert [path.name for path in (tmp_path / "new").iterdir()] == ["corpus.tgz"]
     (tmp_path / "new" / "corpus.tgz").write_bytes(CONTENT[1:])
-    with pytest.raises(UsageError, match=r"new/corpus\.tgz: its sha256 is not that of http.*; delete it"):
+    with pytest.raises(UsageError, match=r"new/corpus\.tgz: its sha256 is not the published one of http.*; delete it"):
         get(server, tmp_path / "new")
 
 

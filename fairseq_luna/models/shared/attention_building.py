@@ -1,4 +1,4 @@
-"""How the attentions of layers are built from the config, and what the layers of a stack share."""
+"""Building the attentions of layers from the config, and sharing between the layers of a stack."""
 
 from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
@@ -7,13 +7,13 @@ from typing import Any, TypeVar
 from fairseq.dataclass import ChoiceEnum
 from torch import nn
 
-from ...modules.checks import NamedArguments
+from ...modules.argument_checks import NamedArguments
 from ...modules.declaration import Attention, Flag, declared_attentions
 from ...usage_error import ArgumentError, flag
 from .config import OptionalInt, option
 
 BuildAttention = Callable[[Any], nn.Module]
-Made = TypeVar("Made", bound=nn.Module)
+Built = TypeVar("Built", bound=nn.Module)
 Names = Callable[[nn.Module], Iterable[str]]
 
 
@@ -49,10 +49,10 @@ def build_attention(attention: Attention, cfg: Any, place: str) -> nn.Module:
         del options["num_heads"]
     if place == "source":
         options["source_dim"] = cfg.encoder.embed_dim
-    built = with_flags(attention.constructor(place), cfg, attention.arguments(place), names=names, **options)
+    built = construct_from_flags(attention.constructor(place), cfg, attention.arguments(place), names=names, **options)
     if place != "source":
         convolve: Any = built.convolve
-        with_flags(convolve, cfg, KERNEL)
+        construct_from_flags(convolve, cfg, KERNEL)
     return built
 
 
@@ -72,14 +72,14 @@ def attention_options(cfg: Any, side: Any) -> dict[str, Any]:
     }
 
 
-def with_flags(
-    module: Callable[..., Made],
+def construct_from_flags(
+    constructor: Callable[..., Built],
     cfg: Any,
     flags: Mapping[str, str],
     *,
     names: Mapping[str, str] = MappingProxyType({}),
     **options: Any,
-) -> Made:
+) -> Built:
     """Call ``module`` with ``options`` and with the arguments that ``flags`` sets; see :func:`flag_options`.
 
     Args:
@@ -91,13 +91,13 @@ def with_flags(
     """
     names = {**names, **{argument: flag(field) for field, argument in flags.items()}}
     try:
-        made = module(**options, **flag_options(cfg, flags))
+        instance = constructor(**options, **flag_options(cfg, flags))
     except ArgumentError as error:
-        name, *said = error.args
-        raise ArgumentError(names.get(name, name), *said) from error
-    if isinstance(made, NamedArguments):
-        made.argument_names = names
-    return made
+        name, *message = error.args
+        raise ArgumentError(names.get(name, name), *message) from error
+    if isinstance(instance, NamedArguments):
+        instance.argument_names = names
+    return instance
 
 
 def flag_options(cfg: Any, flags: Mapping[str, str]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Silencing of logs: fairseq's own, where nobody asked for them by ``LOGLEVEL`` or a level of its logger, and all."""
+"""Context managers that silence fairseq's log, or all logs."""
 
 import logging
 import os
@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def fairseq() -> Iterator[None]:
+def silence_fairseq() -> Iterator[None]:
     """Silence fairseq's log below warnings, unless ``LOGLEVEL`` (fairseq's switch) or its logger has a level."""
     logger = logging.getLogger("fairseq")
     if "LOGLEVEL" in os.environ or logger.level != logging.NOTSET:
@@ -21,7 +21,7 @@ def fairseq() -> Iterator[None]:
 
 
 @contextmanager
-def root_logger_kept() -> Iterator[None]:
+def restore_root_logger() -> Iterator[None]:
     """Undo what an import of fairseq does to the root logger: every library's debug messages would be shown."""
     root = logging.getLogger()
     level, handlers = root.level, list(root.handlers)
@@ -34,7 +34,7 @@ def root_logger_kept() -> Iterator[None]:
 
 
 @contextmanager
-def all_loggers(level: int) -> Iterator[None]:
+def silence_all_loggers(level: int) -> Iterator[None]:
     """Silence messages of ``level`` and below, of every logger."""
     before = logging.root.manager.disable
     logging.disable(max(before, level))

@@ -1,7 +1,7 @@
 """One token of a beam search: from log-probabilities to the hypotheses that go on and the hypotheses that end.
 
 Only tensors of fixed shapes go in and come out, and nothing is read from the device. B is the number of sentences, K
-the beam, V the vocabulary. Candidates, their order and their scores are those of fairseq's ``SequenceGenerator``.
+the beam, V the vocabulary. Candidates, their order and their scores equal fairseq's ``SequenceGenerator``.
 """
 
 from typing import NamedTuple
@@ -25,13 +25,13 @@ class Beams(NamedTuple):
 
 
 class Limits(NamedTuple):
-    """The lengths of translations, without the end-of-sentence token."""
+    """The lengths of translations, without the end-of-sentence symbol."""
 
     longest: Tensor  # (1,) int64
     shortest: Tensor  # (1,) int64
 
 
-class Chosen(NamedTuple):
+class BeamChoices(NamedTuple):
     """The decisions of one token for a batch."""
 
     parents: Tensor  # (B, K) int64, the beam that each hypothesis continues
@@ -75,7 +75,7 @@ def log_probabilities(logits: Tensor, beams: Beams, limits: Limits, settings: Se
     return torch.where(excluded | log_probs.isnan(), -torch.inf, log_probs)
 
 
-def advance_beams(log_probs: Tensor, beams: Beams, settings: SearchSettings) -> tuple[Beams, Chosen]:
+def advance_beams(log_probs: Tensor, beams: Beams, settings: SearchSettings) -> tuple[Beams, BeamChoices]:
     """Select the continuations of ``beams`` by ``log_probs (B * K, V)``."""
     (sentences, beam), vocabulary = beams.scores.shape, log_probs.shape[1]
     # The best 2 K of each beam first, then of all beams of a sentence: fewer passes over the vocabulary.
@@ -104,4 +104,4 @@ def advance_beams(log_probs: Tensor, beams: Beams, settings: SearchSettings) -> 
         finished=beams.finished + ended.sum(1),
         position=beams.position + 1,
     )
-    return after, Chosen(going_on, ended, scores[:, :beam], parents[:, :beam])
+    return after, BeamChoices(going_on, ended, scores[:, :beam], parents[:, :beam])

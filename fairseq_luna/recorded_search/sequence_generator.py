@@ -10,7 +10,7 @@ from torch import Tensor
 
 from fairseq_luna import cuda_graph
 from fairseq_luna.cuda_graph import Record
-from fairseq_luna.replacing import replaces
+from fairseq_luna.monkeypatch import wrap_method
 
 from .history import Hypothesis
 from .recorded_search import RecordedSearch
@@ -25,14 +25,14 @@ CLOSE = {torch.float32: 1e-3, torch.float16: 1e-2, torch.bfloat16: 5e-2}
 Hypotheses = list[list[Hypothesis]]
 
 
-def install() -> None:
+def install_recorded_search() -> None:
     """Wrap fairseq's ``SequenceGenerator``; call once per process.
 
     A generator for one model of this package whose config says ``search="recorded"`` uses :class:`.RecordedSearch`,
     unless an option needs fairseq's own search.
     """
 
-    @replaces(SequenceGenerator, "_generate")
+    @wrap_method(SequenceGenerator, "_generate")
     def _generate(
         original: Callable[..., Hypotheses],
         self: SequenceGenerator,
@@ -68,7 +68,7 @@ def recorded_or_fairseq(
     search: RecordedSearch | None = generator.__dict__.get("recorded_search")
     first = search is None
     if search is None:
-        search = RecordedSearch(generator, record=recording_on(sample["net_input"]["src_tokens"].device))
+        search = RecordedSearch(generator, record=search_recorder(sample["net_input"]["src_tokens"].device))
         # nn.Module would register a module; this is none, and refers to the generator.
         generator.__dict__["recorded_search"] = search
     if generator.__dict__.get("recorded_search_failed"):
@@ -89,7 +89,7 @@ def recorded_or_fairseq(
     return expected
 
 
-def recording_on(device: torch.device) -> Record | None:
+def search_recorder(device: torch.device) -> Record | None:
     """How a token is recorded on ``device``; None: it is computed eagerly."""
     return cuda_graph.record if device.type == "cuda" else None
 
@@ -107,7 +107,7 @@ def agree(hypotheses: Hypotheses, expected: Hypotheses, tolerance: float) -> boo
 
 def say_once(generator: SequenceGenerator, message: str) -> None:
     """Log a warning, which ``translate`` and ``load`` show too, once for each generator."""
-    said = generator.__dict__.setdefault("messages_said", set())
-    if message not in said:
-        said.add(message)
+    messages = generator.__dict__.setdefault("messages_said", set())
+    if message not in messages:
+        messages.add(message)
         logger.warning(message)

@@ -14,7 +14,7 @@ StateDict = Mapping[str, Tensor]
 NAMED = 3  # of the tensors that do not fit
 
 
-class ExplainsMismatch(BaseFairseqModel):
+class MismatchErrorMixin(BaseFairseqModel):
     """A model that names tensors if it cannot load a state dict; ``compat`` adds the flags that differ."""
 
     def load_state_dict(
@@ -43,7 +43,7 @@ class ExplainsMismatch(BaseFairseqModel):
         return loaded
 
 
-class KeepsLayers(ExplainsMismatch):
+class LayersToKeepMixin(MismatchErrorMixin):
     """A model with fairseq's --encoder-layers-to-keep and --decoder-layers-to-keep."""
 
     def load_state_dict(

@@ -9,9 +9,15 @@ from fairseq.search import BeamSearch, Sampling
 from fairseq.sequence_generator import SequenceGenerator, SequenceGeneratorWithAlignment
 
 import operator_tape
-from fairseq_luna.models.mixed.attentions import available_in
+from fairseq_luna.models.mixed.chosen_attentions import available_in
 from fairseq_luna.modules.decoding_state import flatten_state
-from fairseq_luna.search import RecordedSearch, board, recorded_search, sequence_generator, unsupported_option
+from fairseq_luna.recorded_search import (
+    RecordedSearch,
+    recorded_search,
+    search_state,
+    sequence_generator,
+    unsupported_option,
+)
 from support import PAD, build_model, sentences, translation_task
 
 WORDS = 60
@@ -95,7 +101,7 @@ def test_a_replayed_token_is_the_same_function(name, monkeypatch):
     monkeypatch.setattr(recorded_search, "FIRST_ROOM", 8)  # is doubled twice
     model = model_of(name)
     generator = generator_of(model, max_len_b=24, beam_size=4)
-    search = RecordedSearch(generator, record=operator_tape.record, tokens_between_looks=3)
+    search = RecordedSearch(generator, record=operator_tape.record, tokens_between_syncs=3)
     for batch in batches():
         assert_same(search.generate(batch), generator.generate([model], batch))
     recorded = list(search.recorded)
@@ -111,7 +117,7 @@ def test_a_replayed_token_is_the_same_function(name, monkeypatch):
     ids=lambda x: x if isinstance(x, str) else "",
 )
 def test_alignments_are_those_of_fairseq(name, flags, record, monkeypatch):
-    monkeypatch.setattr(sequence_generator, "recording_on", lambda device: record)
+    monkeypatch.setattr(sequence_generator, "search_recorder", lambda device: record)
     dictionary = translation_task(WORDS).target_dictionary
     found, used = {}, searches_of(monkeypatch)
     for search in ("fairseq", "recorded"):
@@ -193,7 +199,7 @@ def recording(monkeypatch):
     """Sets how a token is recorded, as on a GPU; returns a generator for a model that asks for the recorded search."""
 
     def with_record(record):
-        monkeypatch.setattr(sequence_generator, "recording_on", lambda device: record)
+        monkeypatch.setattr(sequence_generator, "search_recorder", lambda device: record)
         model = model_of("luna")
         model.cfg.search = "recorded"
         return model, generator_of(model, max_len_b=12)
@@ -239,13 +245,13 @@ def test_what_cannot_be_recorded_is_left_to_fairseq_with_one_warning(record, nam
 @pytest.mark.slow
 def test_ten_thousand_tokens_with_a_constant_state(monkeypatch):
     sizes = set()
-    advance = board.Board.advance
+    advance = search_state.SearchState.advance
 
     def counting(self):
         sizes.add(sum(tensor.numel() for tensor in flatten_state(self.state).values()))
         advance(self)
 
-    monkeypatch.setattr(board.Board, "advance", counting)
+    monkeypatch.setattr(search_state.SearchState, "advance", counting)
     layers = {"encoder_layers": 1, "decoder_layers": 1, "max_target_positions": 10_010}
     model = build_model("mixed", words=WORDS, decoder_self_attention="ssru", **layers).eval()
     generator = generator_of(model, beam_size=2, min_len=10_000, max_len_b=10_000)

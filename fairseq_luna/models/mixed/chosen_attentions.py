@@ -8,8 +8,8 @@ from torch import nn
 from ...modules.declaration import Attention, declared_attentions
 from ...modules.linformer_attention import LinformerProjections
 from ...usage_error import UsageError
-from ..shared.attentions import BuildAttention, Sharing, build_attention
-from ..shared.checks import flag
+from ..shared.attention_building import BuildAttention, Sharing, build_attention
+from ..shared.flag_checks import flag
 
 # The places of a model that have an attention, and the field of the config that names it.
 PLACES = {

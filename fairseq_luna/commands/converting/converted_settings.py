@@ -10,17 +10,17 @@ from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY, MODEL_REGI
 from fairseq.models.transformer import TransformerModelBase
 
 from ...model_settings import TRAINING_ONLY
-from ...models.shared.config import FOLLOWS, OptionalInt, flat_config
+from ...models.shared.config import FOLLOWS, FlatTransformerConfig, OptionalInt
 from ...models.shared.model import FlatConfigModel
-from ...older_names import renamed
+from ...older_names import with_current_names
 from ...usage_error import UsageError, flag
 
 Settings = dict[str, Any]
 
 # The options of fairseq's transformer, which all families have.
-_SharedConfig = flat_config(__name__, "SharedConfig", {})
-SHARED = vars(_SharedConfig())
-WHOLE_NUMBERS = {field.name for field in dataclasses.fields(_SharedConfig) if field.type in (int, OptionalInt)}
+
+SHARED = vars(FlatTransformerConfig())
+WHOLE_NUMBERS = {field.name for field in dataclasses.fields(FlatTransformerConfig) if field.type in (int, OptionalInt)}
 # Applied already, or read a file.
 DONE = ("encoder_layers_to_keep", "decoder_layers_to_keep", "encoder_embed_path", "decoder_embed_path")
 
@@ -52,10 +52,14 @@ def old_settings(path: Path, state: Mapping[str, Any]) -> Settings:
     if model is None or not issubclass(model, TransformerModelBase):
         raise UsageError(f"{path}: its --arch is {name}; give a checkpoint of a transformer or of this package")
     preset = Namespace(**settings)
-    ARCH_CONFIG_REGISTRY.get(name, lambda _: None)(preset)  # what was no setting yet when the checkpoint was saved
+    ARCH_CONFIG_REGISTRY.get(name, lambda _: None)(
+        preset
+    )  # settings that did not exist yet when the checkpoint was saved
     kept = {side: getattr(preset, f"{side}_layers_to_keep", None) for side in ("encoder", "decoder")}
     layers = {f"{side}_layers": len(numbers.split(",")) for side, numbers in kept.items() if numbers}
-    return with_defaults(with_ints({**renamed(vars(preset)), **layers, **dict.fromkeys(DONE), "_name": name}))
+    return with_defaults(
+        with_ints({**with_current_names(vars(preset)), **layers, **dict.fromkeys(DONE), "_name": name})
+    )
 
 
 def new_settings(arch: str, given: Mapping[str, Any], old: Settings, path: Path) -> Settings:
@@ -67,7 +71,7 @@ def new_settings(arch: str, given: Mapping[str, Any], old: Settings, path: Path)
     Raises:
         UsageError: a given one contradicts the checkpoint ``path``.
     """
-    given = renamed(given)
+    given = with_current_names(given)
     for name, value in given.items():
         if name in SHARED and name in old and not TRAINING_ONLY.search(name) and value != old[name]:
             raise UsageError(f"{flag(name)} {value}: it is {old[name]} in {path}; leave it out")
@@ -77,7 +81,7 @@ def new_settings(arch: str, given: Mapping[str, Any], old: Settings, path: Path)
     return {**defaults, **inherited, **own, **given, "_name": arch}
 
 
-def flags_of(arch: str, settings: Settings) -> Iterator[str]:
+def training_flags(arch: str, settings: Settings) -> Iterator[str]:
     """The flags that set ``settings`` in fairseq-train, beside ``--arch``."""
     unset = with_defaults({**defaults_of(arch), **preset_of(arch)})
     for name, value in with_defaults(settings).items():
@@ -102,7 +106,7 @@ def with_ints(settings: Settings) -> Settings:
 
 
 def defaults_of(arch: str) -> Settings:
-    return renamed(vars(ARCH_MODEL_REGISTRY[arch].__dataclass()))
+    return with_current_names(vars(ARCH_MODEL_REGISTRY[arch].__dataclass()))
 
 
 def preset_of(arch: str) -> Settings:

@@ -17,7 +17,7 @@ from fairseq.sequence_generator import SequenceGenerator
 from torch import Tensor, nn
 
 import operator_tape
-from fairseq_luna.search import sequence_generator
+from fairseq_luna.recorded_search import sequence_generator
 from support import EOS, PAD
 
 DICTIONARY = Dictionary()
@@ -119,7 +119,7 @@ class Decoder(FairseqIncrementalDecoder):
     def requested_weights(self, *_: Any) -> tuple[int, None]:
         return 0, None
 
-    def read_source(self, encoder_out: Any, *, weights_of: int) -> Source:
+    def read_source(self, encoder_out: Any, *, weights_layer: int) -> Source:
         return Source(encoder_out["row"], encoder_out["weights"])
 
     def initial_state(self, source: Source, encoder_out: Any) -> Place:
@@ -148,7 +148,7 @@ SEARCHES = {
 def hypotheses(request, monkeypatch):
     """A function that translates both sentences, of three tokens, with these options of fairseq's generator."""
     search, record = request.param
-    monkeypatch.setattr(sequence_generator, "recording_on", lambda device: record)
+    monkeypatch.setattr(sequence_generator, "search_recorder", lambda device: record)
     used: list[str] = []
     generate = sequence_generator.RecordedSearch.generate
     monkeypatch.setattr(

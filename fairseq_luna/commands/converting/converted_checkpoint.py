@@ -10,11 +10,11 @@ import torch
 
 from ...checkpoint_files import read_checkpoint
 from ...compat.checkpoint_mismatch import MADE_FOR
-from .parameters import Part, build, convert, load_old
-from .settings import flags_of, new_settings, old_settings, settings_to_verify
+from .converted_settings import new_settings, old_settings, settings_to_verify, training_flags
+from .parameters import ParameterOrigin, build, convert_parameters, load_old
 
 
-class Converted(NamedTuple):
+class ConvertedCheckpoint(NamedTuple):
     """The new checkpoint, the lines of the table of its parameters, and the flags of fairseq-train for its model."""
 
     state: dict[str, Any]
@@ -22,7 +22,7 @@ class Converted(NamedTuple):
     flags: list[str]
 
 
-def converted(path: Path, arch: str, given: Mapping[str, Any], *, seed: int) -> Converted:
+def convert_checkpoint(path: Path, arch: str, given: Mapping[str, Any], *, seed: int) -> ConvertedCheckpoint:
     """Convert the checkpoint ``path`` to the model ``arch``, without an optimizer state.
 
     Args:
@@ -40,8 +40,8 @@ def converted(path: Path, arch: str, given: Mapping[str, Any], *, seed: int) -> 
     old = load_old(before, state["model"], path)
     torch.manual_seed(seed)
     new = build(settings, state["model"])
-    table = list(lines_of_table(*convert(old, new)))
-    made = {
+    table = list(lines_of_table(*convert_parameters(old, new)))
+    new_state = {
         "args": None,
         "cfg": {**state["cfg"], "model": settings},
         "model": new.state_dict(),
@@ -52,26 +52,26 @@ def converted(path: Path, arch: str, given: Mapping[str, Any], *, seed: int) -> 
             MADE_FOR: settings_to_verify(settings),
         },
     }
-    return Converted(made, table, [f"--arch={arch}", *flags_of(arch, settings)])
+    return ConvertedCheckpoint(new_state, table, [f"--arch={arch}", *training_flags(arch, settings)])
 
 
-def lines_of_table(parts: Sequence[Part], left: Iterable[Part]) -> Iterator[str]:
+def lines_of_table(parts: Sequence[ParameterOrigin], unused_parts: Iterable[ParameterOrigin]) -> Iterator[str]:
     """A line for each kind of parameter and origin, the layers of a side together; the sum; and what is left out."""
     kinds: Counter[tuple[str, str]] = Counter()
     for part in parts:
-        kinds[_kind(part.name), part.origin] += part.numbers
+        kinds[_parameter_kind(part.name), part.origin] += part.numel
     width = max(len(kind) for kind, _ in kinds)
     for (kind, origin), numbers in kinds.items():
         yield f"{kind:{width}}  {numbers:12,}  {origin}"
-    taken, all_numbers = sum(part.numbers for part in parts if part.taken), sum(part.numbers for part in parts)
-    yield f"{taken:,} of {all_numbers:,} numbers are taken over ({taken / all_numbers:.1%})"
+    copied, all_numbers = sum(part.numel for part in parts if part.is_copied), sum(part.numel for part in parts)
+    yield f"{copied:,} of {all_numbers:,} numbers are taken over ({copied / all_numbers:.1%})"
     left_out: Counter[str] = Counter()
-    for part in left:
-        left_out[_kind(part.name)] += part.numbers
+    for part in unused_parts:
+        left_out[_parameter_kind(part.name)] += part.numel
     for kind, numbers in left_out.items():
         yield f"left out: {kind}  {numbers:,}"
 
 
-def _kind(name: str) -> str:
+def _parameter_kind(name: str) -> str:
     """``name`` without the number of its layer and without ``weight`` or ``bias``."""
     return re.sub(r"\.\d+\.", ".*.", re.sub(r"\.(weight|bias)$", "", name))

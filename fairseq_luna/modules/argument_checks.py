@@ -15,10 +15,10 @@ def check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
         raise ArgumentError(name, value, f"choose {', '.join(choices[:-1])} or {choices[-1]}")
 
 
-def check_heads(num_heads: int, embed_dim: int, *, name: str = "num_heads") -> None:
-    """Raise UsageError if ``num_heads``, an argument called ``name``, does not divide ``embed_dim``."""
+def check_heads(num_heads: int, embed_dim: int, *, name: str = "num_heads", size_name: str = "embed_dim") -> None:
+    """Raise UsageError if ``num_heads`` does not divide ``embed_dim``; arguments or flags called as the names say."""
     if num_heads < 1 or embed_dim % num_heads:
-        raise ArgumentError(name, num_heads, f"must be 1 or more and divide embed_dim {embed_dim}")
+        raise ArgumentError(name, num_heads, f"must be 1 or more and divide {size_name} {embed_dim}")
 
 
 def check_positive(**numbers: int) -> None:
@@ -28,7 +28,7 @@ def check_positive(**numbers: int) -> None:
             raise ArgumentError(name, value, "must be 1 or more")
 
 
-def checked_padding(padding: PaddingLike, x: Tensor | None, name: str = "padding_mask") -> Padding:
+def validate_padding(padding: PaddingLike, x: Tensor | None, name: str = "padding_mask") -> Padding:
     """The :class:`.Padding` of ``x (T, B, C)``, from the argument ``name``: one, a mask or None, for no padding.
 
     Without ``x`` the argument is not read. A :class:`.Padding` comes from a model and is not checked again.
@@ -43,13 +43,13 @@ def checked_padding(padding: PaddingLike, x: Tensor | None, name: str = "padding
         return Padding.of(padding)
     steps, batch = x.shape[:2]
     if not isinstance(padding, Tensor):
-        given = type(padding).__name__
+        description = type(padding).__name__
     elif padding.dtype is torch.bool and padding.shape == (batch, steps):
         return Padding(padding)
     else:
-        given = f"{padding.dtype} {tuple(padding.shape)}"
+        description = f"{padding.dtype} {tuple(padding.shape)}"
     raise UsageError(
-        f"{name} {given}: must be torch.bool {(batch, steps)}, (batch, steps), True where a step is padding"
+        f"{name} {description}: must be torch.bool {(batch, steps)}, (batch, steps), True where a step is padding"
     )
 
 
@@ -64,6 +64,6 @@ class NamedArguments:
             raise ArgumentError(
                 self.argument_names.get("max_positions", "max_positions"),
                 max_positions,
-                f"{attention} reads at most so many words, and a sentence has {steps}; leave it out, or train with a"
-                " larger number",
+                f"{attention} reads at most this many tokens, and a sentence has {steps}; leave it out, or train with"
+                " a larger number",
             )

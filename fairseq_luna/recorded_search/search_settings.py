@@ -13,11 +13,11 @@ class SearchSettings:
 
     Args:
         beam: hypotheses K that are kept for each sentence.
-        pad, eos, unk: token numbers.
+        pad, eos, unk: token indices.
         unk_penalty: subtracted from the log-probability of ``unk``.
         temperature: that logits are divided by.
-        weights_of: the layer whose cross-attention weights the hypotheses have; below 0: they have none.
-        weights_heads: the weights are the mean of so many heads; None: of all.
+        weights_layer: the layer whose cross-attention weights the hypotheses have; below 0: they have none.
+        weights_heads: number of heads whose mean the weights are; None: of all heads.
     """
 
     beam: int
@@ -26,7 +26,7 @@ class SearchSettings:
     unk: int
     unk_penalty: float = 0.0
     temperature: float = 1.0
-    weights_of: int = -1
+    weights_layer: int = -1
     weights_heads: int | None = None
 
     @classmethod
@@ -44,7 +44,7 @@ class SearchSettings:
             unk=generator.unk,
             unk_penalty=generator.unk_penalty,
             temperature=generator.temperature,
-            weights_of=layer,
+            weights_layer=layer,
             weights_heads=heads,
         )
 

@@ -12,7 +12,7 @@ from .next_token import Beams, Limits, advance_beams, log_probabilities
 from .search_settings import SearchSettings
 
 
-class Board:
+class SearchState:
     """A search of B sentences in progress.
 
     Args:
@@ -57,14 +57,14 @@ class Board:
         self.history.write(position, self.sentences, after, chosen, attention)
         for buffer, value in zip(beams, after, strict=True):
             buffer.copy_(value)
-        self.state = written_to(self.state, state)
+        self.state = write_in_place(self.state, state)
 
-    def going_on(self) -> Tensor:
+    def unfinished_sentences(self) -> Tensor:
         """The places of the sentences that have fewer than K hypotheses: a look at the device."""
         return (self.beams.finished < self.settings.beam).nonzero()[:, 0]
 
-    def selected(self, places: Tensor, size: int) -> "Board":
-        """A board of the sentences at these ``places``, filled up to ``size`` sentences whose search is over.
+    def select_sentences(self, places: Tensor, size: int) -> "SearchState":
+        """The search of the sentences at these ``places``, filled up to ``size`` sentences whose search is over.
 
         ``limits`` and ``history`` stay shared.
         """
@@ -82,35 +82,35 @@ class Board:
         beams.finished[count:] = beam
         sentences = self.sentences[places]
         sentences[count:] = self.history.unused_sentence
-        return self.replaced(
+        return self.replace_tensors(
             source=select_rows(self.source, places),
             state=select_rows(self.state, rows),
             beams=beams,
             sentences=sentences,
         )
 
-    def with_room(self, tokens: int) -> "Board":
-        """A board whose decoder's state has room for so many ``tokens``."""
-        return self.replaced(state=self.decoder.with_room(self.state, tokens))
+    def with_room(self, max_steps: int) -> "SearchState":
+        """A search whose decoder's state has room for ``max_steps`` steps."""
+        return self.replace_tensors(state=self.decoder.with_room(self.state, max_steps))
 
-    def with_own_memory(self) -> "Board":
-        """A copy that shares no tensor with this board, except the model's."""
-        return self.replaced(
-            source=copied(self.source),
-            state=copied(self.state),
-            beams=copied(self.beams),
-            limits=copied(self.limits),
+    def with_own_memory(self) -> "SearchState":
+        """A copy that shares no tensor with this state, except the model's."""
+        return self.replace_tensors(
+            source=clone_tensors(self.source),
+            state=clone_tensors(self.state),
+            beams=clone_tensors(self.beams),
+            limits=clone_tensors(self.limits),
             sentences=self.sentences.clone(),
-            history=copied(self.history),
+            history=clone_tensors(self.history),
         )
 
-    def replaced(self, **tensors: Any) -> "Board":
-        """A board with other ``tensors`` for these arguments."""
+    def replace_tensors(self, **tensors: Any) -> "SearchState":
+        """A state with other ``tensors`` for these arguments."""
         names = "source", "state", "beams", "limits", "sentences", "history"
-        return Board(self.decoder, self.settings, **{name: getattr(self, name) for name in names} | tensors)
+        return SearchState(self.decoder, self.settings, **{name: getattr(self, name) for name in names} | tensors)
 
-    def load(self, other: "Board") -> None:
-        """Continue the search of ``other``, which has the same :meth:`shapes`, in the memory of this board."""
+    def load(self, other: "SearchState") -> None:
+        """Continue the search of ``other``, which has the same :meth:`shapes`, in the memory of this state."""
         others = other.buffers()
         for name, buffer in self.buffers().items():
             buffer.copy_(others[name])
@@ -120,7 +120,7 @@ class Board:
         return flatten_state((self.source, self.state, self.beams, self.limits, self.sentences, self.history))
 
     def shapes(self) -> tuple[tuple[str, torch.Size], ...]:
-        """The names and shapes of all buffers: boards for which they are equal can share a recorded token."""
+        """The names and shapes of all buffers: states for which they are equal can share a recorded token."""
         return tuple((name, buffer.shape) for name, buffer in self.buffers().items())
 
 
@@ -132,14 +132,16 @@ def step_with_attention(
     Returns:
         Logits ``(B, V)``, the state after this step, and weights ``(B, S)`` or None.
     """
-    if settings.weights_of < 0:
+    if settings.weights_layer < 0:
         return *decoder.step(tokens, position, source, state), None
-    found = decoder.step_features(tokens, position, source, state, padding=Padding(), weights_of=settings.weights_of)
-    weights = found.weights[: settings.weights_heads].mean(dim=0)
-    return decoder.output_layer(found.features).squeeze(1), found.state, weights.squeeze(1)
+    output = decoder.step_features(
+        tokens, position, source, state, padding=Padding(), weights_layer=settings.weights_layer
+    )
+    weights = output.weights[: settings.weights_heads].mean(dim=0)
+    return decoder.output_layer(output.features).squeeze(1), output.state, weights.squeeze(1)
 
 
-def copied(tensors: Any) -> Any:
+def clone_tensors(tensors: Any) -> Any:
     """``tensors`` in memory of their own."""
 
     def copy_of(x: Tensor | Padding) -> Tensor | Padding:
@@ -155,7 +157,7 @@ def without_derived_values(x: Tensor | Padding) -> Tensor | Padding:
     return Padding(x.mask) if isinstance(x, Padding) else x
 
 
-def written_to(buffers: Any, state: Any) -> Any:
+def write_in_place(buffers: Any, state: Any) -> Any:
     """``state`` in the memory of ``buffers``, where the shapes agree; a state that has grown stays where it is."""
     old, new = flatten_state(buffers), flatten_state(state)
     if {name: x.shape for name, x in old.items()} != {name: x.shape for name, x in new.items()}:

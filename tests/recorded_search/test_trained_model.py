@@ -10,8 +10,8 @@ from torch import Tensor
 
 import fairseq_luna
 import operator_tape
-from fairseq_luna.search import RecordedSearch
-from fairseq_luna.search.sequence_generator import CLOSE, agree
+from fairseq_luna.recorded_search import RecordedSearch
+from fairseq_luna.recorded_search.sequence_generator import CLOSE, agree
 from recorded import record
 from support import EOS
 

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from .next_token import Beams, Chosen
+from .next_token import BeamChoices, Beams
 
 Hypothesis = dict[str, Any]
 
@@ -38,7 +38,7 @@ class History(NamedTuple):
         )
 
     def with_attention(self, source_tokens: int) -> "History":
-        """A history that also stores cross-attention weights, for so many tokens of a source."""
+        """A history that also stores cross-attention weights, for sources of ``source_tokens`` tokens."""
         return self._replace(attention=self.scores.new_zeros(*self.scores.shape, source_tokens))
 
     @property
@@ -47,7 +47,7 @@ class History(NamedTuple):
         return self.tokens.shape[1] - 1
 
     def write(
-        self, position: Tensor, sentences: Tensor, beams: Beams, chosen: Chosen, attention: Tensor | None = None
+        self, position: Tensor, sentences: Tensor, beams: Beams, chosen: BeamChoices, attention: Tensor | None = None
     ) -> None:
         """Store one token, in place: at ``position (1,)``, for these ``sentences (B,)``.
 
@@ -74,7 +74,7 @@ class History(NamedTuple):
         decisions = (column[:, :sentences].cpu() for column in self._replace(attention=None) if column is not None)
         history = History(*decisions)
         ends, places_of_sentences, beams = history.ended.nonzero(as_tuple=True)
-        tokens, totals, parents = history.traced_back(ends, places_of_sentences, beams, eos)
+        tokens, totals, parents = history.trace_back(ends, places_of_sentences, beams, eos)
         steps = totals.clone()
         steps[:, 1:] -= totals[:, :-1]
         by_sentence: list[list[Hypothesis]] = [[] for _ in range(sentences)]
@@ -103,7 +103,7 @@ class History(NamedTuple):
         steps = torch.arange(len(parents), device=self.attention.device)
         return self.attention[steps, sentence, parents.to(steps.device), left_padding:].t()
 
-    def traced_back(self, ends: Tensor, sentences: Tensor, places: Tensor, eos: int) -> tuple[Tensor, Tensor, Tensor]:
+    def trace_back(self, ends: Tensor, sentences: Tensor, places: Tensor, eos: int) -> tuple[Tensor, Tensor, Tensor]:
         """The N hypotheses that end at token ``ends`` of ``sentences``.
 
         Returns:

@@ -1,12 +1,12 @@
-"""How a function of this package is put in the place of one of fairseq's."""
+"""Replacing a function of fairseq by a function of this package."""
 
 import functools
 from collections.abc import Callable
 from typing import Any
 
 
-def replaces(owner: Any, name: str) -> Callable[[Callable[..., Any]], None]:
-    """Decorate the function that ``owner.name`` calls from now on, with the function that was there before first."""
+def wrap_method(owner: Any, name: str) -> Callable[[Callable[..., Any]], None]:
+    """Replace ``owner.name`` by the decorated function, which gets the original as its first argument."""
 
     def replace(replacement: Callable[..., Any]) -> None:
         original = getattr(owner, name)

@@ -8,6 +8,7 @@ from typing import Any
 
 from fairseq import utils
 
+from ...modules.argument_checks import check_heads
 from ...usage_error import UsageError, flag
 
 # Options of fairseq's transformer that this package does not support: the value when unset, and the reason.
@@ -29,7 +30,7 @@ REFUSED_OUTSIDE_LUNA = {
 }
 
 # Probabilities in fairseq's nested config.
-RATES = (
+PROBABILITIES = (
     "dropout",
     "attention_dropout",
     "activation_dropout",
@@ -51,13 +52,13 @@ def check_refused(nested: Any, refused: Mapping[str, tuple[Any, str]]) -> None:
 
 def check_sizes(nested: Any) -> None:
     """Check numbers of layers and heads, and embedding sizes."""
-    check_positive(nested, "max_source_positions", "max_target_positions", "quant_noise.pq_block_size")
+    check_positive_fields(nested, "max_source_positions", "max_target_positions", "quant_noise.pq_block_size")
     for name in ("encoder", "decoder"):
         side = getattr(nested, name)
-        check_positive(nested, f"{name}.layers", f"{name}.embed_dim", f"{name}.ffn_embed_dim")
-        check_heads(f"{name}_attention_heads", side.attention_heads, f"{name}_embed_dim", side.embed_dim)
+        check_positive_fields(nested, f"{name}.layers", f"{name}.embed_dim", f"{name}.ffn_embed_dim")
+        check_heads_flag(f"{name}_attention_heads", side.attention_heads, f"{name}_embed_dim", side.embed_dim)
         check_layers_to_keep(f"{name}_layers_to_keep", side.layers_to_keep)
-    check_positive(nested, "decoder.output_dim")
+    check_positive_fields(nested, "decoder.output_dim")
     check_positions(nested, "encoder", "decoder")
     decoder = nested.decoder
     if decoder.input_dim != decoder.embed_dim:
@@ -80,7 +81,7 @@ def check_sizes(nested: Any) -> None:
 
 
 def check_alignment(nested: Any) -> None:
-    """Check the layer and the number of heads whose attention to the source is returned."""
+    """Check the layer and the number of heads whose cross-attention is returned."""
     kept = nested.decoder.layers_to_keep
     layers = len(kept.split(",")) if kept else nested.decoder.layers
     heads = nested.decoder.attention_heads
@@ -94,19 +95,19 @@ def check_alignment(nested: Any) -> None:
             raise UsageError(f"{flag(name)} {value}: must be at least {low} and at most {high}")
 
 
-def check_trained_alignment(nested: Any, unfit: str | None = None) -> None:
-    """Check that the attention to the source can be trained with --load-alignments.
+def check_trained_alignment(nested: Any, refusal: str | None = None) -> None:
+    """Check that the cross-attention can be trained with --load-alignments.
 
     Args:
         nested: the nested config.
-        unfit: why not, for an attention whose weights have no logarithm.
+        refusal: why not, for an attention whose weights have no logarithm.
     """
     if nested.no_cross_attention:
-        unfit = "with --no-cross-attention there is no attention to the source"
+        refusal = "with --no-cross-attention there is no cross-attention"
     if nested.decoder.layerdrop > 0:
-        unfit = f"with --decoder-layerdrop {nested.decoder.layerdrop} its layer may be left out"
-    if unfit:
-        raise UsageError(f"--load-alignments: {unfit}; give one or the other")
+        refusal = f"with --decoder-layerdrop {nested.decoder.layerdrop} its layer may be left out"
+    if refusal:
+        raise UsageError(f"--load-alignments: {refusal}; give one or the other")
 
 
 def check_positions(nested: Any, *names: str) -> None:
@@ -121,13 +122,12 @@ def check_positions(nested: Any, *names: str) -> None:
             )
 
 
-def check_heads(heads_name: str, heads: int, size_name: str, size: int) -> None:
+def check_heads_flag(heads_name: str, heads: int, size_name: str, size: int) -> None:
     """Check that the number of heads divides the channels."""
-    if heads < 1 or size % heads:
-        raise UsageError(f"{flag(heads_name)} {heads}: must be 1 or more and divide {flag(size_name)} {size}")
+    check_heads(heads, size, name=flag(heads_name), size_name=flag(size_name))
 
 
-def check_positive(nested: Any, *places: str) -> None:
+def check_positive_fields(nested: Any, *places: str) -> None:
     """Check that the number at each of ``places``, such as ``encoder.layers``, is 1 or more if it is set."""
     for place in places:
         value = attrgetter(place)(nested)
@@ -135,16 +135,16 @@ def check_positive(nested: Any, *places: str) -> None:
             raise UsageError(f"{flag(place)} {value}: must be 1 or more")
 
 
-def check_rates(nested: Any, *more: str) -> None:
-    """Check the probabilities at :data:`RATES` and ``more``."""
-    for place in (*RATES, *more):
+def check_probabilities(nested: Any, *more: str) -> None:
+    """Check the probabilities at :data:`PROBABILITIES` and ``more``."""
+    for place in (*PROBABILITIES, *more):
         value = attrgetter(place)(nested)
         if not 0 <= value < 1:
             raise UsageError(f"{flag(place)} {value}: must be at least 0 and less than 1")
     if nested.adaptive_softmax_cutoff:
         check_adaptive_softmax(nested)
     scalar = nested.quant_noise.scalar
-    if not 0 <= scalar <= 1:  # 1 quantises every weight in training too
+    if not 0 <= scalar <= 1:  # 1 quantizes every weight in training too
         raise UsageError(f"{flag('quant_noise.scalar')} {scalar}: must be at least 0 and at most 1")
 
 

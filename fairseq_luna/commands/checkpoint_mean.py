@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ..checkpoint_files import architecture, check_finite, read_checkpoint
 from ..older_names import rename_parameters
-from ..progress import shown
+from ..progress import progress_bar
 from ..usage_error import UsageError, flag
 
 Weights = dict[str, Tensor]
@@ -47,48 +47,48 @@ def average(paths: Sequence[Path]) -> dict[str, Any]:
     Raises:
         UsageError: a file cannot be read or holds a number that is not finite, or its model differs from the first.
     """
-    for number, path in enumerate(shown(paths, "averaging", unit=" checkpoints")):
+    for number, path in enumerate(progress_bar(paths, "averaging", unit=" checkpoints")):
         state = read_checkpoint(path, plain=True)
-        model = _taken(state)
+        model = _remove_weights(state)
         check_finite(path, model)
         if number == 0:
-            outline, shared, settings = _outline(model), _shared(model), architecture(state)
+            outline, shared, settings = _shapes_and_dtypes(model), _tied_weights(model), architecture(state)
             own = [name for name in shared if shared[name] == name and _has_mean(name, model[name])]
-            sums = {name: model[name].to(_wide(model[name]), copy=True) for name in own}
+            sums = {name: model[name].to(_accumulation_dtype(model[name]), copy=True) for name in own}
         else:
             _check_settings(path, architecture(state), paths[0], settings)
-            _check_outline(path, _outline(model), paths[0], outline)
+            _check_outline(path, _shapes_and_dtypes(model), paths[0], outline)
             _check_shared(path, model, paths[0], shared)
             for name, total in sums.items():
                 total.add_(model[name])
         kept = {name: weight for name, weight in model.items() if not _has_mean(name, weight)}
         del model  # before the next is loaded
     means = {name: sums.pop(name).div_(len(paths)).to(outline[name][1]) for name in list(sums)}
-    _put_back(state, {name: kept[name] if name in kept else means[shared[name]] for name in outline})
+    _restore_weights(state, {name: kept[name] if name in kept else means[shared[name]] for name in outline})
     extra_state = state.get("extra_state") or {}
     state["extra_state"] = {**extra_state, "averaged_checkpoints": [str(path) for path in paths]}
     return state
 
 
-def _taken(state: dict[str, Any]) -> Weights:
-    """Remove the weights from ``state`` and return them, by today's names."""
+def _remove_weights(state: dict[str, Any]) -> Weights:
+    """Remove the weights from ``state`` and return them, by current names."""
     weights = {}
     for label, place in PLACES.items():
-        holder = _holder(state, place)
+        holder = _innermost_dict(state, place)
         if holder.get(place[-1]):
             weights.update({f"{label} {name}".lstrip(): weight for name, weight in holder.pop(place[-1]).items()})
     rename_parameters(weights)
     return weights
 
 
-def _put_back(state: dict[str, Any], weights: Weights) -> None:
+def _restore_weights(state: dict[str, Any], weights: Weights) -> None:
     for name, weight in weights.items():
         label, _, name = name.rpartition(" ")
         place = PLACES[label]
-        _holder(state, place).setdefault(place[-1], {})[name] = weight
+        _innermost_dict(state, place).setdefault(place[-1], {})[name] = weight
 
 
-def _holder(state: dict[str, Any], place: tuple[str, ...]) -> dict[str, Any]:
+def _innermost_dict(state: dict[str, Any], place: tuple[str, ...]) -> dict[str, Any]:
     for key in place[:-1]:
         state = state.get(key) or {}
     return state
@@ -98,21 +98,21 @@ def _has_mean(name: str, weight: Tensor) -> bool:
     return weight.is_floating_point() and not name.endswith(RANDOM)
 
 
-def _wide(weight: Tensor) -> torch.dtype:
+def _accumulation_dtype(weight: Tensor) -> torch.dtype:
     return torch.float32 if weight.dtype in (torch.float16, torch.bfloat16) else torch.float64
 
 
-def _outline(model: Weights) -> dict[str, tuple[tuple[int, ...], torch.dtype]]:
+def _shapes_and_dtypes(model: Weights) -> dict[str, tuple[tuple[int, ...], torch.dtype]]:
     return {name: (tuple(weight.shape), weight.dtype) for name, weight in model.items()}
 
 
-def _shared(model: Weights) -> dict[str, str]:
+def _tied_weights(model: Weights) -> dict[str, str]:
     """For each name, the first name of the same tensor in memory: another name if weights are tied."""
     first: dict[Any, str] = {}
-    return {name: first.setdefault(_place(weight), name) for name, weight in model.items()}
+    return {name: first.setdefault(_memory_layout(weight), name) for name, weight in model.items()}
 
 
-def _place(weight: Tensor) -> tuple[Any, ...]:
+def _memory_layout(weight: Tensor) -> tuple[Any, ...]:
     return weight.data_ptr(), weight.dtype, tuple(weight.shape), weight.stride()
 
 
@@ -128,16 +128,16 @@ def _check_settings(path: Path, ours: dict[str, Any], first: Path, theirs: dict[
 def _check_outline(path: Path, ours: dict[str, Any], first: Path, theirs: dict[str, Any]) -> None:
     for name in dict.fromkeys([*theirs, *ours]):
         if name not in ours or name not in theirs:
-            here, there = (path, first) if name in ours else (first, path)
-            raise UsageError(f"{path}: has other weights than {first}: {name} is in {here} and not in {there}")
-        for what, mine, other in zip(("shape", "dtype"), ours[name], theirs[name], strict=True):
-            if mine != other:
-                raise UsageError(f"{path}: {name} has {what} {mine}, and {other} in {first}")
+            has_it, lacks_it = (path, first) if name in ours else (first, path)
+            raise UsageError(f"{path}: has other weights than {first}: {name} is in {has_it} and not in {lacks_it}")
+        for property_name, own_value, first_value in zip(("shape", "dtype"), ours[name], theirs[name], strict=True):
+            if own_value != first_value:
+                raise UsageError(f"{path}: {name} has {property_name} {own_value}, and {first_value} in {first}")
 
 
 def _check_shared(path: Path, model: Weights, first: Path, shared: dict[str, str]) -> None:
     """Raises UsageError if tensors that are tied in the first checkpoint differ here."""
     for name, other in shared.items():
-        same = _place(model[name]) == _place(model[other])
+        same = _memory_layout(model[name]) == _memory_layout(model[other])
         if not same and not torch.equal(model[name], model[other]):
             raise UsageError(f"{path}: {name} and {other} differ, but are one tensor in {first}")
