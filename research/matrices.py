@@ -24,7 +24,7 @@ from torch import Tensor, nn
 
 import fairseq_luna
 from fairseq_luna.command_line import CommandError, Parser, command, positive
-from fairseq_luna.models.mixed.attentions import available_in, build_chosen_attention
+from fairseq_luna.models.mixed.chosen_attentions import available_in, build_chosen_attention
 from fairseq_luna.models.mixed.config import mixed_config
 from fairseq_luna.modules import LunaAttention
 from fairseq_luna.modules.multihead import split_heads

@@ -23,7 +23,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
 from fairseq_luna.command_line import Parser, command, positive
-from fairseq_luna.models.mixed.attentions import available_in, build_chosen_attention
+from fairseq_luna.models.mixed.chosen_attentions import available_in, build_chosen_attention
 from fairseq_luna.models.mixed.config import mixed_config
 from fairseq_luna.ops.block_attention import block_attention
 from fairseq_luna.ops.block_partition import cut_by_number

@@ -33,7 +33,7 @@ def pairs(text: str) -> list[list[str]]:
 NOUNS = rows(
     "teacher teachers Lehrer m Lehrer p; doctor doctors Arzt m Ärzte p; woman women Frau f Frauen p;"
     "man men Mann m Männer p; child children Kind n Kinder p; girl girls Mädchen n Mädchen p;"
-    "boy boys Junge m Jungen p Jungen; neighbor neighbors Nachbar m Nachbarn p Nachbarn;"
+    "boy boys Junge m Jungen p Jungen; neighbour neighbours Nachbar m Nachbarn p Nachbarn;"
     "student students Student m Studenten p Studenten; friend friends Freund m Freunde p;"
     "sister sisters Schwester f Schwestern p; daughter daughters Tochter f Töchter p;"
     "car cars Auto n Autos t; bicycle bicycles Fahrrad n Fahrräder t; clock clocks Uhr f Uhren t;"

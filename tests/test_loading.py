@@ -294,7 +294,7 @@ def test_a_background_job_goes_on_at_ctrl_c(monkeypatch):
     assert mock.call(signal.SIGINT, signal.SIG_DFL) not in set_handlers.call_args_list
 
 
-@pytest.mark.parametrize(("flag", "said"), [("--lenpen=inf", "lenpen inf"), ("--buffer-size=0", "buffer_size 0")])
+@pytest.mark.parametrize(("flag", "said"), [("--lenpen=inf", "--lenpen inf"), ("--buffer-size=0", "--buffer-size 0")])
 def test_numbers_of_the_command_are_checked_before_the_model_is_loaded(tmp_path, monkeypatch, capsys, flag, said):
     monkeypatch.setattr(translate, "end_at_signals", lambda: None)
     assert command.main(["translate", str(tmp_path / "no-such-model"), flag]) == 2

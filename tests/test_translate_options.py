@@ -187,7 +187,7 @@ def test_a_pair_that_a_model_of_several_was_not_trained_with_is_said(folder, tmp
     [
         ({"nbest": 4, "beam": 3}, "nbest 4: must be at most beam 3"),
         ({"sampling_topk": 3}, "sampling_topk 3: has an effect only with sampling"),
-        ({"sampling": True, "sampling_topk": 10**6}, "must be at most 24, the words"),
+        ({"sampling": True, "sampling_topk": 10**6}, "must be at most 24, the tokens"),
         ({"sampling": True, "sampling_topp": 1.5}, "must be above 0 and at most 1"),
         ({"sampling": True, "sampling_topk": 2, "sampling_topp": 0.5}, "give one of them"),
         ({"sampling": True, "match_source_len": True}, "are different searches"),

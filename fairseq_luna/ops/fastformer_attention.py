@@ -155,9 +155,21 @@ def _pool(score: Tensor, x: Tensor, padding: Padding, dropout_p: float) -> Tenso
     # Contiguous, because dropout draws its random numbers in the order of the memory.
     score = scaled_score(score, x).contiguous()
     padded = None if padding.mask is None else padding.mask[:, None, :]
-    weights = drop(masked_softmax(score, padded, dim=-1), dropout_p)
+    weights = drop(_with_sum_of_one(masked_softmax(score, padded, dim=-1)), dropout_p)
     with full_precision(x):
         return _weighted_sum(weights, x.to(weights.dtype)).to(x.dtype)
+
+
+def _with_sum_of_one(weights: Tensor) -> Tensor:
+    """Softmax weights ``(B, H, T)``, divided by their sum once more if there are many.
+
+    Torch's softmax adds its terms one after the other, in as many lanes as the CPU has: see :func:`_weighted_sum`.
+    """
+    steps = weights.shape[2]
+    if isinstance(steps, torch.SymInt) or steps <= LONGEST_SUM:
+        return weights
+    total = split_into_chunks(weights, LONGEST_SUM, dim=-1).sum(-1).sum(-1, keepdim=True)
+    return weights / total.masked_fill(total == 0, 1)  # 0: everything is padding
 
 
 def _weighted_sum(weights: Tensor, x: Tensor) -> Tensor:

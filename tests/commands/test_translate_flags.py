@@ -55,7 +55,8 @@ def said(tmp_path, capfd, monkeypatch):
 def test_a_zero_that_cannot_be_is_refused(said, flag, exported):
     status, output, error = said(f"{flag}=0", exported=exported)
     assert (status, output) == (2, "")
-    assert flag.removeprefix("--").replace("-", "_") in error
+    # A length is compared with other options by the translator, which has Python's names.
+    assert ("max_len_b 0" if flag == "--max-len-b" else f"{flag} 0") in error
 
 
 @pytest.mark.parametrize(
@@ -136,7 +137,7 @@ def test_words_of_a_path_replace_as_those_of_its_name(translator, tmp_path):
 @pytest.mark.parametrize("flag", ["--max-len-a", "--max-len-b", "--min-len"])
 def test_a_negative_length_is_refused(said, flag, exported):
     status, _, error = said(f"{flag}=-1", exported=exported)
-    assert status == 2 and re.search(f"{flag[2:].replace('-', '_')} -1(.0)?: must be 0 or more$", error)
+    assert status == 2 and re.search(f"{flag} -1(.0)?: must be 0 or more$", error)
 
 
 @pytest.mark.parametrize("exported", [False, True], ids=["trained", "exported"])

@@ -82,7 +82,7 @@ def test_the_yaml_of_the_page_of_architectures_trains_in_any_folder(tiny_data, p
         r"```yaml\n(# luna\.yaml.*?)```", (ROOT / "docs" / "models.md").read_text(encoding="utf-8"), flags=re.S
     )
     (tmp_path / "luna.yaml").write_text(content, encoding="utf-8")
-    line = re.match(r"# .*?: (.*?)\\\n#(.*)", content)
+    line = re.match(r"# .*?:\n# (.*?)\\\n#(.*)", content)
     data = shlex.quote(f"task.data={quoted(str(prepared / 'bin'))}")
     text = f"{line[1]} {line[2]}".replace("task.data=demo/data/bin", data)
     python = shlex.quote(sys.executable)

@@ -42,7 +42,7 @@ def test_without_a_gpu_a_line_says_that_nothing_is_recorded(flags, tiny_data, tm
     caplog.set_level("INFO")
     train(tiny_data, tmp_path, *flags, "--record-training", "--max-update=1", "--log-interval=1", "--log-format=json")
     assert [record.message for record in caplog.records if record.name == trainer.__name__] == [
-        "--record-training: only a GPU has graphs; every step is computed eagerly"
+        "--record-training: CUDA graphs need a GPU; every step is computed eagerly"
     ]
     assert len(updates(caplog)) == 1
 

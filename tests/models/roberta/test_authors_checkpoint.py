@@ -13,7 +13,8 @@ from fairseq_luna.usage_error import CheckpointMismatch
 from readers import build
 from support import PAD, golden, sentences
 
-CLOSE = {"rtol": 0, "atol": 1e-12}
+# fairseq computes GELU in fp32, whose last digits depend on the CPU.
+ATOL = {"relu": 1e-12, "gelu": 1e-6}
 CLS = "cls_classification_head"
 OTHERS = "pooling_classification_head, attention_classification_head"
 OUR_FLAGS = {"untie_weights_luna": "untie_weights_roberta"}
@@ -47,10 +48,11 @@ def test_the_numbers_are_theirs_and_heads_without_a_counterpart_are_named(record
     tokens = recorded["tokens"]
     real = tokens.ne(PAD)
     features, logits = (model(tokens, features_only=only)[0] for only in (True, False))
-    torch.testing.assert_close(features[real], recorded["features"][real], **CLOSE)
-    torch.testing.assert_close(logits[real], recorded["logits"][real], **CLOSE)
+    close = {"rtol": 0, "atol": ATOL[recorded["config"].get("activation_fn", "gelu")]}
+    torch.testing.assert_close(features[real], recorded["features"][real], **close)
+    torch.testing.assert_close(logits[real], recorded["logits"][real], **close)
     classes = model(tokens, classification_head_name=CLS)[0]
-    torch.testing.assert_close(classes, recorded["heads"][CLS], **CLOSE)
+    torch.testing.assert_close(classes, recorded["heads"][CLS], **close)
 
 
 def test_weights_of_norms_less_one_are_read_too(recorded):
