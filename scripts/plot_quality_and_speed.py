@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[1]
 SYSTEMS = {
     "transformer": ("fairseq's transformer", "fairseq's transformer", "transformer, fairseq's"),
     "softmax-convolution": (
-        *("`--arch mixed_base`, fused softmax *", "mixed_base, fused softmax *"),
+        *("`--arch mixed_base`, fused softmax", "mixed_base, fused softmax"),
         "softmax attention everywhere, convolution",
     ),
     "luna-packed-convolution": (
