@@ -115,6 +115,7 @@ def _is_lost(kind: type[nn.Module]) -> bool:
     nn.Module.__init__(stack)
     model.stack = stack
     stack.layers, stack.num_layers, stack.share_input_output_embed = nn.ModuleList(), 0, True
+    stack.embed_positions = None  # fairseq 0.12.2 looks at it
     stack.layer_norm = nn.LayerNorm(1)
     stack.register_buffer("version", torch.Tensor([3]))
     model.upgrade_state_dict({f"stack.layer_norm.{name}": value for name, value in stack.layer_norm.named_parameters()})
