@@ -144,13 +144,13 @@ def fastformer_attention(
 ) -> tuple[Tensor, Tensor]:
     """The same function as :func:`fastformer_attention_reference`, by matrix products for the sums over time."""
     padding = Padding.of(padding)
-    global_query = _pool(maps.query_score(q), q, padding, dropout_p)
+    global_query = _softmax_weighted_mean(maps.query_score(q), q, padding, dropout_p)
     p = maps.combine_key(global_query, k)
-    global_key = _pool(maps.key_score(p), p, padding, dropout_p)
+    global_key = _softmax_weighted_mean(maps.key_score(p), p, padding, dropout_p)
     return maps.combine_value(global_key, v), global_query
 
 
-def _pool(score: Tensor, x: Tensor, padding: Padding, dropout_p: float) -> Tensor:
+def _softmax_weighted_mean(score: Tensor, x: Tensor, padding: Padding, dropout_p: float) -> Tensor:
     """Mean of ``x (B, H, T, D)`` weighted by the softmax of ``score (B, H, T)`` over time: ``(B, H, 1, D)``."""
     # Contiguous, because dropout draws its random numbers in the order of the memory.
     score = scaled_score(score, x).contiguous()

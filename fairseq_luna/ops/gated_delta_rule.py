@@ -124,7 +124,7 @@ class GatedDelta(torch.autograd.Function):
     @staticmethod
     def forward(q: Tensor, k: Tensor, v: Tensor, g: Tensor, b: Tensor, blocks: int) -> tuple[Tensor | None, ...]:
         with full_precision(v):
-            out, solved = _solve(q, k, v, g, b, blocks)
+            out, solved = _solve_blocks(q, k, v, g, b, blocks)
             return out, *solved
 
     @staticmethod
@@ -140,7 +140,9 @@ class GatedDelta(torch.autograd.Function):
             return None, None, None, None, None, None
         q, k, v, g, b, *saved = ctx.saved_tensors
         with full_precision(v):
-            solved = _solve(q, k, v, g, b, ctx.blocks)[1] if torch.is_grad_enabled() else SavedForwardPass(*saved)
+            solved = (
+                _solve_blocks(q, k, v, g, b, ctx.blocks)[1] if torch.is_grad_enabled() else SavedForwardPass(*saved)
+            )
             return *_gradients(gradient, g, b, solved, ctx.blocks), None
 
     @staticmethod
@@ -148,7 +150,9 @@ class GatedDelta(torch.autograd.Function):
         return vmap_rule(GatedDelta, info.batch_size, in_dims, inputs)
 
 
-def _solve(q: Tensor, k: Tensor, v: Tensor, g: Tensor, b: Tensor, blocks: int) -> tuple[Tensor, SavedForwardPass]:
+def _solve_blocks(
+    q: Tensor, k: Tensor, v: Tensor, g: Tensor, b: Tensor, blocks: int
+) -> tuple[Tensor, SavedForwardPass]:
     over_q, over_k = inverse_norm(q), inverse_norm(k)
     q, k = q * over_q, k * over_k
     written = k * b
