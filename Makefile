@@ -18,7 +18,7 @@ PIP := $(RUN) -m pip --disable-pip-version-check
 demo: $(VENV)/installed
 	$(RUN) scripts/demo.py --arch $(ARCH) $(DEMO_FLAGS)
 
-# Without what takes a quarter of an hour for a C++ compiler: pytest -m inductor, in make test-matrix too.
+# Without what torch.compile takes hours for: pytest -m inductor, in make test-matrix too.
 test: $(VENV)/installed
 	$(RUN) -m pytest -q -n 2 --dist loadfile -m "not inductor"
 

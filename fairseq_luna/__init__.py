@@ -71,14 +71,14 @@ def load(
         UsageError: a file is missing or cannot be used, the languages are not the checkpoint's, or the device cannot be
             used or cannot compute in this precision.
     """
-    given = {name: value for name, value in dict(locals()).items() if name not in ("path", "overrides", "engine")}
+    options = {name: value for name, value in dict(locals()).items() if name not in ("path", "overrides", "engine")}
     if not isinstance(path, str | os.PathLike):
         raise TypeError(f"load: path must be a checkpoint's name, a str or os.PathLike; there is {path!r:.50}")
     if engine != "torch":
-        return importlib.import_module(f"{__name__}.exported_engine").load_exported(path, engine, given | overrides)
+        return importlib.import_module(f"{__name__}.exported_engine").load_exported(path, engine, options | overrides)
     from . import silenced_logs
 
     with silenced_logs.silence_fairseq():
         importlib.import_module(f"{__name__}.models")
         loading = importlib.import_module(f"{__name__}.loading")
-    return loading.load_translator(path, **given, **overrides)
+    return loading.load_translator(path, **options, **overrides)

@@ -29,36 +29,36 @@ TRAIN_SUMMARY = 'Train a model: fairseq\'s own command, with --user-dir "$(fairs
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command that ``arguments`` name, of the process by default; returns the exit status."""
     open_standard_streams()
-    given = list(sys.argv[1:] if arguments is None else arguments)
-    name = given[0] if given and given[0] in commands.COMMANDS else None
+    argv = list(sys.argv[1:] if arguments is None else arguments)
+    name = argv[0] if argv and argv[0] in commands.COMMANDS else None
     return run_and_report(
-        f"{PROGRAM} {name}" if name else PROGRAM, lambda: run(name, given[1:]) if name else explain(given)
+        f"{PROGRAM} {name}" if name else PROGRAM, lambda: run(name, argv[1:]) if name else explain(argv)
     )
 
 
-def run(name: str, given: Sequence[str]) -> int | None:
-    """Run the command ``name`` with the arguments ``given``."""
+def run(name: str, argv: Sequence[str]) -> int | None:
+    """Run the command ``name`` with the arguments ``argv``."""
     # LOGLEVEL is fairseq's own switch. fairseq logs on import too.
     with nullcontext() if "LOGLEVEL" in os.environ else silenced_logs.silence_all_loggers(logging.INFO):
         module = module_of(name)
-        if hasattr(module, "check_given"):
-            module.check_given(given)
-        status: int | None = module.run(parser_of(name, given).parse_args(given))
+        if hasattr(module, "check_argv"):
+            module.check_argv(argv)
+        status: int | None = module.run(parser_of(name, argv).parse_args(argv))
     return status
 
 
-def parser_of(name: str, given: Sequence[str]) -> Parser:
-    """The parser of the command ``name`` for the arguments ``given``."""
+def parser_of(name: str, argv: Sequence[str]) -> Parser:
+    """The parser of the command ``name`` for the arguments ``argv``."""
     module = module_of(name)
     parser = Parser(module.__doc__, prog=f"{PROGRAM} {name}", allow_abbrev=False)
     module.add_flags(parser)
     if hasattr(module, "add_chosen_flags"):
-        module.add_chosen_flags(parser, given)
+        module.add_chosen_flags(parser, argv)
     return parser
 
 
-def explain(given: Sequence[str]) -> None:
-    """Show the help or the version; raises CommandError if ``given`` asks for something else."""
+def explain(argv: Sequence[str]) -> None:
+    """Show the help or the version; raises CommandError if ``argv`` asks for something else."""
     summaries = {name: summary(module_of(name)) for name in commands.COMMANDS}
     place = commands.COMMANDS.index("prepare") + 1
     rows = [*summaries.items()]
@@ -68,9 +68,9 @@ def explain(given: Sequence[str]) -> None:
     parser = Parser(DESCRIPTION.format(commands=listed), prog=PROGRAM, usage=f"{PROGRAM} COMMAND ...")
     parser.add_argument("--version", action="version", version=f"fairseq_luna {__version__}")
     parser.add_argument("command", nargs="?", metavar="COMMAND", help=SUPPRESS)
-    args, _ = parser.parse_known_args(given)
-    if given:
-        name = args.command or given[0]
+    args, _ = parser.parse_known_args(argv)
+    if argv:
+        name = args.command or argv[0]
         if name == "train":
             command = f'{TRAIN} DATA --user-dir "$({PROGRAM} info --path)"'
             raise CommandError(f"train: fairseq's own command trains: {command}")

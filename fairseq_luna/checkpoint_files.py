@@ -12,10 +12,11 @@ from torch import Tensor
 from . import models  # noqa: F401 (lets torch load what fairseq's checkpoints hold)
 from .model_files import check_file
 from .model_settings import settings_of_function
+from .models.shared.state_dict_loading import UNTRAINED_COPY
 from .usage_error import UsageError
 
-# Versions and a buffer of fairseq, and the untrained copies of weights in the encoder layers of fairseq 0.12.2.
-NO_PARAMETER = re.compile(r"\.(version|_float_tensor)$|encoder\.layers\.\d+\.(in_proj|out_proj|fc1|fc2)_(weight|bias)$")
+# Versions and a buffer of fairseq, and copies of weights.
+NO_PARAMETER = re.compile(rf"\.(version|_float_tensor)$|{UNTRAINED_COPY.pattern}")
 
 
 def read_checkpoint(path: Path, *, plain: bool = False) -> dict[str, Any]:

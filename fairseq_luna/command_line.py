@@ -38,12 +38,12 @@ class Parser(ArgumentParser):
 
     def __init__(self, description: str | None, **options: Any) -> None:
         super().__init__(description=description, formatter_class=RawDescriptionHelpFormatter, **options)
-        self.given: dict[str, str] = {}
+        self.used_options: dict[str, str] = {}
         for name in (None, "store", "store_const", "store_true", "store_false"):
             self.register("action", name, _refuse_repetition(self._registry_get("action", name)))
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        self.given.clear()
+        self.used_options.clear()
         return super().parse_known_args(args, namespace)
 
     def error(self, message: str) -> NoReturn:
@@ -58,11 +58,11 @@ def _refuse_repetition(kind: type[Action]) -> type[Action]:
             self, parser: ArgumentParser, namespace: Namespace, values: Any, option_string: str | None = None
         ) -> None:
             if option_string is not None and isinstance(parser, Parser):
-                if first := parser.given.get(self.dest):
+                if first := parser.used_options.get(self.dest):
                     raise ArgumentError(
                         self, _repeated_flag_error(first, option_string, getattr(namespace, self.dest), values)
                     )
-                parser.given[self.dest] = option_string
+                parser.used_options[self.dest] = option_string
             super().__call__(parser, namespace, values, option_string)
 
     return Once

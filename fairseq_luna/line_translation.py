@@ -178,7 +178,8 @@ def output_lines(
         fields = [f"{translation.score:.4f}"] if scores else []
         fields.append(translation.text)
         if alignments:
-            fields.append(" ".join(f"{ours}-{theirs}" for ours, theirs in translation.alignment or ()))
+            pairs = translation.alignment or ()
+            fields.append(" ".join(f"{source_place}-{target_place}" for source_place, target_place in pairs))
         yield "\t".join(fields)
 
 

@@ -41,7 +41,7 @@ def settings_of_function(model: Any) -> Settings:
     return {name: value for name, value in with_current_names(model or {}).items() if not TRAINING_ONLY.search(name)}
 
 
-def differing_settings(theirs: Any, ours: Any, *, heads: bool = True) -> dict[str, tuple[Any, Any]]:
+def differing_settings(saved: Any, current: Any, *, heads: bool = True) -> dict[str, tuple[Any, Any]]:
     """The settings in which two models of the same tensors compute something else, each with both values.
 
     A setting that only one of them has is compared with its default, for checkpoints written before the setting
@@ -49,10 +49,10 @@ def differing_settings(theirs: Any, ours: Any, *, heads: bool = True) -> dict[st
     the two models have different classes.
 
     Args:
-        theirs, ours: configs, as in :func:`settings_of_function`.
+        saved, current: configs, as in :func:`settings_of_function`.
         heads: whether settings of classification heads count.
     """
-    both = settings_of_function(theirs), settings_of_function(ours)
+    both = settings_of_function(saved), settings_of_function(current)
     names = [settings.get("_name") or settings.get("arch") for settings in both]
     defaults = [_defaults(name) for name in names]
     different = {}

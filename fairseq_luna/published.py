@@ -1,18 +1,19 @@
-"""Differences of attentions from their published layers: data for ``scripts/differences_page.py``.
+"""Differences of attentions and Apollo from their published forms: data for ``scripts/differences_page.py``.
 
-A module with attentions has ``PUBLISHED``: the layer that each of its attentions follows, by the name of the attention.
+An attention gives a ``Published`` in its declaration (``fairseq_luna.modules.declaration.Attention``), Apollo in
+``fairseq_luna.optim.apollo.PUBLISHED``.
 """
 
 from typing import NamedTuple
 
 
 class Difference(NamedTuple):
-    """A place where an attention is not the published layer, in words for a table."""
+    """A place where an attention is not the published layer: the cells of a table's row."""
 
     place: str  # such as "channels of values"
-    ours: str
-    theirs: str
-    why: str
+    in_this_package: str
+    in_the_published_layer: str
+    reason: str
 
 
 class Published(NamedTuple):

@@ -45,22 +45,22 @@ def _languages_of_data(folder: str) -> dict[str, str]:
     return dict(zip(NAMES, pairs.pop(), strict=True)) if [*map(len, pairs)] == [2] else {}
 
 
-def language_mismatch(trained: Mapping[str, str], given: Mapping[str, str]) -> str | None:
-    """A description of how the ``given`` languages differ from the ``trained`` ones; None if they do not."""
-    if all(given[name] == trained.get(name, given[name]) for name in given):
+def language_mismatch(trained: Mapping[str, str], direction: Mapping[str, str]) -> str | None:
+    """A description of how the languages of ``direction`` differ from the training's; None if they do not."""
+    if all(direction[name] == trained.get(name, direction[name]) for name in direction):
         return None
-    shown = ", ".join(f"{flag(name)} {value}" for name, value in given.items())
+    shown = ", ".join(f"{flag(name)} {value}" for name, value in direction.items())
     return f"{shown}: its training was {describe_languages(trained)}"
 
 
-def untrained_pair(settings: Any, given: Mapping[str, str]) -> str | None:
-    """The pair ``given``, such as ``de-en``, if ``settings`` of a task list pairs without it; else None."""
+def untrained_pair(settings: Any, direction: Mapping[str, str]) -> str | None:
+    """The pair ``direction``, such as ``de-en``, if ``settings`` of a task list pairs without it; else None."""
     pairs = settings_as_dict(settings).get("lang_pairs") or ()
     pairs = pairs.split(",") if isinstance(pairs, str) else [str(pair) for pair in pairs]
-    pair = "-".join(given.get(name, "") for name in NAMES)
-    return (
-        f"{pair}: its training was of {', '.join(pairs)}" if pairs and len(given) == 2 and pair not in pairs else None
-    )
+    pair = "-".join(direction.get(name, "") for name in NAMES)
+    if not pairs or len(direction) < 2 or pair in pairs:
+        return None
+    return f"{pair}: its training was of {', '.join(pairs)}"
 
 
 def describe_languages(trained: Mapping[str, str]) -> str:

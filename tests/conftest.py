@@ -68,3 +68,14 @@ def tiny_data(tmp_path_factory: pytest.TempPathFactory) -> str:
 
     with torch.device("cpu"):  # fairseq writes numpy's arrays
         return tiny_training.make_data(tmp_path_factory.mktemp("tiny-data"))
+
+
+@pytest.fixture(scope="module")
+def fairseq_in_forks() -> Iterator[None]:
+    """Start the commands of fairseq that prepare and the demo run as forks of this process: new ones take seconds."""
+    import commands
+    from fairseq_luna.commands import shell_commands
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(shell_commands, "start_fairseq", commands.start)
+        yield

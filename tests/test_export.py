@@ -46,7 +46,7 @@ SOURCES = {
     ),
 }
 WITH_A_STATE = {
-    "luna-softmax-source": {"family": "luna", "luna_source_attention": "softmax"},
+    "luna-softmax-source": {"family": "luna", "luna_source_attention": "softmax", "decoder_layers": 2},
     "luna-convolution": {"family": "luna", "attention_kernel_size": 5, "luna_segment_bias": 4.0},
     "luna-learned-positions": {"family": "luna", "encoder_learned_pos": True, "decoder_learned_pos": True},
     "fastformer-convolution": {"family": "fastformer", "attention_kernel_size": 5},
@@ -105,7 +105,7 @@ def test_some_encoders_graphs_accept_any_batch_of_one_length(family, length):
 
 @pytest.mark.parametrize("flags", WITH_A_STATE.values(), ids=WITH_A_STATE)
 def test_two_graphs_generate_as_the_model_does(flags):
-    model = small(**flags, decoder_layers=2)
+    model = small(**flags)
     encode, step = EncoderForExport(model), DecoderStepForExport(model)
     source = encode(sentences(9, 4, 5))
     words = as_prefix(sentences(6, 6, 6, seed=2))

@@ -393,7 +393,9 @@ MANY = ("--task=translation_multi_simple_epoch", "--langs=a,b", "--lang-pairs=a-
 
 
 @pytest.mark.parametrize("source_mark", [(), ("--encoder-langtok=tgt",)], ids=["target", "source"])
-def test_a_model_of_several_languages_translates_as_fairseq_generate_does(tiny_data, tmp_path, capsys, source_mark):
+def test_a_model_of_several_languages_translates_as_fairseq_generate_does(
+    tiny_data, tmp_path, capsys, caplog, source_mark
+):
     data = Path(shutil.copytree(tiny_data, tmp_path / "data"))
     for file in data.glob("train.a-b.*"):
         shutil.copy(file, data / file.name.replace("train", "test"))
@@ -415,6 +417,10 @@ def test_a_model_of_several_languages_translates_as_fairseq_generate_does(tiny_d
         translator.translate(TEXTS, prefix_allowed_tokens_fn=lambda sentence, words: [4], **SIZES)
     with pytest.raises(UsageError, match=r"give source_lang= and target_lang= \(--source-lang, --target-lang\)"):
         load_translator(checkpoint, data=data)
+    for source, target, count in (("b", "a", 1), ("a", "b", 0)):
+        caplog.clear()
+        load_translator(checkpoint, data=data, source_lang=source, target_lang=target)
+        assert sum(f"{source}-{target}: its training was of a-b" in said for said in caplog.messages) == count
 
 
 def test_a_sentence_that_is_too_long_is_refused(folder):

@@ -134,8 +134,8 @@ def test_wrong_paths_are_refused_before_torch_is_imported(tmp_path):
 
 def test_values_of_a_models_flags_are_not_taken_for_the_checkpoint(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    convert.check_given(["--arch", "mixed_tiny", "--decoder-self-attention", "linear", "old.pt", "--output", "new.pt"])
-    convert.check_given(["none.pt", "--arch", "mixed_tiny", "--help"])
+    convert.check_argv(["--arch", "mixed_tiny", "--decoder-self-attention", "linear", "old.pt", "--output", "new.pt"])
+    convert.check_argv(["none.pt", "--arch", "mixed_tiny", "--help"])
 
 
 def test_a_path_never_looks_like_a_flag(tmp_path, monkeypatch):

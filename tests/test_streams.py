@@ -16,6 +16,8 @@ from fairseq_luna.commands.scoring.system_output import read_translations
 from fairseq_luna.commands.shell_commands import program
 from own_command import refused, shown
 
+pytestmark = pytest.mark.usefixtures("fairseq_in_forks")
+
 ROOT = Path(__file__).resolve().parents[1]
 
 

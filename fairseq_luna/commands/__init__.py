@@ -2,7 +2,7 @@
 
 The docstring of a module is the description that ``--help`` shows. ``add_flags(parser)`` adds the command's flags, and
 ``run(args)`` does the work. A command may also have ``add_chosen_flags(parser, given)``, for flags that depend on the
-given arguments, and ``check_given(given)``, for checks before torch is imported for that.
+given arguments, and ``check_argv(argv)``, for checks before torch is imported for that.
 Importing one of these modules imports neither torch nor fairseq, which takes seconds.
 """
 

@@ -116,21 +116,23 @@ def _memory_layout(weight: Tensor) -> tuple[Any, ...]:
     return weight.data_ptr(), weight.dtype, tuple(weight.shape), weight.stride()
 
 
-def _check_settings(path: Path, ours: dict[str, Any], first: Path, theirs: dict[str, Any]) -> None:
+def _check_settings(path: Path, entries: dict[str, Any], first: Path, first_entries: dict[str, Any]) -> None:
     """Raises UsageError if a setting differs. A setting that an older release did not save has its default."""
-    defaults = MODEL_DATACLASS_REGISTRY.get(ours.get("_name"), object)()
-    for name in sorted(ours.keys() | theirs.keys()):
-        mine, other = (settings.get(name, getattr(defaults, name, None)) for settings in (ours, theirs))
+    defaults = MODEL_DATACLASS_REGISTRY.get(entries.get("_name"), object)()
+    for name in sorted(entries.keys() | first_entries.keys()):
+        mine, other = (settings.get(name, getattr(defaults, name, None)) for settings in (entries, first_entries))
         if mine != other:
             raise UsageError(f"{path}: its {flag(name)} is {mine}, and {other} in {first}")
 
 
-def _check_outline(path: Path, ours: dict[str, Any], first: Path, theirs: dict[str, Any]) -> None:
-    for name in dict.fromkeys([*theirs, *ours]):
-        if name not in ours or name not in theirs:
-            has_it, lacks_it = (path, first) if name in ours else (first, path)
+def _check_outline(path: Path, entries: dict[str, Any], first: Path, first_entries: dict[str, Any]) -> None:
+    for name in dict.fromkeys([*first_entries, *entries]):
+        if name not in entries or name not in first_entries:
+            has_it, lacks_it = (path, first) if name in entries else (first, path)
             raise UsageError(f"{path}: has other weights than {first}: {name} is in {has_it} and not in {lacks_it}")
-        for property_name, own_value, first_value in zip(("shape", "dtype"), ours[name], theirs[name], strict=True):
+        for property_name, own_value, first_value in zip(
+            ("shape", "dtype"), entries[name], first_entries[name], strict=True
+        ):
             if own_value != first_value:
                 raise UsageError(f"{path}: {name} has {property_name} {own_value}, and {first_value} in {first}")
 

@@ -40,24 +40,24 @@ def add_flags(parser: ArgumentParser) -> None:
     add("--seed", type=int, default=1, help="random seed of new parameters (default: 1)")
 
 
-def check_given(given: Sequence[str]) -> None:
-    """Raises UsageError if a path in ``given`` is wrong, before torch is imported for the flags of the model."""
+def check_argv(argv: Sequence[str]) -> None:
+    """Raises UsageError if a path in ``argv`` is wrong, before torch is imported for the flags of the model."""
     chosen = Parser(None, allow_abbrev=False, add_help=False)
     chosen.add_argument("--output", type=Path)
     chosen.add_argument("--force", action="store_true")
     chosen.add_argument("-h", "--help", action="store_true")
-    known_flags = chosen.parse_known_args(given)[0]
-    if given and not known_flags.help:
+    known_flags = chosen.parse_known_args(argv)[0]
+    if argv and not known_flags.help:
         # Later words may be values of flags that are not known yet.
-        first = None if given[0].startswith("-") else Path(given[0])
+        first = None if argv[0].startswith("-") else Path(argv[0])
         check_paths(first, known_flags.output, force=known_flags.force)
 
 
-def add_chosen_flags(parser: ArgumentParser, given: Sequence[str]) -> None:
-    """Add the flags of the model that --arch names in the arguments ``given``."""
+def add_chosen_flags(parser: ArgumentParser, argv: Sequence[str]) -> None:
+    """Add the flags of the model that --arch names in the arguments ``argv``."""
     chosen = Parser(None, allow_abbrev=False, add_help=False)
     chosen.add_argument("--arch")
-    arch = chosen.parse_known_args(given)[0].arch
+    arch = chosen.parse_known_args(argv)[0].arch
     if arch is not None:
         environment.require_fairseq()
         from .converting.converted_settings import add_model_flags

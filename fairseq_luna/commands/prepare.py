@@ -157,7 +157,7 @@ def run(args: Namespace) -> None:
     else:
         write = partial(gather, texts, train=train, hold_out=hold_out, languages=languages)
         options: dict[str, Any] = {"rules": rules, "workers": args.workers, "leave_out": args.leave_out}
-        options |= {"pieces": args.pieces, "given": args.dictionary} if args.pieces else {"coverage": coverage}
+        options |= {"pieces": args.pieces, "dictionaries": args.dictionary} if args.pieces else {"coverage": coverage}
         options["vocabulary"] = vocabulary
         try:
             prepare(args.out, write, languages=languages, **options)

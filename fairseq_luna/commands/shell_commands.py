@@ -56,21 +56,9 @@ def run_fairseq(command: str, arguments: list[str], log: Path, watch: Callable[[
         CommandError: the command failed. The message has the end of its log.
         OSError: the disk is full.
     """
-    # With matrices this small a second thread helps little on an idle machine, and triples the time on a busy one.
-    environment = {"OMP_NUM_THREADS": "1", **os.environ}
     log.parent.mkdir(parents=True, exist_ok=True)
     plugin = [f"--user-dir={USER_DIR}"] if command == "preprocess" else []
-    with (
-        log.open("a", encoding="utf-8") as file,
-        subprocess.Popen(
-            [sys.executable, "-m", f"fairseq_cli.{command}", *plugin, *arguments],
-            env=environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            encoding="utf-8",
-            errors="replace",
-        ) as process,
-    ):
+    with log.open("a", encoding="utf-8") as file, start_fairseq(command, [*plugin, *arguments]) as process:
         for line in process.stdout or ():
             file.write(line)
             if watch:
@@ -82,3 +70,16 @@ def run_fairseq(command: str, arguments: list[str], log: Path, watch: Callable[[
         raise CommandError(
             f"fairseq-{command} ended with status {process.returncode}; its output is in {log}:\n{tail}", status=1
         )
+
+
+def start_fairseq(command: str, arguments: list[str]) -> subprocess.Popen[str]:
+    """Start ``fairseq_cli.<command>`` in a process whose standard output has its errors too."""
+    return subprocess.Popen(
+        [sys.executable, "-m", f"fairseq_cli.{command}", *arguments],
+        # With matrices this small a second thread helps little on an idle machine, and triples the time on a busy one.
+        env={"OMP_NUM_THREADS": "1", **os.environ},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        encoding="utf-8",
+        errors="replace",
+    )

@@ -134,9 +134,9 @@ def group_flags(cfg: Settings) -> list[str]:
     for group, (kind, names) in GROUPS.items():
         default = getattr(configs, kind)()
         settings = settings_as_dict(cfg.get(group))
-        given = {name: settings.get(name) for name in names}
-        followed = {name for name, other in FOLLOWED.items() if given.get(name) == given.get(other)}
-        words += flags_for(partial(gen_parser_from_dataclass, dataclass_instance=default), given, leave_out=followed)
+        values = {name: settings.get(name) for name in names}
+        followed = {name for name, other in FOLLOWED.items() if values.get(name) == values.get(other)}
+        words += flags_for(partial(gen_parser_from_dataclass, dataclass_instance=default), values, leave_out=followed)
     return words
 
 

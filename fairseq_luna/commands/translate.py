@@ -129,7 +129,10 @@ def check_exported(args: Namespace) -> None:
 
 def can_be_exported(args: Namespace, translator: Any) -> bool:
     """Whether --engine onnx supports this model and these flags."""
-    ours = len(translator.models) == 1 and hasattr(translator.models[0].decoder, "read_source")
+    is_one_own_model = len(translator.models) == 1 and hasattr(translator.models[0].decoder, "read_source")
     return (
-        ours and args.device == "cpu" and not given_options(args, ONLY_TORCH) and find_spec("onnxruntime") is not None
+        is_one_own_model
+        and args.device == "cpu"
+        and not given_options(args, ONLY_TORCH)
+        and find_spec("onnxruntime") is not None
     )

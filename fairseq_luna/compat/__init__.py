@@ -12,6 +12,7 @@ import torch
 from .beam_search import DiverseBeamRows, RepeatedNgrams
 from .checkpoint_mismatch import HiddenMismatch, OtherLanguages
 from .distributed_on_cpu import DeviceNumberOnCPU, IndependentCopies
+from .encoder_fast_path import FastPathWithoutMaskType
 from .end_of_training import AbortAtExit, UpdateAfterLast
 from .epoch_data import (
     BatchesAfterResume,
@@ -58,6 +59,7 @@ _IN_ORDER: tuple[Patch, ...] = (
     DiverseBeamRows(),
     UnclearFP16Errors(),
     MissingEMA(),
+    FastPathWithoutMaskType(),
 )
 PATCHES = {patch.name: patch for patch in _IN_ORDER}
 

@@ -150,44 +150,44 @@ def model_config(filename: str) -> Any:
     return getattr(checkpoint_utils.load_checkpoint_to_cpu(filename).get("cfg"), "model", None)
 
 
-def both_values(theirs: Any, ours: Any) -> str:
+def both_values(saved: Any, current: Any) -> str:
     """The flags that have other values in the checkpoint, each with both values.
 
-    Rates of dropout are left out: they need not fit. ``theirs`` and ``ours`` are models' configs, flat, or a part of
+    Rates of dropout are left out: they need not fit. ``saved`` and ``current`` are models' configs, flat, or a part of
     one;
     None: not known.
     """
-    theirs, ours = _as_dict(theirs), _as_dict(ours)
+    saved, current = _as_dict(saved), _as_dict(current)
     return "".join(
-        f"; {flag(name)} is {theirs[name]} there and {value} here"
-        for name, value in ours.items()
-        if name in theirs and str(theirs[name]) != str(value) and "drop" not in name
+        f"; {flag(name)} is {saved[name]} there and {value} here"
+        for name, value in current.items()
+        if name in saved and str(saved[name]) != str(value) and "drop" not in name
     )
 
 
-def warn_of_different_settings(theirs: Any, ours: Any, filename: str, *, heads: bool) -> None:
+def warn_of_different_settings(saved: Any, current: Any, filename: str, *, heads: bool) -> None:
     """Warn if a model has the tensors of the checkpoint ``filename`` and computes something else from them.
 
     Args:
-        theirs, ours: models' configs, flat; None: not known.
+        saved, current: models' configs, flat; None: not known.
         heads: whether the checkpoint has classification heads.
     """
-    different = differing_settings(theirs, ours, heads=heads) if theirs and ours else {}
+    different = differing_settings(saved, current, heads=heads) if saved and current else {}
     if different:
         differences = "".join(
-            f"; {flag(name)} is {their} there and {our} here" for name, (their, our) in different.items()
+            f"; {flag(name)} is {there} there and {here} here" for name, (there, here) in different.items()
         )
         logger.warning(f"{filename} fits the model, but was trained as another{differences}")
 
 
-def check_made_for(made_for: Mapping[str, Any], ours: Any, filename: str) -> None:
-    """Raise CheckpointMismatch unless the model's config ``ours`` has the values ``made_for``.
+def check_made_for(made_for: Mapping[str, Any], current: Any, filename: str) -> None:
+    """Raise CheckpointMismatch unless the model's config ``current`` has the values ``made_for``.
 
     Other attentions may have the same tensors: without this check a model would be trained from a checkpoint that was
     converted for another attention.
     """
-    made_for, ours = _as_dict(made_for), _as_dict(ours)
-    other = [f"{flag(name)}={value}" for name, value in made_for.items() if ours.get(name) != value]
+    made_for, current = _as_dict(made_for), _as_dict(current)
+    other = [f"{flag(name)}={value}" for name, value in made_for.items() if current.get(name) != value]
     if other:
         raise CheckpointMismatch(
             f"{filename} was made for {', '.join(other[:3])}: give the flags that fairseq-luna convert printed"

@@ -107,8 +107,8 @@ class DeviceNumberOnCPU(Patch):
     def is_needed(self) -> bool:
         """Whether a model on the CPU is given a GPU's number."""
 
-        def report_device_ids(**given: Any) -> NoReturn:
-            raise _DeviceIds(given["device_ids"])
+        def report_device_ids(**kwargs: Any) -> NoReturn:
+            raise _DeviceIds(kwargs["device_ids"])
 
         cfg = DistributedTrainingConfig(ddp_backend="pytorch_ddp")
         cfg.tpu = False
@@ -121,10 +121,10 @@ class DeviceNumberOnCPU(Patch):
 
     def apply(self) -> None:
         @wrap_method(distributed_fairseq_model, "DistributedDataParallel")
-        def ddp(original: Any, module: nn.Module, **given: Any) -> Any:
+        def ddp(original: Any, module: nn.Module, **kwargs: Any) -> Any:
             if all(parameter.device.type == "cpu" for parameter in module.parameters()):
-                given |= {"device_ids": None, "output_device": None}
-            return original(module=module, **given)
+                kwargs |= {"device_ids": None, "output_device": None}
+            return original(module=module, **kwargs)
 
 
 class _DeviceIds(Exception):

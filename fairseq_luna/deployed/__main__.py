@@ -56,7 +56,7 @@ def run() -> None:
     translate_input(Translator(args.folder, threads=args.threads), args.buffer_size, **options)
 
 
-def parse_arguments(given: list[str]) -> Namespace:
+def parse_arguments(argv: list[str]) -> Namespace:
     """Parse the arguments. Raises CommandError for wrong ones."""
     parser = Parser(DESCRIPTION, prog=f"python -m {PROGRAM}", allow_abbrev=False)
     add = parser.add_argument
@@ -64,9 +64,9 @@ def parse_arguments(given: list[str]) -> Namespace:
     add("--threads", type=int, default=1, metavar="N", help="number of CPU threads (default: %(default)s)")
     add_stream_flags(parser, TEXT)
     for name, reason in ELSEWHERE.items():
-        if any(word.partition("=")[0] == flag(name) for word in given):
+        if any(word.partition("=")[0] == flag(name) for word in argv):
             raise CommandError(f"{flag(name)}: {reason}; use fairseq-luna translate with the checkpoint")
-    return parser.parse_args(given)
+    return parser.parse_args(argv)
 
 
 if __name__ == "__main__":

@@ -46,8 +46,8 @@ def export_model(
         raise UsageError(f"{error}; pip install onnx onnxscript onnxruntime") from error
     from ..loading import load_translator
 
-    given: dict[str, Any] = {name: value for name, value in languages.items() if value}
-    translator = load_translator(model, data=data, pieces=pieces, **given)
+    direction: dict[str, Any] = {name: value for name, value in languages.items() if value}
+    translator = load_translator(model, data=data, pieces=pieces, **direction)
 
     def write_checked_folder(folder: Path) -> None:
         # fp32 also before int8, whose rounding would hide that a graph is wrong.

@@ -156,9 +156,9 @@ class NextStepGraph(nn.Module):
         total = scores.reshape(-1, 1)
         # The best of each beam first, then of all beams: fewer passes over the vocabulary. One of them may be padding.
         count = 2 * beam + 1
-        some, found = log_probs.topk(count)
-        some = torch.where(found == PAD, -torch.inf, some + total).view(sentences, -1)
-        best, place = some.topk(2 * beam)
-        index = found.view(sentences, -1).gather(1, place) + place // count * log_probs.shape[1]
+        top_scores, top_tokens = log_probs.topk(count)
+        top_scores = torch.where(top_tokens == PAD, -torch.inf, top_scores + total).view(sentences, -1)
+        best, place = top_scores.topk(2 * beam)
+        index = top_tokens.view(sentences, -1).gather(1, place) + place // count * log_probs.shape[1]
         ends = (log_probs[:, EOS : EOS + 1] + total).view(sentences, beam)
         return best, index, ends, {name: x for name, x in state.items() if CONSTANT not in name}

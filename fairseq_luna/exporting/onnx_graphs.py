@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import onnx
+import onnxscript.optimizer
 import torch
 from onnx import ModelProto
 from onnxscript import opset20
@@ -103,11 +104,14 @@ def to_onnx(program: ExportedProgram, inputs: Sequence[str], outputs: Sequence[s
         program,
         dynamo=True,
         verbose=False,
+        optimize=False,
         input_names=inputs,
         output_names=outputs,
         custom_translation_table=OPERATORS,
     )
     assert onnx_model is not None
+    # Once: torch.onnx does it twice, and onnxruntime, which optimizes further, gets to the same number of nodes.
+    onnxscript.optimizer.optimize(onnx_model.model, num_iterations=1)
     return onnx_model.model_proto
 
 
@@ -119,6 +123,13 @@ op: Any = opset20  # its type stubs cover single operators only
 
 def lerp(start: Value, end: Value, weight: Value) -> Value:
     return op.Add(start, op.Mul(weight, op.Sub(end, start)))
+
+
+def cosine_by_sine(x: Value) -> Value:
+    """Make cos(x) of fp64 sin(x + pi/2): onnxruntime 1.23, the last for Python 3.10, has no cosine of fp64."""
+    if x.dtype != FP64:
+        return op.Cos(x)
+    return op.Sin(op.Add(x, op.Constant(value=onnx.numpy_helper.from_array(np.array(np.pi / 2)))))
 
 
 def attention(
@@ -206,6 +217,7 @@ def softplus(x: Value, beta: float = 1.0, threshold: float = 20.0) -> Value:
 
 
 OPERATORS: dict[Callable[..., Any], Callable[..., Any]] = {
+    torch.ops.aten.cos.default: cosine_by_sine,
     torch.ops.aten.lerp.Tensor: lerp,
     torch.ops.aten.linalg_solve_triangular.default: solve_triangular,
     torch.ops.aten.remainder.Scalar: remainder,

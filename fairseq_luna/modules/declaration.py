@@ -148,7 +148,7 @@ def merged_flags(attentions: Iterable[Attention]) -> dict[str, Flag]:
     for attention in attentions:
         for flag in attention.flags:
             readers.setdefault(flag.name, []).append((attention.name, flag))
-    return {name: merged(found) for name, found in readers.items()}
+    return {name: merged(declared) for name, declared in readers.items()}
 
 
 def merged(readers: list[tuple[str, Flag]]) -> Flag:

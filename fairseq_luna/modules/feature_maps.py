@@ -156,7 +156,7 @@ class HedgehogFeatures(FeatureMapModule):
         )
 
 
-def number_of_features(given: int | None, *, default: int) -> int:
-    if given is not None and given < 1:
-        raise ArgumentError("num_features", given, f"must be 1 or more; leave it out for {default}")
-    return given or default
+def number_of_features(num_features: int | None, *, default: int) -> int:
+    if num_features is not None and num_features < 1:
+        raise ArgumentError("num_features", num_features, f"must be 1 or more; leave it out for {default}")
+    return num_features or default

@@ -87,7 +87,7 @@ def gated_delta_rule(
         blocks *= 2
     sequences = (q.to(dtype), k.to(dtype), v.to(dtype), *(gate[..., None] for gate in gates))
     inputs = (cut_into_blocks(x, blocks) for x in sequences)
-    (out,) = apply_to_some_heads(lambda *given: GatedDelta.apply(*given)[:1], blocks, *inputs)
+    (out,) = apply_to_some_heads(lambda *tensors: GatedDelta.apply(*tensors)[:1], blocks, *inputs)
     return join_blocks(out, blocks, v).to(v.dtype)
 
 

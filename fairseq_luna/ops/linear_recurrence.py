@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from .chunks import pad_end
 from .dtypes import accumulation_dtype
 from .padding import Padding, PaddingLike
 
@@ -56,6 +57,8 @@ class _Recurrence(torch.autograd.Function):
 
     @staticmethod
     def forward(f: Tensor, b: Tensor, backwards: bool) -> Tensor:
+        if torch.compiler.is_compiling():
+            return _solve_for_any_length(b.flip(0), f.flip(0)).flip(0) if backwards else _solve_for_any_length(b, f)
         h = b.clone()
         _solve_in_place(h, f, backwards)
         return h
@@ -110,6 +113,32 @@ def _accumulate(earlier: Tensor, factor: Tensor, later: Tensor, backwards: bool)
     """``later += factor earlier``; ``earlier += factor later`` if ``backwards``."""
     target, source = (earlier, later) if backwards else (later, earlier)
     target.addcmul_(factor, source)
+
+
+def _solve_for_any_length(b: Tensor, f: Tensor) -> Tensor:
+    """The states, in a graph of torch.compile that holds for all lengths of as many levels of chunks.
+
+    A graph of :func:`_solve_in_place` holds for one length. Here chunks of :data:`LOOPED` steps go through their steps
+    side by side, each from a state of 0; then the states at their ends are a recurrence of the same kind.
+
+    Args:
+        b: ``(T, ...)``.
+        f: the factors between neighboring steps, ``(T - 1, ...)``.
+    """
+    steps = len(b)
+    h, factors = (
+        pad_end(x, -steps % LOOPED, dim=-x.dim()).unflatten(0, (-1, LOOPED)).unbind(1)
+        for x in (b, torch.cat([torch.zeros_like(b[:1]), f]))
+    )
+    states, products = [h[0]], [factors[0]]
+    for k in range(1, LOOPED):
+        states.append(torch.addcmul(h[k], factors[k], states[-1]))
+        products.append(factors[k] * products[-1])
+    if steps > LOOPED:
+        ends = _solve_for_any_length(states[-1], products[-1][1:])
+        before = torch.cat([torch.zeros_like(ends[:1]), ends[:-1]])
+        states = [torch.addcmul(h, product, before) for h, product in zip(states, products, strict=True)]
+    return torch.stack(states, dim=1).flatten(0, 1)[:steps]
 
 
 def real_factors_and_inputs(f: Tensor, b: Tensor, padding: PaddingLike) -> tuple[Tensor, Tensor]:

@@ -140,8 +140,8 @@ class Apollo(torch.optim.Optimizer):
     def _saved_with_ours(self, state_dict: dict[str, Any]) -> Iterator[tuple[int, Tensor]]:
         """Each parameter's index in the state dict, and the parameter."""
         saved = chain.from_iterable(group["params"] for group in state_dict["param_groups"])
-        ours = chain.from_iterable(group["params"] for group in self.param_groups)
-        return zip(saved, ours, strict=False)  # torch refuses another number of parameters
+        current = chain.from_iterable(group["params"] for group in self.param_groups)
+        return zip(saved, current, strict=False)  # torch refuses another number of parameters
 
     def _refuse_other_parameters(self, state_dict: dict[str, Any]) -> None:
         """Raise ValueError if the state belongs to parameters of other shapes or names."""
@@ -151,8 +151,8 @@ class Apollo(torch.optim.Optimizer):
             for shape in [tuple(state[name].shape) for name in STATE] if state else []:
                 if shape != tuple(p.shape):
                     raise ValueError(f"Apollo: parameter {place} is {tuple(p.shape)} and its state {shape}: {advice}")
-        for saved, ours in zip(state_dict["param_groups"], self.param_groups, strict=False):
-            before, now = saved.get("param_names", []), ours.get("param_names", [])
+        for saved, current in zip(state_dict["param_groups"], self.param_groups, strict=False):
+            before, now = saved.get("param_names", []), current.get("param_names", [])
             if before != now and sorted(before) == sorted(now):
                 first = next(pair for pair in zip(now, before, strict=True) if pair[0] != pair[1])
                 raise ValueError(f"Apollo: parameter {first[0]!r} stands where the state has {first[1]!r}: {advice}")

@@ -96,11 +96,13 @@ def search_recorder(device: torch.device) -> Record | None:
 
 def agree(hypotheses: Hypotheses, expected: Hypotheses, tolerance: float) -> bool:
     """Whether two searches return hypotheses with the same scores; where scores are tied, tokens may differ."""
-    for ours, theirs in zip(hypotheses, expected, strict=True):
-        if len(ours) != len(theirs):
+    for nbest, expected_nbest in zip(hypotheses, expected, strict=True):
+        if len(nbest) != len(expected_nbest):
             return False
-        ours_scores, theirs_scores = (torch.tensor([float(each["score"]) for each in some]) for some in (ours, theirs))
-        if not torch.allclose(ours_scores, theirs_scores, rtol=tolerance, atol=tolerance):
+        scores, expected_scores = (
+            torch.tensor([float(each["score"]) for each in some]) for some in (nbest, expected_nbest)
+        )
+        if not torch.allclose(scores, expected_scores, rtol=tolerance, atol=tolerance):
             return False
     return True
 

@@ -7,6 +7,7 @@ count depends on the machine. The last column is all that an update launches bes
 the batch and the loss scale are copied, gradients cleared, the report copied, and the parameters updated.
 """
 
+import functools
 import inspect
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator, Sequence
@@ -150,6 +151,7 @@ def rows(args: Namespace) -> Iterator[Row]:
             }
 
 
+@functools.cache
 def config(*flags: str) -> Any:
     """fairseq's, of a training with ``flags``."""
     given = ["no-data", "--arch=transformer", *flags]

@@ -15,6 +15,8 @@ from own_command import refused, with_defaults
 from pasted import commands, paste
 from reader_data import read_texts
 
+pytestmark = pytest.mark.usefixtures("fairseq_in_forks")
+
 TRAIN, VALID = pairs(60, 1), pairs(6, 2)
 LANGUAGES = ("-s", "xx", "-t", "cs")
 

@@ -14,6 +14,8 @@ from own_command import refused, shown
 from pasted import commands, paste
 from reader_data import read_words
 
+pytestmark = pytest.mark.usefixtures("fairseq_in_forks")
+
 OLD, NEW = pairs(80, 1), [("Readers read, those re-read.", "Leserinnen lesen."), *pairs(30, 7)]
 SMALL = "--cpu --encoder-layers 1 --decoder-layers 1 --max-update 2 --warmup-updates 1"
 

@@ -17,6 +17,8 @@ from fairseq_luna.commands.shell_commands import USER_DIR
 from own_command import shown
 from pasted import commands, paste
 
+pytestmark = pytest.mark.usefixtures("fairseq_in_forks")
+
 SENTENCES = {
     "zh": ["他说：“好的，我们走吧！”", "面积是１０⁶ 米²（约½公里）。", "你看过《红楼梦》吗？", "ＡＢＣ公司，①号楼……"],
     "ja": [

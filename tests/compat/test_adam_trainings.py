@@ -4,7 +4,7 @@ import pytest
 import torch
 from fairseq.optim.fp16_optimizer import FP16Optimizer
 
-from commands import FAMILIES, arguments, torchrun, train
+from commands import FAMILIES, arguments, on_processes, train
 from fairseq_luna.compat import multi_tensor_adam
 from small_training import differing, outcome
 
@@ -93,5 +93,5 @@ def test_on_several_processes(tiny_data, tmp_path, backend):
         (path / "__init__.py").write_text(plugin)
         given = arguments(tiny_data, tmp_path / folder, *ADAM, "--bf16", f"--ddp-backend={backend}")
         given += [f"--user-dir={path}", "--max-update=3", "--encoder-layerdrop=0"]
-        torchrun(2, "train", *given)
+        on_processes(2, "train", *given)
     assert_same(tmp_path, "theirs", "ours")

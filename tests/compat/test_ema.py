@@ -6,6 +6,7 @@ from fairseq.dataclass.configs import EMAConfig
 from fairseq.models.ema import EMA
 
 from commands import FAMILIES, SIZES, train
+from fairseq_luna.models.shared.state_dict_loading import UNTRAINED_COPY
 from support import build_model
 
 
@@ -32,7 +33,7 @@ def test_a_shared_parameter_decays_once_in_a_step(family, precise):
         ema.step(last)
     mean, start, end = (model.state_dict() for model in (ema.get_model(), first, last))
     for name, value in start.items():
-        if value.numel() > 1:
+        if value.numel() > 1 and not UNTRAINED_COPY.search(name):
             torch.testing.assert_close(mean[name], value / 16 + 15 / 16 * end[name], msg=name)
     assert mean["encoder.embed_tokens.weight"].data_ptr() == mean["decoder.output_projection.weight"].data_ptr()
 

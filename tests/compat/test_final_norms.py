@@ -10,6 +10,7 @@ from fairseq.models import MODEL_REGISTRY
 from fairseq.models.ema import EMA
 from fairseq.models.transformer_lm import base_lm_architecture as set_defaults
 
+from fairseq_luna.models.shared.state_dict_loading import UNTRAINED_COPY
 from readers import build as build_reader
 from support import PAD, TINY, as_prefix, build_model, sentences, translation_task
 from variants import PRENORM
@@ -84,6 +85,8 @@ def test_a_mean_of_parameters_has_the_mean_of_the_norms(build, call):
     assert mean.state_dict().keys() == first.state_dict().keys()
     expected = dict(last.named_parameters())
     for name, value in first.named_parameters():
+        if UNTRAINED_COPY.search(name):
+            continue  # fairseq 0.12.2 takes them from the weights when it loads the state
         torch.testing.assert_close(mean.state_dict()[name], value / 16 + 15 / 16 * expected[name], msg=name)
     saved = build(seed=1)
     saved.load_state_dict(mean.state_dict())

@@ -18,10 +18,11 @@ from fairseq.models import distributed_fairseq_model
 from fairseq.tasks import FairseqTask
 
 from fairseq_luna import compat
-from fairseq_luna.compat import PATCHES, end_of_training
+from fairseq_luna.compat import PATCHES, encoder_fast_path, end_of_training
 
 LATER_FAIRSEQ = "fairseq-fixed" in {dist.metadata["Name"] for dist in metadata.distributions()}
 ONLY_LATER = {"last-batch", "resume", "diverse-beams"}
+ONLY_EARLIER = {"encoder-fast-path"}
 
 
 def test_on_the_installed_fairseq():
@@ -29,7 +30,7 @@ def test_on_the_installed_fairseq():
     probing = "from fairseq_luna import compat; print(*(name for name, p in compat.PATCHES.items() if p.is_needed()))"
     ended = subprocess.run([sys.executable, "-c", probing], capture_output=True, text=True, timeout=300)
     assert ended.returncode == 0, ended.stderr
-    assert set(ended.stdout.split()) == (PATCHES.keys() if LATER_FAIRSEQ else PATCHES.keys() - ONLY_LATER)
+    assert set(ended.stdout.split()) == PATCHES.keys() - (ONLY_EARLIER if LATER_FAIRSEQ else ONLY_LATER)
 
 
 def test_only_needed_patches_are_applied_and_only_after_all_probes(monkeypatch):
@@ -82,6 +83,7 @@ FIXED = {
     "bf16": (options, "parse_args_and_arch", lambda *_: Namespace(tpu=False)),
     "resume": (FairseqTask, "get_batch_iterator", _same_batches),
     "finished": (end_of_training, "_fairseq_train", lambda: SimpleNamespace(train=lambda *_: ([None], True))),
+    "encoder-fast-path": (encoder_fast_path.TransformerEncoderLayerBase, "forward", lambda layer, x, mask: x),
     "exit": (end_of_training, "BufferedIterator", _Iterator),
 }
 

@@ -12,9 +12,11 @@ import pytest
 import torch
 
 from fairseq_luna.commands.shell_commands import USER_DIR
+from pasted import PROGRAMS
 from reader_data import classification_data, language_model_data, read_words
 from recipes import CONFIG, ROOT
 from shared.recipes import quoted, recipe
+from stand_ins import run_in_shell
 
 SCORE = ROOT / "examples" / "score.sh"
 MEASURE = ROOT / "scripts" / "measure_on_gpu.sh"
@@ -34,9 +36,8 @@ def run(*command, folder, **environment):
 def hydra_train(name, data, save_dir, *overrides, folder):
     places = {"common.user_dir": USER_DIR, "task.data": data, "checkpoint.save_dir": save_dir}
     settings = [*SMALL, *(f"{key}={quoted(str(path))}" for key, path in places.items()), *overrides]
-    command = (sys.executable, "-m", "fairseq_cli.hydra_train", "--config-dir", CONFIG, "--config-name", name)
-    ended = run(*command, *settings, folder=folder)
-    assert ended.returncode == 0, ended.stderr[-3000:]
+    command = ("python", "-m", "fairseq_cli.hydra_train", "--config-dir", str(CONFIG), "--config-name", name, *settings)
+    run_in_shell(shlex.join(command), folder, PROGRAMS)
     return torch.load(save_dir / "checkpoint_last.pt", weights_only=True)
 
 
@@ -68,10 +69,10 @@ def test_a_translation_is_trained_resumed_and_scored(prepared, tmp_path):
     assert (model["_name"], model["encoder_self_attention"]) == ("mixed_tiny", "softmax")
     assert (model["encoder_layers"], optimizer["_name"]) == (1, "apollo")
     assert [len(state["optimizer_history"]), state["extra_state"]["train_iterator"]["epoch"]] == [2, 3]
-    scored = run(SCORE, prepared, tmp_path / "run", "--cpu", "--max-len-b=5", folder=tmp_path, LAST=2)
-    assert scored.returncode == 0, scored.stderr[-3000:]
-    assert scored.stdout.count("sacreBLEU") == 1 and "average_of_2.generated: 7 sentences" in scored.stdout
-    assert scored.stdout.count("case:mixed|eff:no|tok:none|smooth:none") == 2
+    command = shlex.join(map(str, (SCORE, prepared, tmp_path / "run", "--cpu", "--max-len-b=5")))
+    scored = run_in_shell(f"LAST=2 PYTHON=python {command}", tmp_path, PROGRAMS)
+    assert scored.count("sacreBLEU") == 1 and "average_of_2.generated: 7 sentences" in scored
+    assert scored.count("case:mixed|eff:no|tok:none|smooth:none") == 2
     tokens = (tmp_path / "run" / "average_of_2.generated.tokens").read_text()
     assert tokens.count("\n") == 7 and "@@" not in tokens
 
@@ -85,13 +86,10 @@ def test_the_yaml_of_the_page_of_architectures_trains_in_any_folder(tiny_data, p
     line = re.match(r"# .*?:\n# (.*?)\\\n#(.*)", content)
     data = shlex.quote(f"task.data={quoted(str(prepared / 'bin'))}")
     text = f"{line[1]} {line[2]}".replace("task.data=demo/data/bin", data)
-    python = shlex.quote(sys.executable)
-    text = text.replace("fairseq-hydra-train", f"{python} -m fairseq_cli.hydra_train")
-    text = text.replace("fairseq-luna", f"{python} -m fairseq_luna")
+    text = text.replace("fairseq-hydra-train", "python -m fairseq_cli.hydra_train")
     size = [f"+{size}" for size in (*SMALL[:4], "model.decoder_layers=1", "model.decoder_attention_heads=2")]
     given = [*size, *SMALL[4:], "optimization.max_update=1", f"checkpoint.save_dir={tmp_path / 'run'}"]
-    ended = run("bash", "-c", f"{text} {' '.join(map(shlex.quote, given))}", folder=tmp_path)
-    assert ended.returncode == 0, ended.stderr[-3000:]
+    run_in_shell(f"{text} {shlex.join(given)}", tmp_path, PROGRAMS)
     assert (tmp_path / "run" / "checkpoint_last.pt").exists()
 
 
@@ -102,12 +100,11 @@ def test_a_reader_starts_from_a_language_model_and_is_scored(tmp_path):
     hydra_train("masked_lm", text, tmp_path / "lm", *length, "task.tokens_per_sample=20", folder=tmp_path)
     start = f"checkpoint.finetune_from_model={quoted(str(tmp_path / 'lm' / 'checkpoint_best.pt'))}"
     hydra_train("imdb", data, tmp_path / "run", *length, "task.max_positions=20", start, folder=tmp_path)
-    command = (sys.executable, "-m", "fairseq_cli.validate", data, "--user-dir", USER_DIR, "--valid-subset", "valid")
+    command = ("python", "-m", "fairseq_cli.validate", data, "--user-dir", USER_DIR, "--valid-subset", "valid")
     options = ("--path", tmp_path / "run" / "checkpoint_best.pt", "--max-tokens", "16384")
     options += ("--task", "sentence_prediction", "--criterion", "sentence_prediction")
-    scored = run(*command, *options, "--cpu", "--num-workers=0", "--log-format=json", folder=tmp_path)
-    assert scored.returncode == 0, scored.stderr[-3000:]
-    assert 'accuracy": "' in scored.stdout + scored.stderr
+    command += (*options, "--cpu", "--num-workers=0", "--log-format=json")
+    assert 'accuracy": "' in run_in_shell(shlex.join(map(str, command)), tmp_path, PROGRAMS)
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,8 @@ from own_command import with_defaults
 from recipes import ROOT
 from stand_ins import run_in_shell
 
+pytestmark = pytest.mark.usefixtures("fairseq_in_forks")
+
 SMALL = "--cpu --encoder-layers 1 --decoder-layers 1 --max-update 20 --max-epoch 6 --warmup-updates 1 --num-workers 0"
 SIZES = " ".join(f"--{side}-{size}" for side in ("encoder", "decoder") for size in ("embed-dim 32", "ffn-embed-dim 32"))
 SIZES += " --encoder-attention-heads 2 --decoder-attention-heads 2"

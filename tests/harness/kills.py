@@ -1,7 +1,7 @@
 """Kill a training again and again, resume it each time, and compare it with an uninterrupted one, bit for bit.
 
 A third of the kills follow a random update after a random delay; a third are aimed at the writing of a checkpoint, a
-third at its copying to checkpoint_last.pt. The update is drawn and not the time: most of a start is imports.
+third at its copying to checkpoint_last.pt. The update is drawn and not the time: most of a short training is its start.
 """
 
 import random
@@ -10,12 +10,17 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import torch
+
+import commands
 import small_training
 import tiny_training
 from fairseq_luna.files import remove
+from forks import Fork
 from small_training import MAX_UPDATE, differing, logged, outcome, updates_in
 
 # The name of the file while it is written or copied.
@@ -23,7 +28,7 @@ WRITING, COPYING = "checkpoint_[!l]*.tmp", "checkpoint_last.pt.tmp"
 FILE_POLL_S, LOG_POLL_S = 0.0005, 0.02
 # How long a file grows before the kill, and how many files at most are skipped.
 GROW_S, PASS = 0.03, 3
-Process = subprocess.Popen[bytes]
+Process = Fork | subprocess.Popen[bytes]
 
 
 class Reference(NamedTuple):
@@ -67,8 +72,9 @@ def uninterrupted(arguments: list[str], save_dir: Path) -> Reference:
 
 
 def training(arguments: list[str], log: Any) -> Process:
-    command = [sys.executable, "-m", "fairseq_cli.train", *arguments]
-    return subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
+    if torch.get_default_device().type == "cuda":  # a process that has initialized CUDA cannot be forked
+        return subprocess.Popen([sys.executable, "-m", "fairseq_cli.train", *arguments], stdout=log, stderr=log)
+    return Fork(partial(commands.run, "train", *arguments), log)
 
 
 def start(arguments: list[str], save_dir: Path, seconds: float, draw: random.Random | None) -> tuple[bool, str]:

@@ -4,14 +4,18 @@ import importlib
 import subprocess
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import pytest
 import torch
 from fairseq import checkpoint_utils
+from fairseq.dataclass import utils
 from fairseq.logging import metrics
 
 import fairseq_luna.models  # noqa: F401 (in this process fairseq may find the package imported already)
+from forks import Fork, in_processes
+from harness.parsing import quick_compose
 
 USER_DIR = str(Path(__file__).parents[2] / "fairseq_luna")
 
@@ -66,6 +70,7 @@ def run(command: str, *arguments: str) -> None:
     vars(checkpoint_utils.save_checkpoint).pop("best", None)
     with pytest.MonkeyPatch.context() as patch, torch.device("cpu"):
         patch.setattr(sys, "argv", [f"fairseq-{command}", *given])
+        patch.setattr(utils, "compose", quick_compose)
         importlib.import_module(f"fairseq_cli.{command.replace('-', '_')}").cli_main()
 
 
@@ -92,6 +97,18 @@ def torchrun(processes: int, command: str, *arguments: str) -> str:
     ended = subprocess.run([*launch, *given], capture_output=True, text=True, timeout=900)
     assert ended.returncode == 0, ended.stderr[-2000:]
     return ended.stdout + ended.stderr
+
+
+def on_processes(count: int, command: str, *arguments: str) -> str:
+    """Run a command of fairseq's in several processes, and return what they print: forks, and on a GPU torchrun's."""
+    if torch.get_default_device().type == "cuda":
+        return torchrun(count, command, *arguments)
+    return in_processes(count, partial(run, command, *arguments))
+
+
+def start(command: str, arguments: Sequence[str]) -> Fork:
+    """A fork that stands for the process of ``shell_commands.start_fairseq``."""
+    return Fork(partial(run, command, *arguments))
 
 
 def generate(data: str, checkpoints: str, *arguments: str) -> None:

@@ -148,9 +148,10 @@ def build(name, place, seed=0, **options):
     return module
 
 
-def every(*places, without=(), also=()):
-    """Runs a test with each attention, as ``name`` and ``place``."""
+def every(*places, without=(), only=(), also=()):
+    """Runs a test with each attention, as ``name`` and ``place``; with ``only``, with these names."""
     found = [each for each in [*EVERY, *also] if each[1] in (places or PLACES) and each[0] not in without]
+    found = [each for each in found if not only or each[0] in only]
     return pytest.mark.parametrize(("name", "place"), found, ids=map("-".join, found))
 
 

@@ -1,20 +1,39 @@
 """Printed commands, run as a shell runs what is pasted."""
 
-import os
 import re
-import subprocess
+import runpy
+import sys
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
+from commands import run
+from fairseq_luna.__main__ import main
+from stand_ins import run_in_shell
 
 
-def paste(line: str, *further: str, **environment: str) -> str:
-    """Run ``line``, with ``further`` flags at its end, in the current folder; returns what it prints."""
-    env = {**os.environ, "PYTHONPATH": str(ROOT), **environment}
-    command = " ".join([line, *further])
-    ended = subprocess.run(["bash", "-c", command], env=env, capture_output=True, text=True, timeout=600)
-    assert ended.returncode == 0, f"{command}\n{ended.stdout[-3000:]}{ended.stderr[-3000:]}"
-    return ended.stdout
+def run_module(words: Sequence[str]) -> None:
+    """``python -m MODULE ...`` in this process."""
+    option, module, *arguments = words
+    assert option == "-m"
+    sys.argv = [module, *arguments]
+    runpy.run_module(module, run_name="__main__", alter_sys=True)
+
+
+FAIRSEQS = ("train", "generate", "interactive", "preprocess", "validate", "score")
+PROGRAMS = {
+    "python": run_module,
+    "fairseq-luna": lambda words: main([*words]),
+    **{f"fairseq-{name}": partial(lambda name, words: run(name, *words), name) for name in FAIRSEQS},
+}
+
+
+def paste(line: str, *further: str) -> str:
+    """Run ``line``, with ``further`` flags at its end, in the current folder; returns its standard output."""
+    programs = re.findall(r"(?:^|(?<= ))(\S*/)?(fairseq-[a-z]+)(?= )", line)
+    assert programs and all(Path(folder, name).exists() for folder, name in programs if folder)
+    named = re.sub(r"(?:^|(?<= ))\S*/(fairseq-[a-z]+)(?= )", r"\1", line)
+    return run_in_shell(" ".join([named, *further]), Path.cwd(), PROGRAMS)
 
 
 def commands(shown: str) -> list[str]:

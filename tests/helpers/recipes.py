@@ -23,7 +23,7 @@ from torch import nn
 import fairseq_luna.models  # noqa: F401 (its patches wrap call_main, which is replaced below)
 from fairseq_luna.commands.converting.parameters import placeholder_dictionary
 from fairseq_luna.commands.shell_commands import USER_DIR
-from harness.parsing import parse
+from harness.parsing import parse, without_copies_of_sources
 from shared.recipes import quoted
 
 ROOT = Path(__file__).parents[2]
@@ -57,6 +57,7 @@ def parsed(*arguments: str) -> DictConfig:
         patch.object(distributed_utils, "call_main", lambda cfg, main, **more: taken.append(cfg)),
         patch.object(sys, "argv", ["fairseq-hydra-train", *arguments]),
         contextlib.redirect_stdout(sys.stderr),
+        without_copies_of_sources(),
     ):
         try:
             hydra_train.cli_main()

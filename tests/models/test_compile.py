@@ -13,6 +13,15 @@ from variants import VARIANTS
 # fairseq's wrapper for --checkpoint-activations cannot be compiled.
 COMPILED = {name: flags for name, flags in VARIANTS.items() if "checkpoint_activations" not in flags}
 EVERY_VARIANT = pytest.mark.parametrize("flags", COMPILED.values(), ids=COMPILED)
+# Of the attentions by name, one without a state, those with buffers that change, and one with a memory: the code of the
+# layers around an attention is the same for every name.
+OF_LAYERS = ("softmax", "performer", "routing", "transformer-xl", "convolution-prenorm")
+
+
+def is_quick(name):
+    return COMPILED[name]["family"] != "mixed" or name.removeprefix("mixed-") in OF_LAYERS
+
+
 WHOLE, PADDED = sentences(7, 7), sentences(7, 4)
 
 
@@ -41,9 +50,11 @@ def assert_one_graph(layer, run):
         assert expected is actual is None or expected.equal(actual)
 
 
-@EVERY_VARIANT
-def test_layers_in_training(flags):
-    model = build_model(**flags)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if is_quick(name) else pytest.mark.inductor) for name in COMPILED]
+)
+def test_layers_in_training(name):
+    model = build_model(**COMPILED[name])
 
     def run():
         model(PADDED, PADDED.ne(PAD).sum(1), as_prefix(PADDED))
@@ -105,11 +116,23 @@ LIKE = {
 }
 
 
+# One of each way of computing: a packed sequence, a state, a state with decay, keys that are chosen, learned keys, and
+# weights without keys.
+KINDS = ("luna", "linear", "retention", "topk", "external", "synthesizer-dense")
+
+
 @pytest.mark.slow
-@every(without=("luna-convolution", "luna-untied", "block-unordered"))  # the graphs of luna, block and convolution
+@every(only=KINDS)
 def test_a_graph_for_any_length_below_at_and_far_below_a_multiple_of_the_chunk(name, place):
     like_another = {name, f"{name}-{place}"} & LIKE.keys()
     assert_compiled_is_the_module(name, place, (63, 64, 39), "eager" if like_another else "aot_eager")
+
+
+# torch needs 2 to 170 seconds for the graphs of each, together twenty minutes.
+@pytest.mark.inductor
+@every(without=("luna-convolution", "luna-untied", "block-unordered", *KINDS))  # graphs of luna, block and convolution
+def test_a_graph_for_any_length_of_the_other_attentions(name, place):
+    test_a_graph_for_any_length_below_at_and_far_below_a_multiple_of_the_chunk(name, place)
 
 
 @pytest.mark.inductor

@@ -100,9 +100,8 @@ def assert_same_classes(name, backend):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["luna-tied", "fastformer-default", "block-default", "mixed-topk"])
-def test_logits(name):
-    assert_same_logits(name, "eager")
+def test_logits():
+    assert_same_logits("luna-tied", "eager")
 
 
 @pytest.mark.slow

@@ -137,7 +137,7 @@ def test_positions_follow_the_model_where_fairseq_keeps_them_outside_its_buffers
     """As in fairseq 0.12.2, which has a buffer of one number instead."""
     table = SinusoidalPositionalEmbedding(8, PAD, 16)
     older = SinusoidalPositionalEmbedding(8, PAD, 16)
-    del older._buffers["weights"]
+    older._buffers.pop("weights", None)
     older.weights = table.weights
     older._float_tensor = torch.zeros(1, dtype=torch.float64)
     for position in (3, 40, torch.tensor([40])):

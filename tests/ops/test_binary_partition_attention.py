@@ -10,6 +10,7 @@ from fairseq_luna.ops.binary_partition_attention import (
     binary_partition_attention_reference,
     binary_partition_attention_step,
     seen_nodes,
+    tree_attention,
 )
 from support import golden
 
@@ -73,6 +74,20 @@ def test_without_a_query_a_span_is_the_mean_of_its_steps(form):
     spans = [slice(6, 7), slice(5, 6), slice(4, 5), slice(0, 4)]
     keys, values = (torch.stack([x[0, 0, span].mean(0) for span in spans]) for x in (k, v))
     torch.testing.assert_close(found, (keys @ q[0, 0, 6] / 8**0.5).softmax(0) @ values)
+
+
+@pytest.mark.parametrize("causal", [False, True], ids=["encoder", "causal"])
+@pytest.mark.parametrize(("nodes", "count"), [(1, 9), (2, 3), (2, 33), (4, 70)])
+def test_the_last_level_of_a_compiled_graph_may_have_no_node_that_is_seen(nodes, count, causal, monkeypatch):
+    inputs = OPS["bp-3-causal" if causal else "bp-3"].make(T=count, K=nodes)
+    padding = torch.arange(count) >= torch.tensor([[count]] * (len(inputs[0]) - 1) + [[count - 2]])
+    expected = binary_partition_attention(*inputs, padding=padding, causal=causal)
+    expected = expected, *torch.autograd.grad(expected.square().sum(), inputs)
+    levels = tree_attention._levels_for(count, nodes)
+    monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
+    found = binary_partition_attention(*inputs, padding=padding, causal=causal)
+    torch.testing.assert_close((found, *torch.autograd.grad(found.square().sum(), inputs)), expected)
+    assert tree_attention._levels_for(count, nodes) == levels + levels % 2
 
 
 @torch.no_grad()

@@ -1,7 +1,7 @@
 import fractions
 import math
-import sys
 import warnings
+from functools import partial
 
 import numpy
 import pytest
@@ -11,6 +11,7 @@ from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 
 from fairseq_luna.optim.apollo import Apollo
+from forks import run_apart
 from optim.apollo_runs import assert_same, random_problem, run, trajectory
 
 
@@ -233,11 +234,7 @@ def fsdp1_with_parts(model):
     torch.distributed.fsdp.FullyShardedDataParallel(model, device_id=torch.device("cpu"), use_orig_params=True)
 
 
-@pytest.mark.filterwarnings("ignore")  # torch's, of FSDP on a CPU
-@pytest.mark.parametrize("shard", [fsdp2, fsdp1, fsdp1_with_parts])
-def test_parts_of_tensors_are_refused_in_one_line(shard, monkeypatch):
-    # init_process_group puts "[rank0]: " before the tracebacks of the whole process
-    monkeypatch.setattr(sys, "excepthook", sys.excepthook)
+def refuse_parts_of_tensors(shard):
     torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
     try:
         model, whole = nn.Linear(3, 4, device="cpu"), nn.Parameter(torch.zeros(2))
@@ -253,3 +250,10 @@ def test_parts_of_tensors_are_refused_in_one_line(shard, monkeypatch):
         assert [group["params"] for group in optimizer.param_groups] == [[whole]]
     finally:
         torch.distributed.destroy_process_group()
+
+
+@pytest.mark.filterwarnings("ignore")  # torch's, of FSDP on a CPU
+@pytest.mark.parametrize("shard", [fsdp2, fsdp1, fsdp1_with_parts])
+def test_parts_of_tensors_are_refused_in_one_line(shard):
+    """In a process of its own: torch keeps the group, of which a later fork of this process would wait for threads."""
+    run_apart(partial(refuse_parts_of_tensors, shard))

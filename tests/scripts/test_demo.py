@@ -1,10 +1,8 @@
 """The demo's corpus is the same bytes everywhere; a short run goes from nothing to a score, and another reuses it."""
 
 import hashlib
-import os
 import shlex
-import subprocess
-import sys
+from functools import partial
 from itertools import islice
 from pathlib import Path
 
@@ -12,7 +10,8 @@ import pytest
 
 import demo
 import demo_corpus
-from pasted import paste
+from forks import Fork
+from pasted import paste, run_module
 from recipes import build, of_flags, write_dictionaries
 
 
@@ -51,27 +50,43 @@ def test_every_architecture_is_one_of_fairseqs_or_ours(arch, tmp_path):
     assert model.encoder.layers[0].normalize_before
 
 
-def programs(ended):
+SIZES = {"train": 3000, "valid": 50, "test": 50}
+
+
+@pytest.fixture
+def small(fairseq_in_forks, tmp_path, monkeypatch):
+    """The demo with a smaller corpus and what it runs in forks of this process, in an empty folder."""
+    monkeypatch.chdir(tmp_path)
+    for split, size in SIZES.items():
+        monkeypatch.setitem(demo_corpus.SIZES, split, size)
+
+    def run(*words):
+        of_corpus = words[0] == demo.CORPUS
+        fork = Fork(partial(demo_corpus.write, words[1]) if of_corpus else partial(run_module, [*map(str, words)]))
+        print(fork.stdout.read())
+        assert fork.wait() == 0
+
+    monkeypatch.setattr(demo, "run", run)
+    return lambda: demo.main(["--folder", "kept", "--max-update", "3"])
+
+
+def programs(printed):
     """The programs of the commands that were shown."""
-    return [Path(shlex.split(line)[1]).name for line in ended.stdout.splitlines() if line.startswith("$ ")]
+    return [Path(shlex.split(line)[1]).name for line in printed.splitlines() if line.startswith("$ ")]
 
 
 @pytest.mark.slow
-def test_a_short_demo_runs_to_the_end_and_then_reuses_everything(tmp_path, monkeypatch):
-    command = [sys.executable, demo.__file__, "--folder", "kept", "--max-update", "3"]
-    first, second = (
-        subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False) for _ in range(2)
-    )
-    assert first.returncode == 0, first.stdout + first.stderr
+def test_a_short_demo_runs_to_the_end_and_then_reuses_everything(small, tmp_path, capsys):
+    assert small() == 0
+    first = capsys.readouterr().out
     assert programs(first)[1:] == ["fairseq-luna", "fairseq-train", "fairseq-generate", "fairseq-luna"]
-    fairseqs = [line for line in first.stdout.splitlines() if line.startswith("$ ") and "fairseq-luna" not in line]
+    fairseqs = [line for line in first.splitlines() if line.startswith("$ ") and "fairseq-luna" not in line]
     assert all("-s en -t de" in line for line in fairseqs[-2:])  # so that the checkpoint knows its direction
-    assert "  perplexity of the validation set " in first.stdout and "BLEU" in first.stdout
-    assert "of 500 translations are the reference" in first.stdout
+    assert "  perplexity of the validation set " in first and "BLEU" in first
+    assert f"of {SIZES['test']} translations are the reference" in first
     assert (tmp_path / "kept" / "luna_tiny-3-updates-seed-1" / "checkpoint_last.pt").exists()
-    assert second.returncode == 0, second.stdout + second.stderr
+    assert small() == 0
+    second = capsys.readouterr().out
     assert programs(second)[1:] == ["fairseq-luna", "fairseq-luna"]
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
-    line = [line for line in second.stdout.splitlines() if "fairseq-luna translate" in line][-1]
+    line = [line for line in second.splitlines() if "fairseq-luna translate" in line][-1]
     assert len(paste(line.strip()).splitlines()) == 1

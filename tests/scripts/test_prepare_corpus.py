@@ -13,6 +13,8 @@ from corpus_files import pairs, serving, sgml, tar, text
 from fairseq_luna.commands.preparing import pipeline
 from reader_data import read_texts, read_words
 
+pytestmark = pytest.mark.usefixtures("fairseq_in_forks")
+
 EUROPARL, CRAWL, NEWS = pairs(200, 1), pairs(60, 2), pairs(50, 3)
 # Thirteen words and one word, and more than 250 pieces on each side.
 BAD = [("One.", "eins " * 12 + "eins."), ("word " * 260 + ".", "Wort " * 260 + ".")]

@@ -13,6 +13,8 @@ from corpus_files import pairs, write_pairs
 from fairseq_luna.text_files import SEPARATOR
 from reader_data import read_words
 
+pytestmark = pytest.mark.usefixtures("fairseq_in_forks")
+
 EMPTY = [("", "")]
 LANGUAGES = ("en", "de")
 

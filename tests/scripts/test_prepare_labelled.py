@@ -17,6 +17,8 @@ from corpora import labelled, listops
 from corpora.labelled import RECORD
 from reader_data import read_texts, read_words, reviews, write_lines
 
+pytestmark = pytest.mark.usefixtures("fairseq_in_forks")
+
 SPLITS = ("train", "valid", "test")
 TRAIN, TEST = reviews(60, 1), reviews(12, 2)
 SHORT = ("--shortest", "10", "--length", "40", "--examples", "60", "10", "20")

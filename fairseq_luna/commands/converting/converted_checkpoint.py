@@ -22,13 +22,13 @@ class ConvertedCheckpoint(NamedTuple):
     flags: list[str]
 
 
-def convert_checkpoint(path: Path, arch: str, given: Mapping[str, Any], *, seed: int) -> ConvertedCheckpoint:
+def convert_checkpoint(path: Path, arch: str, options: Mapping[str, Any], *, seed: int) -> ConvertedCheckpoint:
     """Convert the checkpoint ``path`` to the model ``arch``, without an optimizer state.
 
     Args:
         path: a checkpoint of fairseq's transformer, or of an encoder-decoder of this package.
         arch: the architecture of the new model.
-        given: settings of the new model that ``path`` does not determine.
+        options: settings of the new model that ``path`` does not determine.
         seed: random seed of new parameters.
 
     Raises:
@@ -36,7 +36,7 @@ def convert_checkpoint(path: Path, arch: str, given: Mapping[str, Any], *, seed:
     """
     state = read_checkpoint(path, plain=True)
     before = old_settings(path, state)
-    settings = new_settings(arch, given, before, path)
+    settings = new_settings(arch, options, before, path)
     old = load_old(before, state["model"], path)
     torch.manual_seed(seed)
     new = build(settings, state["model"])

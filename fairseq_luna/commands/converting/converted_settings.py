@@ -62,23 +62,23 @@ def old_settings(path: Path, state: Mapping[str, Any]) -> Settings:
     )
 
 
-def new_settings(arch: str, given: Mapping[str, Any], old: Settings, path: Path) -> Settings:
+def new_settings(arch: str, options: Mapping[str, Any], old: Settings, path: Path) -> Settings:
     """All settings of the new model.
 
-    The first of these that has a setting decides: ``given``; ``arch``, for settings that the transformer does not have;
-    the old model; the defaults.
+    The first of these that has a setting decides: ``options``; ``arch``, for settings that the transformer does not
+    have; the old model; the defaults.
 
     Raises:
         UsageError: a given one contradicts the checkpoint ``path``.
     """
-    given = with_current_names(given)
-    for name, value in given.items():
+    options = with_current_names(options)
+    for name, value in options.items():
         if name in SHARED and name in old and not TRAINING_ONLY.search(name) and value != old[name]:
             raise UsageError(f"{flag(name)} {value}: it is {old[name]} in {path}; leave it out")
     defaults = defaults_of(arch)
     own = {name: value for name, value in preset_of(arch).items() if name not in SHARED}
     inherited = {name: value for name, value in old.items() if name in defaults}
-    return {**defaults, **inherited, **own, **given, "_name": arch}
+    return {**defaults, **inherited, **own, **options, "_name": arch}
 
 
 def training_flags(arch: str, settings: Settings) -> Iterator[str]:

@@ -64,17 +64,17 @@ class Overlap:
             pairs = read_pairs(*(raw / f"{split}.{language}" for language in languages))
             self.splits[split] = [stripped(pair) for pair in pairs]
         whole = [pair for pairs in self.splits.values() for pair in pairs if not any(map(is_blank, pair))]
-        self.wanted = {kind: {compared_part(pair, kind) for pair in whole} for kind in KINDS}
-        self.found: dict[str, set[Pair]] = {kind: set() for kind in KINDS}
+        self.held_out_parts = {kind: {compared_part(pair, kind) for pair in whole} for kind in KINDS}
+        self.repeated_parts: dict[str, set[Pair]] = {kind: set() for kind in KINDS}
 
     def record_or_leave_out(self, pair: Pair) -> bool:
         """Whether to leave out the training pair; if not, the pair is recorded for :meth:`counts`."""
         pair = stripped(pair)
-        same = [kind for kind in KINDS if compared_part(pair, kind) in self.wanted[kind]]
+        same = [kind for kind in KINDS if compared_part(pair, kind) in self.held_out_parts[kind]]
         if self.leave_out in same:
             return True
         for kind in same:
-            self.found[kind].add(compared_part(pair, kind))
+            self.repeated_parts[kind].add(compared_part(pair, kind))
         return False
 
     def counts(self) -> dict[str, dict[str, int]]:
@@ -82,7 +82,10 @@ class Overlap:
         return {
             split: {
                 "total": len(pairs),
-                **{kind: sum(compared_part(pair, kind) in self.found[kind] for pair in pairs) for kind in KINDS},
+                **{
+                    kind: sum(compared_part(pair, kind) in self.repeated_parts[kind] for pair in pairs)
+                    for kind in KINDS
+                },
             }
             for split, pairs in self.splits.items()
         }
@@ -101,8 +104,8 @@ def compared_part(pair: Pair, kind: str) -> Pair:
 def lines_of_overlap(counts: dict[str, dict[str, int]]) -> list[str]:
     """A line of text for each split that overlaps with the training text; ``counts``: of :meth:`Overlap.counts`."""
     return [
-        f"{split}: {found[PAIRS]:,} of {found['total']:,} pairs also stand in the training text, "
-        f"and {found[SOURCES]:,} of the sources"
-        for split, found in counts.items()
-        if found[SOURCES]
+        f"{split}: {numbers[PAIRS]:,} of {numbers['total']:,} pairs also stand in the training text, "
+        f"and {numbers[SOURCES]:,} of the sources"
+        for split, numbers in counts.items()
+        if numbers[SOURCES]
     ]

@@ -47,7 +47,7 @@ def check_texts(
         split: sum(1 for _ in progress_bar(_sentence_pairs(files), f"reading {split}"))
         for split, files in texts.items()
     }
-    remaining = counts["train"] - hold_out * sum(not found for found in texts.values())
+    remaining = counts["train"] - hold_out * sum(not files for files in texts.values())
     if remaining < 1:
         raise UsageError(
             f"--hold-out {hold_out}: the training text has only {counts['train']:,} pairs; "
@@ -69,9 +69,9 @@ def gather(
         Number of pairs of valid and test, as far as they have files.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    given = {split: _sentence_pairs(files) for split, files in texts.items() if split != "train" and files}
-    written = {split: write_splits(pairs, [(split, None)], folder, languages) for split, pairs in given.items()}
-    shares = [("train", train), *((split, hold_out) for split, found in texts.items() if not found)]
+    own_texts = {split: _sentence_pairs(files) for split, files in texts.items() if split != "train" and files}
+    written = {split: write_splits(pairs, [(split, None)], folder, languages) for split, pairs in own_texts.items()}
+    shares = [("train", train), *((split, hold_out) for split, files in texts.items() if not files)]
     total = sum(share for _, share in shares)
     write_splits(progress_bar(_sentence_pairs(texts["train"]), "gathering", total), shares, folder, languages)
     return written

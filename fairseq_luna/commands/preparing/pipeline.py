@@ -35,7 +35,7 @@ def prepare(
     languages: Sequence[str],
     coverage: float = 1.0,
     pieces: Path | None = None,
-    given: Sequence[Path] = (),
+    dictionaries: Sequence[Path] = (),
     leave_out: str | None = None,
 ) -> None:
     """Make ``out/bin``, ``out/reference`` and ``out/joint.model``; intermediate files stay in ``out/work``.
@@ -47,7 +47,7 @@ def prepare(
         languages: source and target.
         coverage: see :func:`~.sentencepiece_model.learn_pieces`.
         pieces: an existing SentencePiece model, in place of one that is learned.
-        given: dictionaries of ``pieces``, one for both languages or source and target, in place of new ones.
+        dictionaries: of ``pieces``, one for both languages or source and target, in place of new ones.
         leave_out: training pairs to leave out because they are held out, see :class:`~.cleaning.Overlap`.
     """
     work = out / "work"
@@ -55,7 +55,7 @@ def prepare(
     make_unless_present("plain text", raw, gather)
     training = [raw / f"train.{language}" for language in languages]
     model = pieces or learned_model(out, training, vocabulary, coverage=coverage)
-    words = dict(zip(languages, (given[0], given[-1]), strict=True)) if given else {}
+    words = dict(zip(languages, (dictionaries[0], dictionaries[-1]), strict=True)) if dictionaries else {}
     cutters: Cutters = {language: Segmenter(model) for language in languages}
     if words:
         restricted = {language: work / "models" / f"{language}.model" for language in languages}

@@ -111,14 +111,14 @@ def _scores(
     lines = [[_segments(side) for side in line] for line in zip(hypotheses, *references, strict=True)]
     even = [line for line in lines if len(set(map(len, line))) == 1]
     aligned = [segments for line in even for segments in zip(*line, strict=True)]
-    ours, *theirs = zip(*aligned, strict=True) if aligned else ((), ())
+    hypothesis_segments, *reference_segments = zip(*aligned, strict=True) if aligned else ((), ())
     return SourceScores(
         source,
         documents=len(documents[0]),
         document_bleu=bleu.corpus_score(join_documents(hypotheses, labels), documents).score,
         segments=sum(len(line[1]) for line in lines),
         aligned=len(aligned),
-        segment_bleu=bleu.corpus_score(ours, theirs).score if aligned else None,
+        segment_bleu=bleu.corpus_score(hypothesis_segments, reference_segments).score if aligned else None,
     )
 
 

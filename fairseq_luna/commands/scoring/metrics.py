@@ -177,12 +177,12 @@ def paired_bootstrap(
             baseline,
             system,
             measure,
-            float(found.score),
-            float(found.mean),
-            float(found.ci),
-            None if found.p_value is None else 1.0 if system in same else float(found.p_value),
+            float(result.score),
+            float(result.mean),
+            float(result.ci),
+            None if result.p_value is None else 1.0 if system in same else float(result.p_value),
             str(signatures[measure]),
         )
         for measure in signatures
-        for system, found in zip(systems, results[measure], strict=True)
+        for system, result in zip(systems, results[measure], strict=True)
     ]

@@ -57,11 +57,11 @@ def check_test(name: object, targets: Mapping[int, str], references: Mapping[Pat
     if not others:
         return None
     first = min(others)
-    ours, theirs = truncate(sides[0][first], 50), truncate(known[first], 50)
+    expected_line, actual_line = truncate(sides[0][first], 50), truncate(known[first], 50)
     named = " or ".join(map(str, references))
     message = (
         f"{named} differs from the reference of the test that {name} is of in {len(others):,} of {len(known):,} "
-        f"lines: line {first + 1} is '{ours}', not '{theirs}' (T-{first})"
+        f"lines: line {first + 1} is '{expected_line}', not '{actual_line}' (T-{first})"
     )
     if 2 * len(others) > len(known):
         raise UsageError(f"{message}; give that test's reference, in its order")

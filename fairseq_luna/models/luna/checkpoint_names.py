@@ -71,8 +71,8 @@ def rename(state_dict: StateDict) -> None:
     """Rename the authors' parameters in place and drop the parameters that their model does not use."""
     for old in list(state_dict):
         new = old
-        for theirs, ours in RENAMED.items():
-            new = new.replace(theirs, ours)
+        for published_part, part in RENAMED.items():
+            new = new.replace(published_part, part)
         value = state_dict.pop(old)
         if not UNREAD.match(old):
             state_dict[new] = value

@@ -25,8 +25,8 @@ CHOICES = {
 
 def options_read(places: Iterable[str]) -> dict[str, tuple[Any, Any]]:
     """The options that some attention reads which can stand in one of ``places``."""
-    able = ((place, attention) for place in places for attention in available_in(place).values())
-    read = {field for place, attention in able for field in attention.arguments(place)}
+    choices = ((place, attention) for place in places for attention in available_in(place).values())
+    read = {field for place, attention in choices for field in attention.arguments(place)}
     return options_of(each for name, each in merged_flags(ATTENTIONS.values()).items() if name in read)
 
 

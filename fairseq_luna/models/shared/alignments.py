@@ -39,7 +39,7 @@ def word_pairs(pairs: Pairs, source: Sequence[int], target: Sequence[int]) -> li
     Args:
         source, target: of :func:`words_of_pieces`.
     """
-    aligned = {(source[ours], target[theirs]) for ours, theirs in pairs}
+    aligned = {(source[i], target[j]) for i, j in pairs}
     return sorted(aligned, key=lambda pair: (pair[1], pair[0]))
 
 
@@ -72,7 +72,7 @@ def with_replacements(
         pairs: places in ``source`` and ``target``.
         words: what to put there instead, by the piece of the source.
     """
-    aligned = {theirs: source[ours] for ours, theirs in pairs}
+    aligned = {j: source[i] for i, j in pairs}
     return [
         words.get(aligned[place], aligned[place]) if piece == unknown and place in aligned else piece
         for place, piece in enumerate(target)

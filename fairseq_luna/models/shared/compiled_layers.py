@@ -34,13 +34,12 @@ class CompiledLayersMixin(BaseFairseqModel):
         """Compile the layers at each change to training mode, and call them eagerly in evaluation mode.
 
         Raises:
-            UsageError: a layer is wrapped in FSDP, or there is no C++ compiler.
+            UsageError: FSDP shards the model, or there is no C++ compiler.
         """
-        for stack in self.modules():
-            if isinstance(stack, PaddedEncoder | CausalDecoder):
-                for layer in stack.layers.children():
-                    if not isinstance(layer, ResidualLayer):
-                        raise UsageError("--compile-layers: cannot go with --ddp-backend fully_sharded")
+        if is_built_for_fsdp():
+            raise UsageError(
+                "--compile-layers: cannot go with --ddp-backend fully_sharded; use legacy_ddp or pytorch_ddp"
+            )
         if BACKEND == "inductor" and not has_compiler():
             raise UsageError("--compile-layers: torch needs a C++ compiler for it, and there is none: install g++")
         self.compiles_layers = True
@@ -80,6 +79,15 @@ class CompiledLayersMixin(BaseFairseqModel):
     def _layers_are_compiled(self) -> bool:
         layers = (module for module in self.modules() if isinstance(module, ResidualLayer))
         return any(layer._compiled_call_impl is not None for layer in layers)
+
+
+def is_built_for_fsdp() -> bool:
+    """Whether fairseq builds a model that FSDP shards, as a whole or layer by layer."""
+    try:
+        from fairscale.nn.wrap.auto_wrap import ConfigAutoWrap
+    except ImportError:
+        return False  # fairseq says that fairscale is missing
+    return bool(ConfigAutoWrap.in_autowrap_context)
 
 
 def has_compiler() -> bool:

@@ -12,6 +12,8 @@ from ...usage_error import CheckpointMismatch
 
 StateDict = Mapping[str, Tensor]
 NAMED = 3  # of the tensors that do not fit
+# Second copies of the weights in the encoder layers of fairseq 0.12.2, which are not trained.
+UNTRAINED_COPY = re.compile(r"encoder\.layers\.\d+\.(in_proj|out_proj|fc1|fc2)_(weight|bias)$")
 
 
 class MismatchErrorMixin(BaseFairseqModel):
@@ -23,13 +25,17 @@ class MismatchErrorMixin(BaseFairseqModel):
         """See :meth:`fairseq.models.BaseFairseqModel.load_state_dict`.
 
         A state without "version" is complete: there is one version of our models, and fairseq would take the state for
-        one of its own from before there were final norms.
+        one of its own from before there were final norms. The untrained copies of weights that fairseq 0.12.2 saves
+        with its own transformers are ignored.
 
         Raises:
             CheckpointMismatch: names tensors that do not fit.
         """
-        versions = {name: value for name, value in self.state_dict().items() if name.endswith(".version")}
-        state_dict = {**state_dict, **versions}
+        own = self.state_dict()
+        state_dict = {
+            name: value for name, value in state_dict.items() if name in own or not UNTRAINED_COPY.search(name)
+        }
+        state_dict |= {name: value for name, value in own.items() if name.endswith(".version")}
         try:
             loaded = super().load_state_dict(state_dict, strict, model_cfg, args)
         except CheckpointMismatch:
@@ -91,10 +97,13 @@ def keep_layers(state_dict: StateDict, side: str, kept: Sequence[int]) -> dict[s
     return pruned
 
 
-def check_shared(model: nn.Module, given: StateDict) -> None:
-    """Raise CheckpointMismatch if tensors of ``given`` differ that are one in ``model``, which has the last of them."""
+def check_shared(model: nn.Module, state_dict: StateDict) -> None:
+    """Raise CheckpointMismatch if tensors of ``state_dict`` differ that are one in ``model``.
+
+    ``model`` has loaded the last of them.
+    """
     for name, other in first_names(model).items():
-        a, b = given.get(other), given.get(name)
+        a, b = state_dict.get(other), state_dict.get(name)
         if a is not None and b is not None and a.data_ptr() != b.data_ptr() and not torch.equal(a, b):
             raise CheckpointMismatch(
                 f"does not fit the model: {other} and {name} are one tensor in the model and differ there"
@@ -108,26 +117,26 @@ def first_names(model: nn.Module) -> dict[str, str]:
     return {name: first.setdefault(parameter, name) for name, parameter in every_name}
 
 
-def mismatch(own: StateDict, given: StateDict, *, strict: bool) -> str | None:
-    """Name in one line the first three tensors in which ``given`` differs from the model's ``own``; None if it fits.
+def mismatch(own: StateDict, state_dict: StateDict, *, strict: bool) -> str | None:
+    """Name in one line the first three tensors that do not fit the model, or return None if all fit.
 
     Args:
-        own, given: state dicts with the same naming.
+        own, state_dict: state dicts of the model and of the checkpoint, with the same naming.
         strict: whether missing and unexpected tensors count.
     """
     described = []
-    for name in [*own, *(name for name in given if name not in own)]:
-        ours, theirs = (tuple(state[name].shape) if name in state else None for state in (own, given))
-        if ours == theirs or (not strict and None in (ours, theirs)):
+    for name in [*own, *(name for name in state_dict if name not in own)]:
+        own_shape, shape = (tuple(state[name].shape) if name in state else None for state in (own, state_dict))
+        if own_shape == shape or (not strict and None in (own_shape, shape)):
             continue
-        if theirs is None:
-            described.append(f"{name} {ours} is missing")
-        elif ours is None:
-            described.append(f"{name} {theirs} is unexpected")
-        elif name.endswith("embed_tokens.weight") and ours[0] != theirs[0]:
-            described.append(f"{name} is {theirs} and the model's {ours}, because their dictionaries differ")
+        if shape is None:
+            described.append(f"{name} {own_shape} is missing")
+        elif own_shape is None:
+            described.append(f"{name} {shape} is unexpected")
+        elif name.endswith("embed_tokens.weight") and own_shape[0] != shape[0]:
+            described.append(f"{name} is {shape} and the model's {own_shape}, because their dictionaries differ")
         else:
-            described.append(f"{name} is {theirs}, the model's is {ours}")
+            described.append(f"{name} is {shape}, the model's is {own_shape}")
     if not described:
         return None
     more = f"; and {len(described) - NAMED} more" if len(described) > NAMED else ""

@@ -186,9 +186,9 @@ class TorchTranslator(GeneratorHubInterface):
         target = [self.tgt_dict[hypothesis["tokens"][place]] for place in kept]
         places = {place: number for number, place in enumerate(kept)}
         pairs: Pairs = [
-            (ours - shift, places[theirs])
-            for ours, theirs in hypothesis["alignment"]  # an empty tensor where it was not asked for
-            if theirs in places and 0 <= ours - shift < len(source)
+            (source_place - shift, places[target_place])
+            for source_place, target_place in hypothesis["alignment"]  # an empty tensor where it was not asked for
+            if target_place in places and 0 <= source_place - shift < len(source)
         ]
         if words is not None:
             target = with_replacements(target, source, pairs, words, self.tgt_dict.unk_string())

@@ -52,10 +52,10 @@ INSTEAD = {
 GENERATION = {field.name for field in fields(GenerationConfig)}
 
 
-def check_option_names(function: str, given: Iterable[str], *known: str) -> None:
-    """Raises TypeError if one of the ``given`` options of ``function`` is neither of fairseq's generation nor known."""
+def check_option_names(function: str, keywords: Iterable[str], *known: str) -> None:
+    """Raises TypeError if one of ``keywords`` of ``function`` is neither of fairseq's generation nor known."""
     instead: dict[str, str] = INSTEAD[function]
     names = {*GENERATION, *known} - instead.keys()
-    for name in given:
+    for name in keywords:
         if name not in names:
             raise unknown_option(function, name, names, instead)

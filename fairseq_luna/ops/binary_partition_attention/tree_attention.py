@@ -176,10 +176,13 @@ def binary_partition_attention(
 
 
 def _levels_for(steps: int, nodes: int) -> int:
-    """The number of levels with a node that a step sees; at least 2, so that the query of spans has a gradient."""
+    """The number of levels with a node that a step sees; at least 2, so that the query of spans has a gradient.
+
+    A compiled graph has an even number, of which the last level may have no such node: each number is another graph.
+    """
     levels = 2
     while levels < LEVELS and ((1 + nodes * ((1 << levels) - 1)) >> (levels - 1)) << (levels - 1) < steps:
-        levels += 1
+        levels += 2 if torch.compiler.is_compiling() else 1
     return levels
 
 

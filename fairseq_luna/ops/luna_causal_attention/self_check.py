@@ -44,8 +44,8 @@ def _describe_difference(fused: Form, inputs: Sequence[Tensor], options: dict[st
     """The difference between ``fused`` and the plain torch form in words, or None."""
     without = {**options, "dropout_p": 0.0}
     try:
-        ours, theirs = (_results(form, inputs, without) for form in (fused, _plain_torch))
-        for name, x, y in zip(RESULTS, ours, theirs, strict=True):
+        fused_results, torch_results = (_results(form, inputs, without) for form in (fused, _plain_torch))
+        for name, x, y in zip(RESULTS, fused_results, torch_results, strict=True):
             difference = ((x - y).abs().max() / y.abs().max().clamp(min=1e-30)).item()
             if not difference <= TOLERANCES[inputs[0].dtype]:
                 return f"{name} differs from the plain torch form's by {difference:.1e} of its largest element"

@@ -7,7 +7,7 @@ import pytest
 import torch
 from fairseq.models.roberta import RobertaModel
 
-from commands import CLASSIFY, MASKED_LM, READER_SIZES, USER_DIR, run, torchrun, train
+from commands import CLASSIFY, MASKED_LM, READER_SIZES, USER_DIR, on_processes, run, train
 from fairseq_luna.models.roberta import LunaRobertaModel, MixedRobertaModel
 from reader_data import classification_data, commonsense_data, language_model_data
 from support import PAD
@@ -109,7 +109,7 @@ def test_a_language_model_and_a_classifier_are_trained_by_two_processes(tmp_path
         (classification_data(tmp_path / "data", inputs=1), classes, CLASSIFY),
     ):
         start = () if folder is words else (f"--finetune-from-model={words / 'checkpoint_last.pt'}",)
-        torchrun(2, "train", data, f"--save-dir={folder}", *shared, *flags, *start, "--max-update=3")
+        on_processes(2, "train", data, f"--save-dir={folder}", *shared, *flags, *start, "--max-update=3")
     state = torch.load(classes / "checkpoint_last.pt", weights_only=True)
     assert state["optimizer_history"][-1]["num_updates"] == 3
 
