@@ -28,12 +28,15 @@ PROGRAMS = {
 }
 
 
+# A program at the start of a command, with its folder's path if it has one, in quotes if there are spaces in it.
+_PROGRAM = re.compile(r"(?:^|(?<= ))(?:'([^']*/)|(\S*/))?(fairseq-[a-z]+)'?(?= )")
+
+
 def paste(line: str, *further: str) -> str:
     """Run ``line``, with ``further`` flags at its end, in the current folder; returns its standard output."""
-    programs = re.findall(r"(?:^|(?<= ))(\S*/)?(fairseq-[a-z]+)(?= )", line)
-    assert programs and all(Path(folder, name).exists() for folder, name in programs if folder)
-    named = re.sub(r"(?:^|(?<= ))\S*/(fairseq-[a-z]+)(?= )", r"\1", line)
-    return run_in_shell(" ".join([named, *further]), Path.cwd(), PROGRAMS)
+    folders = [quoted or plain for quoted, plain, _ in _PROGRAM.findall(line)]
+    assert folders and all(Path(folder).is_dir() for folder in folders if folder)
+    return run_in_shell(" ".join([_PROGRAM.sub(r"\3", line), *further]), Path.cwd(), PROGRAMS)
 
 
 def commands(shown: str) -> list[str]:
