@@ -18,7 +18,11 @@ PIP := $(RUN) -m pip --disable-pip-version-check
 demo: $(VENV)/installed
 	$(RUN) scripts/demo.py --arch $(ARCH) $(DEMO_FLAGS)
 
-# Without what torch.compile takes hours for: pytest -m inductor, in make test-matrix too.
+# Without what torch.compile takes hours for: pytest -m inductor, in make test-matrix too. The environment is for
+# glibc: it keeps freed memory in the process, in place of giving it back to the system and asking for it again.
+test: export MALLOC_MMAP_MAX_ = 0
+test: export MALLOC_TRIM_THRESHOLD_ = 1000000000000
+test: export MALLOC_TOP_PAD_ = 268435456
 test: $(VENV)/installed
 	$(RUN) -m pytest -q -n 2 --dist loadfile -m "not inductor"
 

@@ -140,9 +140,12 @@ def test_attentions_by_name(name):
     encoder, step = EncoderForExport(model), DecoderStepForExport(model)
     tokens, words = sentences(9, 4, 5), as_prefix(sentences(12, 12, 12, seed=2))
     encode = export(encoder, (tokens,), dynamic_shapes=({0: Dim("batch")},), strict=False).module()
-    expected = step_by_step(model, words, model.encoder(tokens)).log_softmax(-1)
-    source, later, state, log_probs = encode(tokens), step, {}, []
+    source = encode(tokens)
     assert_same_source(source, model.encoder(tokens))
+    if ATTENTIONS[name].places == ("encoder",):
+        return  # its model has softmax attention in the decoder, which is exported under its own name
+    expected = step_by_step(model, words, model.encoder(tokens)).log_softmax(-1)
+    later, state, log_probs = step, {}, []
     for t in range(1, 13):
         if t == 3:
             axes = ({0: Dim.AUTO, 1: Dim.AUTO}, open_axes(source), open_axes(state))

@@ -29,7 +29,10 @@ MAXIMUM = {
 # tests/reliability/test_numbers.py has the attentions of the papers; the pyramid's blocks are a third of the sentence.
 NOT_LONG = {name for name, _ in EVERY if name.startswith(("luna", "fastformer", "block", "pyramid"))}
 NOT_LONG |= QUADRATIC - MAXIMUM.keys()
-SMALL = {"num_slots": 8, "num_features": 8, "state_size": 8, "attention_window": 16, "num_hashes": 1}
+SMALL = {
+    **{"num_slots": 8, "num_features": 8, "state_size": 8, "attention_window": 16, "num_hashes": 1},
+    **{"attention_nodes": 1, "attention_memory": 16},
+}
 CLOSE = {"rtol": 1e-9, "atol": 1e-9}
 
 
