@@ -42,18 +42,20 @@ class SSRU(SelfAttention):
         self.forget_proj = self.linear.output_projection()
 
     def attend(self, x: Tensor, padding: Padding) -> Tensor:
-        return linear_recurrence(*self.factors_and_inputs(x), padding=padding).relu()
+        inputs, gate = project_together(x, self.input_proj, self.forget_proj)
+        c = linear_recurrence(*self.factors_and_inputs(inputs, gate), padding=padding)
+        return c.relu().to(inputs.dtype)
 
     def attend_step(self, x: Tensor, padding: Padding, state: RecurrentState | None) -> tuple[Tensor, RecurrentState]:
-        c, state = linear_recurrence_step(*self.factors_and_inputs(x), state, padding=padding)
-        return c.relu(), state
-
-    def factors_and_inputs(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """The arguments of the op: f, in fp32 for half precision, and ``(1 - f) W x`` for ``x (T, B, C)``."""
         inputs, gate = project_together(x, self.input_proj, self.forget_proj)
+        c, state = linear_recurrence_step(*self.factors_and_inputs(inputs, gate), state, padding=padding)
+        return c.relu().to(inputs.dtype), state
+
+    def factors_and_inputs(self, inputs: Tensor, gate: Tensor) -> tuple[Tensor, Tensor]:
+        """The arguments of the op, in fp32 for half precision: f and ``(1 - f) W x`` of ``W x`` and the logits of f."""
         gate = gate.to(accumulation_dtype(gate))
         # Not 1 - f, which has no digits left where f is nearly 1.
-        return gate.sigmoid(), ((-gate).sigmoid() * drop(inputs, self.dropout_p())).to(inputs.dtype)
+        return gate.sigmoid(), (-gate).sigmoid() * drop(inputs, self.dropout_p())
 
 
 ATTENTIONS = (

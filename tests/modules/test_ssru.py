@@ -25,8 +25,9 @@ def test_equals_the_numbers_of_the_published_cell():
 def test_dropout_leaves_out_steps_and_forgets_as_before():
     torch.manual_seed(0)
     module, (x,) = SSRU(embed_dim=SIZE, dropout=0.5).double(), sequences((60, 2, SIZE))
-    f, b = module.factors_and_inputs(x)
-    expected_f, expected_b = module.eval().factors_and_inputs(x)
+    inputs, gate = module.input_proj(x), module.forget_proj(x)
+    f, b = module.factors_and_inputs(inputs, gate)
+    expected_f, expected_b = module.eval().factors_and_inputs(inputs, gate)
     dropped = b == 0
     torch.testing.assert_close((f, b), (expected_f, 2 * expected_b.masked_fill(dropped, 0)))
     assert 0.4 < dropped.double().mean() < 0.6
