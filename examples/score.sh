@@ -5,7 +5,7 @@
 # training's checkpoint.save_dir, where the average and the translations go too.
 #
 # LAST        number of the last epochs' checkpoints to average (10)
-# BY_UPDATES  1: those of save_interval_updates instead
+# BY_UPDATES  1: the checkpoints of save_interval_updates instead
 # CHECKPOINT  this file instead of an average; the translations go beside it
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)

@@ -54,7 +54,7 @@ print(json.dumps({"changed": state() != before, "added": sorted(added), "logged"
 
 
 def changes(*modules, after):
-    """What importing ``modules`` changes in a process that has imported those named in ``after``."""
+    """The changes by importing ``modules`` in a process that has imported the modules named in ``after``."""
     command = [sys.executable, "-c", PROBE, after, *modules]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert ended.returncode == 0, ended.stderr

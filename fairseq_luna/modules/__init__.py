@@ -1,4 +1,4 @@
-"""Attention modules: projections and incremental state around the functions of ``fairseq_luna.ops``."""
+"""Attention modules: projections and decoding state around the functions of ``fairseq_luna.ops``."""
 
 from .adaptive_span import AdaptiveSpanAttention
 from .attention_pooling import AttentionPooling

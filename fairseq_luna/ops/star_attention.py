@@ -63,14 +63,14 @@ def star_attention(
     with full_precision(q):
         q, k, v, relay_k, relay_v = (x.to(dtype) for x in (q, k, v, relay_k, relay_v))
         q = q * q.shape[-1] ** -0.5
-        keys, values = ([*_neighbours(x), relay] for x, relay in ((k, relay_k), (v, relay_v)))
+        keys, values = ([*_neighbors(x), relay] for x, relay in ((k, relay_k), (v, relay_v)))
         scores = torch.cat([(q * key).sum(-1, keepdim=True) for key in keys], dim=-1)
         weights = drop(masked_softmax(scores, _hidden_ends(padding, steps, q.device), dim=-1), dropout_p)
         y = sum(weight * value for weight, value in zip(weights.split(1, dim=-1), values, strict=True))
     return padding.restore_places(y.to(result_dtype))
 
 
-def _neighbours(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def _neighbors(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """For each step of ``x (B, H, T, D)`` the step before it, itself and the step after it; 0 beyond the ends."""
     around = F.pad(x, (0, 0, 1, 1))
     return around[:, :, :-2], x, around[:, :, 2:]

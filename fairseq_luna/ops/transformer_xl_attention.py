@@ -129,7 +129,7 @@ def transformer_xl_attention(
 
 
 def _with_memory(own: Tensor, earlier: Tensor, segment: int, memory: int) -> Tensor:
-    """Keys or values of each segment, after those of its memory: ``(B, H, T, D)`` to ``(B, H, S, M + N, D)``."""
+    """Keys or values of each segment, its memory before them: ``(B, H, T, D)`` to ``(B, H, S, M + N, D)``."""
     own = split_into_chunks(own, segment, dim=-2)
     if memory <= 0:
         return own

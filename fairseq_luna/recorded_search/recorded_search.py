@@ -18,7 +18,7 @@ from .search_state import SearchState, step_with_attention
 
 # Tokens between two synchronizations with the device, to see which sentences have ended.
 TOKENS_BETWEEN_LOOKS = 8
-# Size of the least-recently-used cache of recorded graphs, each of which has its own memory.
+# Size of the least-recently-used cache of recorded graphs, each with its own memory.
 MOST_RECORDED = 16
 # Tokens that a state which grows has room for at first; the room doubles when it is full.
 FIRST_ROOM = 64

@@ -35,7 +35,7 @@ def no_number_of_a_gpu(monkeypatch, flattened_on_a_cpu):
 
 
 def update(params, optimizer, number, *, clip_norm, scale=1.0):
-    """What fairseq's trainer does in an update of two batches: the norm, and whether a step was made."""
+    """An update of two batches as in fairseq's trainer: the norm, and whether a step was made."""
     generator = torch.Generator().manual_seed(number)
     used = [p for i, p in enumerate(params) if p.requires_grad and (i != SOMETIMES_UNUSED or number % 2)]
     optimizer.zero_grad()

@@ -15,7 +15,7 @@ LEFT_OUT = {"examples"}
 
 
 def lacking(path, numpys):
-    """What a file reads of numpy that the object of that name in ``numpys`` does not have."""
+    """The names that a file reads of numpy and the object of that name in ``numpys`` does not have."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     called = {id(node.func): node for node in ast.walk(tree) if isinstance(node, ast.Call)}
     for node in (node for node in ast.walk(tree) if isinstance(node, ast.Attribute)):

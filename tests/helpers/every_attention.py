@@ -168,7 +168,7 @@ def call(module, place, x, mask=None, source=None, kept=None):
 
 
 class Kept:
-    """What generation keeps of an attention: the state of a decoder's, or what is read of the source."""
+    """The tensors that generation keeps for an attention: a decoder's state, or the cached source."""
 
     def __init__(self):
         self.value, self.padding = None, Padding()

@@ -9,7 +9,7 @@ from fairseq_luna.__main__ import main
 
 
 def shown(capsys: pytest.CaptureFixture[str], *arguments: Any) -> str:
-    """What the command prints when it succeeds without a warning."""
+    """The output of the command, which succeeds without a warning."""
     capsys.readouterr()
     try:
         status = main([*map(str, arguments)])

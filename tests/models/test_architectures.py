@@ -40,7 +40,7 @@ def family_of(name):
 
 
 def preset_of(name):
-    """What the architecture sets."""
+    """The settings of the architecture."""
     preset = Namespace()
     ARCH_CONFIG_REGISTRY[name](preset)
     return vars(preset)
@@ -62,7 +62,7 @@ def from_flags(name, *flags):
 
 
 def yaml_of(name, **keys):
-    """What a YAML with these ``keys`` of the model says."""
+    """The settings of a YAML with these ``keys`` of the model."""
     task, criterion = parts_of(name)
     return {
         "task": {"_name": task, "data": "data"},

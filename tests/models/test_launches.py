@@ -1,4 +1,4 @@
-"""What a GPU is asked to do: operators, and numbers that are read from tensors. Neither depends on the machine."""
+"""The work that a GPU is given: operators, and numbers that are read from tensors. Neither depends on the machine."""
 
 import pytest
 

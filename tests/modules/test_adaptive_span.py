@@ -1,4 +1,4 @@
-"""What adaptive span has beside the contract of every attention."""
+"""Properties of adaptive span beside the contract of every attention."""
 
 from functools import partial
 

@@ -1,4 +1,4 @@
-"""What every attention promises in each place where it can stand, whatever its formula."""
+"""Promises of every attention in each place where it can stand, whatever its formula."""
 
 from functools import partial
 

@@ -1,4 +1,4 @@
-"""What Fastformer's attention has beside the contract of every attention."""
+"""Properties of Fastformer's attention beside the contract of every attention."""
 
 import itertools
 from functools import partial

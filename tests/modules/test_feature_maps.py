@@ -1,4 +1,4 @@
-"""What feature maps and Reformer draw at random: reproducible, and fixed in evaluation."""
+"""Random draws of feature maps and of Reformer: reproducible, and fixed in evaluation."""
 
 import pytest
 import torch

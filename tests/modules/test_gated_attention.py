@@ -1,4 +1,4 @@
-"""What the gated attention unit has beside the contract of every attention."""
+"""Properties of the gated attention unit beside the contract of every attention."""
 
 from functools import partial
 

@@ -1,4 +1,4 @@
-"""What gated DeltaNet has beside the contract of every attention."""
+"""Properties of gated DeltaNet beside the contract of every attention."""
 
 import torch
 

@@ -1,4 +1,4 @@
-"""What gated RFA has beside the contract of every attention."""
+"""Properties of gated RFA beside the contract of every attention."""
 
 import pytest
 import torch

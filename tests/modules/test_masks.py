@@ -1,4 +1,4 @@
-"""What every attention makes of its padding mask when it is used alone."""
+"""Padding masks of every attention that is used alone."""
 
 import gc
 import weakref

@@ -1,4 +1,4 @@
-"""What attention to a pattern has beside the contract of every attention."""
+"""Properties of attention to a pattern beside the contract of every attention."""
 
 import torch
 import torch.nn.functional as F

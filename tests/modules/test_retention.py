@@ -1,4 +1,4 @@
-"""What retention has beside the contract of every attention."""
+"""Properties of retention beside the contract of every attention."""
 
 import pytest
 import torch

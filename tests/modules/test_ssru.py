@@ -1,4 +1,4 @@
-"""What the simpler simple recurrent unit has beside the contract of every attention."""
+"""Properties of the simpler simple recurrent unit beside the contract of every attention."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""What Mamba-2's mixer has beside the contract of every attention."""
+"""Properties of Mamba-2's mixer beside the contract of every attention."""
 
 import math
 from functools import partial

@@ -1,4 +1,4 @@
-"""What synthesizers have beside the contract of every attention."""
+"""Properties of synthesizers beside the contract of every attention."""
 
 from functools import partial
 

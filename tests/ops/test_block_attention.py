@@ -1,4 +1,4 @@
-"""What block attention has beside the contract of every attention."""
+"""Properties of block attention beside the contract of every attention."""
 
 import pytest
 import torch

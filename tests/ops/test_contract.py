@@ -1,4 +1,4 @@
-"""What every attention of ``fairseq_luna.ops`` promises: the fast form and the steps are the specification."""
+"""Promises of every attention of ``fairseq_luna.ops``: the fast form and the steps are the specification."""
 
 from inspect import getfullargspec
 

@@ -1,4 +1,4 @@
-"""What linear attention that forgets has beside the contract of every attention."""
+"""Properties of linear attention that forgets beside the contract of every attention."""
 
 from functools import partial
 

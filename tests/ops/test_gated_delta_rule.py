@@ -1,4 +1,4 @@
-"""What the gated delta rule promises beside the contract of every op."""
+"""Properties of the gated delta rule beside the contract of every op."""
 
 import pytest
 import torch
@@ -40,7 +40,7 @@ def test_one_key_for_all_steps_is_exact(dtype):
 
 
 def test_a_step_may_forget_everything():
-    """What is before it has no part in what is after it, and nothing is NaN."""
+    """Steps before it have no part in steps after it, and nothing is NaN."""
     q, k, v, _, strength = OP.make(T=150)
     log_decay = torch.zeros(3, 2, 150).double()
     log_decay[:, :, [0, 70, 71, 149]] = -1e4

@@ -1,4 +1,4 @@
-"""What attention to patterns has beside the contract of every attention."""
+"""Properties of attention to patterns beside the contract of every attention."""
 
 import pytest
 import torch

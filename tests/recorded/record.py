@@ -141,7 +141,7 @@ def train(name: str, save_dir: Path, updates: int) -> str:
 
 
 def expected() -> dict[str, Any]:
-    """What the files give; their training goes on in a folder that is deleted."""
+    """The results of the files; their training goes on in a folder that is deleted."""
     import fairseq_luna
     from small_training import logged
 

@@ -105,7 +105,7 @@ PROBES = {"refused_checkpoints.py"}
 
 
 def test_files_are_loaded_without_the_code_that_they_may_hold():
-    """What else could execute its input, such as eval or a shell, make lint refuses."""
+    """Other calls that could execute their input, such as eval or a shell, are refused by make lint."""
     trusting = set()
     for path in (path for folder in ("fairseq_luna", "scripts", "examples") for path in (ROOT / folder).rglob("*.py")):
         for call in (node for node in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(node, ast.Call)):

@@ -144,7 +144,7 @@ FUNCTIONS = {
 
 
 def value_of(line: str) -> int:
-    """What Python makes of a list, written as nested calls with a list of arguments."""
+    """Python's result for a list, written as nested calls with a list of arguments."""
     calls = "".join({"[": f"{word[1:]}([", "]": "]),"}.get(word[0], f"{word},") for word in line.split())
     (value,) = eval(f"({calls})", dict(FUNCTIONS))
     return value

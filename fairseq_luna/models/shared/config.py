@@ -207,7 +207,7 @@ def checked_config(
 
     Args:
         flat, cfg, follows: see :func:`nested_config`.
-        refused: unsupported options; see :data:`.checks.REFUSED`.
+        refused: unsupported options; see :data:`.flag_checks.REFUSED`.
         probabilities: further fields that hold a probability.
 
     Raises:

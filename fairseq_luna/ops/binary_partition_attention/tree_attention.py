@@ -178,7 +178,7 @@ def binary_partition_attention(
 def _levels_for(steps: int, nodes: int) -> int:
     """The number of levels with a node that a step sees; at least 2, so that the query of spans has a gradient.
 
-    A compiled graph has an even number, of which the last level may have no such node: each number is another graph.
+    A compiled graph has an even number, and its last level may have no such node: each number is another graph.
     """
     levels = 2
     while levels < LEVELS and ((1 + nodes * ((1 << levels) - 1)) >> (levels - 1)) << (levels - 1) < steps:
