@@ -86,8 +86,10 @@ def load_exported(path: PathLike, engine: str, options: dict[str, Any]) -> Any:
         raise UsageError(f"engine {engine}: choose one of {', '.join(ENGINES)}")
     file_options = {name: options.pop(name, None) for name in ("data", "pieces", "source_lang", "target_lang")}
     unsupported_options = {
-        name: value for name, value in options.items() if value is not None and value is not False
-    }  # 0 is given
+        name: value
+        for name, value in options.items()
+        if name not in OPTIONS or (value is not None and value is not False)  # 0 is given
+    }
     if str(unsupported_options.pop("device", "cpu")) != "cpu":
         raise UsageError('device: the exported engine (engine="onnx") is for a CPU; leave one of them out')
     for name in unsupported_options:

@@ -79,11 +79,12 @@ def test_a_second_process_waits_for_the_first_ones_export(checkpoint, exports, c
     assert f"waiting for another process, which makes {folder}" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("value", ["x", None])
 @pytest.mark.parametrize("name", ["dat", "piece", "enginee"])
-def test_a_misspelt_name_is_told_the_nearest(name, checkpoint, exports):
+def test_a_misspelt_name_is_told_the_nearest(name, value, checkpoint, exports):
     engine = {} if name == "enginee" else {"engine": "onnx"}
     with pytest.raises(TypeError, match=rf"load\(\) has no option {name}; did you mean {{0}}".format(name[:3])):
-        fairseq_luna.load(checkpoint, **engine, **{name: "x"})
+        fairseq_luna.load(checkpoint, **engine, **{name: value})
     assert exports == []
 
 
@@ -93,6 +94,7 @@ REFUSED = {
     "precision": ({"engine": "onnx", "bf16": True}, "bf16: only engine"),
     "search": ({"engine": "onnx", "search": "recorded"}, "search: only engine"),
     "of-fairseq": ({"engine": "onnx", "lenpen": 0.6}, "lenpen: only engine"),
+    "of-fairseq-and-off": ({"engine": "onnx", "constraints": None}, "constraints: only engine"),
     "unknown-search": ({"search": "fast", "data": DATA}, "search fast \\(--search\\): choose one of fairseq, recorded"),
 }
 
