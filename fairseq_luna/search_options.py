@@ -64,15 +64,19 @@ def check_search(options: Mapping[str, Any], *, vocabulary_size: int, spelled: C
     Raises:
         UsageError: an option would have no effect, or contradicts another one.
     """
-    set_options = {name: value for name, value in options.items() if value is not None}
-    beam, topk, topp = set_options["beam"], set_options.get("sampling_topk", -1), set_options.get("sampling_topp", -1.0)
-    if (nbest := set_options.get("nbest", 1)) > beam:
+    options_in_use = {name: value for name, value in options.items() if value is not None}
+    beam, topk, topp = (
+        options_in_use["beam"],
+        options_in_use.get("sampling_topk", -1),
+        options_in_use.get("sampling_topp", -1.0),
+    )
+    if (nbest := options_in_use.get("nbest", 1)) > beam:
         raise UsageError(
             f"{spelled('nbest')} {nbest}: must be at most {spelled('beam')} {beam}, the number of translations that are"
             " searched"
         )
     sampling = spelled("sampling")
-    if not set_options.get("sampling"):
+    if not options_in_use.get("sampling"):
         for name, value in (("sampling_topk", topk), ("sampling_topp", topp)):
             if value != -1:
                 raise UsageError(f"{spelled(name)} {value}: has an effect only with {sampling}; give {sampling} too")
@@ -85,9 +89,9 @@ def check_search(options: Mapping[str, Any], *, vocabulary_size: int, spelled: C
         raise UsageError(f"{spelled('sampling_topp')} {topp}: must be above 0 and at most 1")
     if topk != -1 and topp != -1:
         raise UsageError(f"{spelled('sampling_topk')} {topk}, {spelled('sampling_topp')} {topp}: give one of them")
-    if (groups := set_options.get("diverse_beam_groups", -1)) > 0 and beam % groups:
+    if (groups := options_in_use.get("diverse_beam_groups", -1)) > 0 and beam % groups:
         raise UsageError(f"{spelled('diverse_beam_groups')} {groups}: must divide {spelled('beam')} {beam}")
-    chosen = [name for name in SEARCHES if _is_chosen(set_options.get(name, False))]
+    chosen = [name for name in SEARCHES if _is_chosen(options_in_use.get(name, False))]
     if len(chosen) > 1:
         raise UsageError(f"{', '.join(map(spelled, chosen))}: are different searches; give one of them")
 

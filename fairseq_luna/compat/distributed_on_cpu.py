@@ -121,7 +121,7 @@ class DeviceNumberOnCPU(Patch):
 
     def apply(self) -> None:
         @wrap_method(distributed_fairseq_model, "DistributedDataParallel")
-        def ddp(original: Any, module: nn.Module, **kwargs: Any) -> Any:
+        def distributed_data_parallel(original: Any, module: nn.Module, **kwargs: Any) -> Any:
             if all(parameter.device.type == "cpu" for parameter in module.parameters()):
                 kwargs |= {"device_ids": None, "output_device": None}
             return original(module=module, **kwargs)

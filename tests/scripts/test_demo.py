@@ -60,13 +60,13 @@ def small(fairseq_in_forks, tmp_path, monkeypatch):
     for split, size in SIZES.items():
         monkeypatch.setitem(demo_corpus.SIZES, split, size)
 
-    def run(*words):
+    def run_in_fork(*words):
         of_corpus = words[0] == demo.CORPUS
         fork = Fork(partial(demo_corpus.write, words[1]) if of_corpus else partial(run_module, [*map(str, words)]))
         print(fork.stdout.read())
         assert fork.wait() == 0
 
-    monkeypatch.setattr(demo, "run", run)
+    monkeypatch.setattr(demo, "run", run_in_fork)
     return lambda: demo.main(["--folder", "kept", "--max-update", "3"])
 
 
