@@ -15,6 +15,7 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 import operator_tape
 from commands import APOLLO, FAMILIES, TRANSFORMER, arguments, on_processes, train
 from fairseq_luna.compat import multi_tensor_adam
+from fairseq_luna.environment import fairseq_distribution
 from fairseq_luna.monkeypatch import wrap_method
 from fairseq_luna.recorded_training import RecordedTraining, trainer
 from small_training import differing, outcome, updates
@@ -169,7 +170,9 @@ def test_fifty_updates_with_a_resume_in_between(tiny_data, tmp_path, recording, 
         found += updates(caplog)
     assert found == expected
     assert_same(recorded, eager)
-    assert min(recording.count("eager"), recording.count("replayed")) >= 10
+    # With fairseq 0.12.2 there may be one less.
+    least = 11 if fairseq_distribution().startswith("fairseq-fixed") else 10
+    assert min(recording.count("eager"), recording.count("replayed")) >= least
     *_, last_epoch = lines
     assert int(last_epoch["train_replayed"]) > int(last_epoch["train_eager"])
     assert int(last_epoch["train_shapes"]) >= int(last_epoch["train_graphs"]) > 2
