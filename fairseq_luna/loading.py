@@ -19,6 +19,7 @@ from omegaconf import OmegaConf
 from . import load, silenced_logs
 from . import models as activated  # noqa: F401 (registers the models, applies the patches)
 from .checkpoint_files import check_finite, read_checkpoint
+from .dictionary_fingerprints import dictionary_fingerprints, dictionary_mismatch, recorded_fingerprints
 from .model_files import NONE, PathLike, binary_data, check_files, data_folder, subword_model
 from .models.shared.config import SEARCHES
 from .models.shared.translator import TorchTranslator
@@ -165,6 +166,7 @@ def _load_checkpoints(
             model, cfg, task = _build_model(file, state, replaced, task)
         except UnknownLanguages as error:
             raise untold from error
+        _check_dictionaries(file, state, task)
         loaded.append(model)
     of_task = getattr(task, "cfg", None) or getattr(task, "args", None)
     if None in (getattr(of_task, "source_lang", ""), getattr(of_task, "target_lang", "")):  # a task of several
@@ -246,6 +248,17 @@ def _check_languages(
     if mismatch := untrained_pair(settings, requested):
         logger.warning(f"{mismatch}, as {file} says: such translations are often in another language")
     return {**first_languages, **trained}
+
+
+def _check_dictionaries(file: Path, state: dict[str, Any], task: Any) -> None:
+    """Raises UsageError if the dictionaries of ``task`` have other words than those of the training of ``file``."""
+    recorded = recorded_fingerprints(state.get("extra_state"))
+    if mismatch := dictionary_mismatch(recorded, dictionary_fingerprints(task)):
+        data = getattr(getattr(task, "cfg", None) or task.args, "data", None)
+        raise UsageError(
+            f"{file}: {mismatch} of its training had other words than the data in {data}; name the folder with the"
+            " dictionaries of its training with --data (in Python data=); the models of an ensemble need the same ones"
+        )
 
 
 def _data_place(file: Path, settings: dict[str, dict[str, Any]], data: PathLike | None) -> PathLike | None:

@@ -22,6 +22,7 @@ import fairseq_luna
 from commands import FAMILIES, run, train
 from fairseq_luna import __main__ as command
 from fairseq_luna.commands import translate
+from fairseq_luna.dictionary_fingerprints import FINGERPRINTS
 from fairseq_luna.exporting.decoder_step import EncoderForExport
 from fairseq_luna.line_translation import end_at_signals, translate_lines
 from fairseq_luna.loading import load_translator
@@ -55,6 +56,9 @@ def of_words(folder, copy, counts):
     for language in "ab":
         lines = "".join(f"{word} {count}\n" for word, count in counts.items())
         (copy / f"dict.{language}.txt").write_text(lines, encoding="utf-8")
+    state = torch.load(copy / "checkpoint_last.pt", weights_only=True)
+    del state["extra_state"][FINGERPRINTS]  # of the words that it was trained with
+    torch.save(state, copy / "checkpoint_last.pt")
     return copy
 
 

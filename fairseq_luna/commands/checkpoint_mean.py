@@ -9,8 +9,10 @@ from fairseq.models import MODEL_DATACLASS_REGISTRY
 from torch import Tensor
 
 from ..checkpoint_files import architecture, check_finite, read_checkpoint
+from ..dictionary_fingerprints import dictionary_mismatch, recorded_fingerprints
 from ..older_names import rename_parameters
 from ..progress import progress_bar
+from ..trained_languages import describe_languages, language_mismatch, languages
 from ..usage_error import UsageError, flag
 
 Weights = dict[str, Tensor]
@@ -53,10 +55,12 @@ def average(paths: Sequence[Path]) -> dict[str, Any]:
         check_finite(path, model)
         if number == 0:
             outline, shared, settings = _shapes_and_dtypes(model), _tied_weights(model), architecture(state)
+            trained, fingerprints = _trained_languages(state), recorded_fingerprints(state.get("extra_state"))
             own = [name for name in shared if shared[name] == name and _has_mean(name, model[name])]
             sums = {name: model[name].to(_accumulation_dtype(model[name]), copy=True) for name in own}
         else:
             _check_settings(path, architecture(state), paths[0], settings)
+            _check_data(path, state, paths[0], trained, fingerprints)
             _check_outline(path, _shapes_and_dtypes(model), paths[0], outline)
             _check_shared(path, model, paths[0], shared)
             for name, total in sums.items():
@@ -123,6 +127,20 @@ def _check_settings(path: Path, entries: dict[str, Any], first: Path, first_entr
         mine, other = (settings.get(name, getattr(defaults, name, None)) for settings in (entries, first_entries))
         if mine != other:
             raise UsageError(f"{path}: its {flag(name)} is {mine}, and {other} in {first}")
+
+
+def _trained_languages(state: Mapping[str, Any]) -> dict[str, str]:
+    return languages(state.get("args") or (state.get("cfg") or {}).get("task"))
+
+
+def _check_data(
+    path: Path, state: Mapping[str, Any], first: Path, trained: dict[str, str], fingerprints: dict[str, str]
+) -> None:
+    """Raises UsageError if a checkpoint is known to have other languages or dictionaries than the first one."""
+    if language_mismatch(trained, own := _trained_languages(state)):
+        raise UsageError(f"{path}: was trained {describe_languages(own)}, and {first} {describe_languages(trained)}")
+    if mismatch := dictionary_mismatch(recorded_fingerprints(state.get("extra_state")), fingerprints):
+        raise UsageError(f"{path}: {mismatch} of its training had other words than in the training of {first}")
 
 
 def _check_outline(path: Path, entries: dict[str, Any], first: Path, first_entries: dict[str, Any]) -> None:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import torch
 
 from .beam_search import DiverseBeamRows, RepeatedNgrams
-from .checkpoint_mismatch import HiddenMismatch, OtherLanguages
+from .checkpoint_mismatch import HiddenMismatch
 from .distributed_on_cpu import DeviceNumberOnCPU, IndependentCopies
 from .encoder_fast_path import FastPathWithoutMaskType
 from .end_of_training import AbortAtExit, UpdateAfterLast
@@ -26,6 +26,7 @@ from .interrupted_saving import InterruptedSaving
 from .multi_tensor_adam import PerTensorAdam
 from .multi_tensor_gradients import PerTensorGradients
 from .numpy_versions import OverflowingPointers, RemovedNames
+from .other_data import OtherDictionaries, OtherLanguages
 from .patch import Patch
 from .precision_flags import AMPOnCPU, BF16SetsTPU, UnclearFP16Errors
 from .refused_checkpoints import RefusedBroadcast, RefusedClasses
@@ -34,7 +35,8 @@ from .store_ema import EMAOfIntegersAndTiedWeights, MissingEMA
 _IN_ORDER: tuple[Patch, ...] = (
     RefusedClasses(),
     RefusedBroadcast(),
-    OtherLanguages(),
+    OtherDictionaries(),
+    OtherLanguages(),  # after OtherDictionaries: it reads the checkpoints of an ensemble one by one
     HiddenMismatch(),
     DroppedLastBatch(),
     IndependentCopies(),

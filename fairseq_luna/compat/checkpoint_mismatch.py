@@ -1,10 +1,9 @@
-"""Checkpoints of another model: the tensors do not fit, a flag differs, or the languages are others."""
+"""Checkpoints of another model: the tensors do not fit, or a flag differs."""
 
 import logging
 import os
 from argparse import Namespace
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any, NoReturn
 from unittest.mock import patch
@@ -13,10 +12,10 @@ from fairseq import checkpoint_utils, trainer
 from fairseq.trainer import Trainer
 
 from fairseq_luna.compat.patch import Patch
-from fairseq_luna.model_settings import differing_settings, settings_as_dict
+from fairseq_luna.compat.recorded_reads import recorded_reads
+from fairseq_luna.model_settings import differing_settings
 from fairseq_luna.monkeypatch import wrap_method
 from fairseq_luna.older_names import with_current_names
-from fairseq_luna.trained_languages import known_languages, language_mismatch, languages
 from fairseq_luna.usage_error import CheckpointMismatch, UsageError, flag
 
 logger = logging.getLogger(__name__)
@@ -73,7 +72,7 @@ class HiddenMismatch(Patch):
         @wrap_method(Trainer, "load_checkpoint")
         def load_checkpoint(original: Any, self: Trainer, filename: str, *args: Any, **kwargs: Any) -> Any:
             try:
-                with _recorded_models() as read:
+                with recorded_reads() as checkpoints:
                     extra_state = original(self, filename, *args, **kwargs)
             except (LookupError, ValueError) as error:
                 advice = _flag_that_resets(error, self)
@@ -86,8 +85,9 @@ class HiddenMismatch(Patch):
                 different = both_values(model_config(filename), self.cfg.model)
                 raise CheckpointMismatch(f"{filename} {error.__context__}{different}") from error
             check_made_for((extra_state or {}).get(MADE_FOR) or {}, self.cfg.model, filename)
-            for model, heads in read:
-                warn_of_different_settings(model, self.cfg.model, filename, heads=heads)
+            for checkpoint in checkpoints:
+                model = getattr(checkpoint.cfg, "model", None)
+                warn_of_different_settings(model, self.cfg.model, filename, heads=checkpoint.has_heads)
             return extra_state
 
         @wrap_method(checkpoint_utils, "load_model_ensemble_and_task")
@@ -107,25 +107,6 @@ class HiddenMismatch(Patch):
 
 # The entry in the extra_state of a converted checkpoint: the settings of its model.
 MADE_FOR = "made_for"
-
-
-@contextmanager
-def _recorded_models() -> Iterator[list[tuple[Any, bool]]]:
-    """Record for each checkpoint that is read here: its model's config, and whether it has classification heads.
-
-    With several processes another one may read it.
-    """
-    read = []
-    original = checkpoint_utils.load_checkpoint_to_cpu
-
-    def load_checkpoint_to_cpu(*args: Any, **kwargs: Any) -> Any:
-        state = original(*args, **kwargs)
-        heads = any(name.startswith("classification_heads.") for name in state.get("model") or ())
-        read.append((getattr(state.get("cfg"), "model", None), heads))
-        return state
-
-    with patch.object(checkpoint_utils, "load_checkpoint_to_cpu", load_checkpoint_to_cpu):
-        yield read
 
 
 def _flag_that_resets(error: Exception, trainer: Trainer) -> str | None:
@@ -196,55 +177,3 @@ def check_made_for(made_for: Mapping[str, Any], current: Any, filename: str) -> 
 
 def _as_dict(cfg: Any) -> dict[str, Any]:
     return with_current_names(vars(cfg) if isinstance(cfg, Namespace) else cfg or {})
-
-
-class OtherLanguages(Patch):
-    """fairseq-generate and fairseq-interactive silently translate with a model of other languages.
-
-    ``--source-lang de --target-lang en`` with a checkpoint that was trained from en to de gives nonsense (fairseq
-    0.12.2 and fairseq-fixed 0.12.3.1). With this patch each such checkpoint gives a warning. The command goes on,
-    because users choose the names of languages: two names may mean one language.
-    """
-
-    name = "languages"
-    summary = "fairseq-generate says nothing of a checkpoint that was trained with other languages; it warns"
-
-    def is_needed(self) -> bool:
-        """Whether fairseq logs nothing about a checkpoint from a to b that a task from b to a reads."""
-        said: list[logging.LogRecord] = []
-        handler = logging.Handler(logging.WARNING)
-        handler.emit = said.append  # type: ignore[assignment,method-assign]
-        model = SimpleNamespace(load_state_dict=lambda *_, **__: None)
-        task = SimpleNamespace(build_model=lambda _: model, cfg={"source_lang": "b", "target_lang": "a"})
-        state = {"cfg": SimpleNamespace(model=None, task={"source_lang": "a", "target_lang": "b"}), "model": {}}
-        logging.getLogger().addHandler(handler)
-        try:
-            with patch.object(checkpoint_utils, "load_checkpoint_to_cpu", lambda *_, **__: state):
-                checkpoint_utils.load_model_ensemble([__file__], task=task)
-        finally:
-            logging.getLogger().removeHandler(handler)
-        return not said
-
-    def apply(self) -> None:
-        @wrap_method(checkpoint_utils, "load_model_ensemble_and_task")
-        def load_model_ensemble_and_task(
-            original: Any,
-            filenames: list[str],
-            arg_overrides: Mapping[str, Any] | None = None,
-            task: Any = None,
-            *args: Any,
-            **kwargs: Any,
-        ) -> Any:
-            if task is None:  # fairseq creates it from the checkpoint's settings
-                return original(filenames, arg_overrides, task, *args, **kwargs)
-            settings = getattr(task, "cfg", None) or getattr(task, "args", None)
-            wanted = languages(settings)
-            models: list[Any] = []
-            for filename in filenames:  # one by one: fairseq returns only the settings of the last file
-                loaded, cfg, _ = original([filename], arg_overrides, task, *args, **kwargs)
-                models += loaded
-                folders = (settings_as_dict(part).get("data") for part in (cfg.task, settings))
-                trained, source = known_languages(filename, cfg.task, folders)
-                if said := language_mismatch(trained, wanted):
-                    logger.warning(f"{said}, {source}: the translations may be nonsense")
-            return models, cfg, task

@@ -91,6 +91,7 @@ class MissingEMA(Patch):
             pass
 
         stub = SimpleNamespace(
+            task=None,
             **dict.fromkeys(("data_parallel_rank", "data_parallel_world_size"), 0),
             **dict.fromkeys(("tpu", "is_fsdp"), False),
             model=SimpleNamespace(load_state_dict=accept),

@@ -12,7 +12,7 @@ from sentencepiece import SentencePieceProcessor
 from ..option_names import checks_names
 from ..piece_models import restrict_to_words
 from ..search_options import check_numbers, check_search, one_or_several
-from ..subwords import SPACE, is_blank, join_pieces
+from ..subwords import SPACE, escapes_characters, is_blank, join_pieces
 from ..translation import EMPTY, Translation
 from ..usage_error import UnreadableText, UsageError
 from .folder import PIECES, SOURCE_WORDS, TARGET_WORDS, read_settings, read_symbols
@@ -181,7 +181,9 @@ class Translator:
 
     def decode(self, tokens: Sequence[int]) -> str:
         pieces = [self.symbols[number] for number in tokens if number not in (BOS, EOS)]
-        return " ".join(pieces) if self.pieces is None else join_pieces(" ".join(pieces))
+        if self.pieces is None:
+            return " ".join(pieces)
+        return join_pieces(" ".join(pieces), escaped=escapes_characters(self.pieces))
 
 
 def batches(sources: Sequence[Sequence[int]], max_tokens: float, batch_size: float) -> Iterator[list[int]]:

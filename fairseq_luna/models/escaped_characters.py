@@ -10,7 +10,7 @@ from fairseq.data import data_utils
 from fairseq.data.encoders.sentencepiece_bpe import SentencepieceBPE
 
 from ..monkeypatch import wrap_method
-from ..subwords import restore_characters
+from ..subwords import escapes_characters, restore_characters
 
 
 def restore() -> None:
@@ -20,7 +20,8 @@ def restore() -> None:
 
 
 def _decode(decode: Callable[..., str], self: Any, pieces: str) -> str:
-    return restore_characters(decode(self, pieces))
+    text = decode(self, pieces)
+    return restore_characters(text) if escapes_characters(self.sp) else text
 
 
 def _post_process(post_process: Callable[..., str], sentence: str, symbol: str) -> str:

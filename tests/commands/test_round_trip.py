@@ -27,7 +27,11 @@ SENTENCES = {
         "ﾃﾚﾋﾞを見ますか？",
         "か\u3099くせい・ガクセイ～",
     ],
-    "fr": ["«\u00a0Oui\u00a0», dit-il\u202f!", "10\u202f000\u00a0€, soit 10⁶ cents…"],
+    "fr": [
+        "«\u00a0Oui\u00a0», dit-il\u202f!",
+        "10\u202f000\u00a0€, soit 10⁶ cents…",
+        "\U000f0009\U000f00a0 \U000f0000<\U000f003c\U000f0000\U000f0000\U000f00a0\U000f0001",  # an icon font's
+    ],
 }
 ENGLISH = ["the old teacher", "a new book", "my brother", "three small dogs", "that house", "10⁶ people", "½ of it"]
 FLAGS = "--cpu --encoder-layers 1 --decoder-layers 1 --max-update 3 --warmup-updates 1 --max-tokens 300"

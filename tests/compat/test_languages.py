@@ -1,4 +1,4 @@
-"""A model of other languages than those of the command: fairseq's commands warn, and go on."""
+"""A model of other languages than those of the command: fairseq's commands warn, training too, and go on."""
 
 import shutil
 from pathlib import Path
@@ -11,21 +11,23 @@ from fairseq_luna.compat import PATCHES
 from fairseq_luna.usage_error import UsageError
 
 SAID = "{file} says: the translations may be nonsense"
+TWO_UPDATES, THREE_UPDATES = (
+    ("--optimizer=adam", "--lr=0.01", f"--max-update={updates}", "--disable-validation") for updates in (2, 3)
+)
 
 
 @pytest.fixture(scope="module")
 def data(tiny_data, tmp_path_factory):
     """The data of both directions."""
     copied = Path(shutil.copytree(tiny_data, tmp_path_factory.mktemp("both") / "data"))
-    for file in list(copied.glob("valid.a-b.*")):
+    for file in list(copied.glob("*.a-b.*")):
         shutil.copy(file, copied / file.name.replace("a-b", "b-a"))
     return str(copied)
 
 
 @pytest.fixture(scope="module")
 def checkpoint(data, tmp_path_factory):
-    flags = ("--optimizer=adam", "--lr=0.01", "--max-update=2", "--disable-validation", "-s=a", "-t=b")
-    return train(data, tmp_path_factory.mktemp("a-b"), *FAMILIES["luna"], *flags)
+    return train(data, tmp_path_factory.mktemp("a-b"), *FAMILIES["luna"], *TWO_UPDATES, "-s=a", "-t=b")
 
 
 def test_a_reversed_model_is_said_and_used(data, checkpoint, tmp_path, capsys, caplog):
@@ -46,8 +48,7 @@ def test_a_reversed_model_is_said_and_used(data, checkpoint, tmp_path, capsys, c
 @pytest.fixture(scope="module")
 def untold(tiny_data, tmp_path_factory):
     """A checkpoint of a training without -s and -t, which took the languages from the names of its data."""
-    flags = ("--optimizer=adam", "--lr=0.01", "--max-update=2", "--disable-validation")
-    return train(tiny_data, tmp_path_factory.mktemp("untold"), *FAMILIES["luna"], *flags)
+    return train(tiny_data, tmp_path_factory.mktemp("untold"), *FAMILIES["luna"], *TWO_UPDATES)
 
 
 def test_the_names_of_the_data_tell_a_direction_that_the_checkpoint_does_not_know(tiny_data, untold, capsys, caplog):
@@ -69,6 +70,34 @@ def test_a_reversed_direction_of_the_data_is_refused_in_loading(tiny_data, untol
     for file in list(several.glob("train.a-b.*")):
         shutil.copy(file, file.with_name(file.name.replace("a-b", "b-a")))
     assert fairseq_luna.load(untold, source_lang="a", target_lang="b", data=several)
+
+
+@pytest.mark.parametrize("start", ["--restore-file", "--finetune-from-model"])
+def test_a_training_that_goes_on_from_a_reversed_model_says_so(start, data, checkpoint, tmp_path, caplog):
+    flags = (*FAMILIES["luna"], *THREE_UPDATES, f"{start}={checkpoint}")
+    train(data, tmp_path / "same", *flags, "-s=a", "-t=b")
+    assert not any("its training was" in message for message in caplog.messages)
+    train(data, tmp_path / "reversed", *flags, "-s=b", "-t=a")
+    [message] = [message for message in caplog.messages if "its training was" in message]
+    assert message == (
+        f"--source-lang b, --target-lang a: its training was from a to b, as {checkpoint} says:"
+        " the training goes on from a model of other languages"
+    )
+
+
+def test_a_pair_that_a_model_of_several_languages_was_not_trained_with_is_said(data, tmp_path, capsys, caplog):
+    several = ("--task=translation_multi_simple_epoch", "--langs=a,b", "--decoder-langtok")
+    saved = train(data, tmp_path, *FAMILIES["luna"], *several, "--lang-pairs=a-b", *TWO_UPDATES)
+    for source, target, count in (("a", "b", 0), ("b", "a", 1)):
+        pair = f"{source}-{target}"
+        for file in Path(data).glob(f"valid.{pair}.*"):
+            shutil.copy(file, file.with_name(file.name.replace("valid", "test")))
+        generate(
+            data, str(saved), *several, f"--lang-pairs={pair}", f"-s={source}", f"-t={target}", "--gen-subset=test"
+        )
+        assert "H-0\t" in capsys.readouterr().out
+        said = f"b-a: its training was of a-b, as {SAID.format(file=saved)}"
+        assert caplog.messages.count(said) == count
 
 
 def test_fairseq_interactive_says_it_too(data, checkpoint, tmp_path, caplog):

@@ -21,7 +21,7 @@ import sentencepiece
 
 from ...piece_models import restrict_to_words
 from ...progress import show_elapsed_time
-from ...subwords import NO_PIECE, SPACE, SPECIAL, escape_character
+from ...subwords import CONTROLS, ESCAPES, NO_PIECE, SPACE, SPECIAL, escape_character
 from ...text_files import count_lines, read_lines
 from ...usage_error import UsageError
 
@@ -35,8 +35,8 @@ _UNKNOWN = "<unk>"
 NORMALIZATION, DENORMALIZATION = "normalization.tsv", "denormalization.tsv"
 # From the form that changes least to the one that changes most.
 _FORMS: tuple[Literal["NFC", "NFD", "NFKC", "NFKD"], ...] = ("NFC", "NFD", "NFKC", "NFKD")
-# Line breaks and other controls that fairseq reads as white space, and characters without a shape.
-_CONTROLS, _INVISIBLE = ("Cc", "Zl", "Zp"), ("Cc", "Cf")
+# Characters without a shape.
+_INVISIBLE = ("Cc", "Cf")
 Rule = tuple[str, str]
 
 
@@ -137,14 +137,14 @@ def frequent_characters(texts: Iterable[Path], coverage: float) -> set[str]:
 
 def write_rules(known: Container[str], folder: Path) -> tuple[Path, Path]:
     """Write the normalization and the denormalization rules for a text with the characters ``known`` to ``folder``."""
-    kept = [
-        (char, escape_character(char))
-        for char in NO_PIECE
-        if char in known and unicodedata.category(char) not in _CONTROLS
-    ]
-    kept += [(name, escape_character(name[0]) + name[1:]) for name in SPECIAL]
-    _write_rules(folder / NORMALIZATION, [*kept, *_replacement_rules(known)])
-    _write_rules(folder / DENORMALIZATION, sorted({(after[0], before[0]) for before, after in kept}))
+    escaped = [(char, escape_character(char)) for char in (*NO_PIECE, *ESCAPES) if char in known]
+    special = [(name, escape_character(name[0]) + name[1:]) for name in SPECIAL]
+    _write_rules(folder / NORMALIZATION, [*escaped, *special, *_replacement_rules(known)])
+    first = SPECIAL[0][0]
+    _write_rules(
+        folder / DENORMALIZATION,
+        sorted((after, before) for before, after in [*escaped, (first, escape_character(first))]),
+    )
     return folder / NORMALIZATION, folder / DENORMALIZATION
 
 
@@ -155,7 +155,7 @@ def _replacement_rules(known: Container[str]) -> Iterator[Rule]:
         if char in "\n\0 " or kind in ("Cs", "Cn", "Co"):
             continue
         if char in known:
-            if char.isspace() and kind in _CONTROLS:
+            if char.isspace() and kind in CONTROLS:
                 yield char, " "
             else:
                 yield from _compositions(char, known)

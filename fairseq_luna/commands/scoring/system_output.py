@@ -11,7 +11,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
 
-from ...subwords import CUT, SPACE, is_blank, join_pieces, restore_characters
+from ...subwords import CUT, SPACE, has_escapes, is_blank, join_pieces, restore_characters
 from ...text_files import read_lines
 from ...usage_error import UsageError
 
@@ -201,6 +201,8 @@ def join_subwords(lines: Sequence[str], kind: str = AUTO, references: Sequence[s
         return JoinedLines([join_pieces(line) for line in lines], doubt)
     if kind == SUBWORD_NMT:
         return JoinedLines([_GOES_ON.sub("", line).rstrip() for line in lines], doubt)
+    if any(map(has_escapes, references)):  # private-use characters are ordinary text
+        return JoinedLines(list(lines), doubt)
     return JoinedLines([restore_characters(line) for line in lines], doubt)
 
 
