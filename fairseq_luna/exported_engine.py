@@ -5,23 +5,23 @@ A model is exported once, to a folder beside its checkpoint, and then read from 
 
 import contextlib
 import hashlib
+import json
 import os
 import sys
-from collections.abc import Iterator
-from difflib import get_close_matches
+from collections.abc import Iterable, Iterator
 from inspect import signature
 from pathlib import Path
 from typing import Any
 
 from . import __version__, load
 from .deployed.folder import FORMAT, SETTINGS
-from .files import fingerprint, locked
+from .files import fingerprint, locked, remove
 from .model_files import CODES, NONE, PathLike, binary_data, check_files
-from .option_names import unknown_option
 from .usage_error import UsageError
 
 TORCH, ONNX = ENGINES = ("torch", "onnx")
 OPTIONS = tuple(signature(load).parameters)
+RECORDED = "recorded_dictionaries.json"  # in an exported folder: dictionaries of the training, by their paths
 INSTALL = "pip install onnx onnxscript onnxruntime"
 
 
@@ -50,7 +50,7 @@ def exported_translator(
     languages = {"source_lang": source_lang, "target_lang": target_lang}
     folder = exported_folder(files[0], data, pieces, languages)
     try:
-        if not (folder / SETTINGS).is_file():
+        if not _is_current(folder):
             export_once(files[0], folder, data=data, pieces=pieces, languages=languages)
         from .deployed import Translator
 
@@ -72,8 +72,32 @@ def export_once(checkpoint: Path, folder: Path, **options: Any) -> None:
         if not alone:
             print(f"waiting for another process, which makes {folder} ...", file=sys.stderr, flush=True)
     with locked(folder, wait=True), contextlib.redirect_stdout(sys.stderr):  # standard output is for translations
-        if not (folder / SETTINGS).is_file():
+        if not _is_current(folder):
+            remove(folder)
             export_model(checkpoint, folder, **options)
+            if options["data"] is None:
+                dictionaries = dict(_recorded_dictionaries(checkpoint))
+                (folder / RECORDED).write_text(json.dumps(dictionaries), encoding="utf-8")
+
+
+def _is_current(folder: Path) -> bool:
+    """Whether ``folder`` is complete, and the dictionaries at the recorded path of the data are as in the export."""
+    if not (folder / SETTINGS).is_file():
+        return False
+    recorded = folder / RECORDED
+    dictionaries = json.loads(recorded.read_text(encoding="utf-8")) if recorded.is_file() else {}
+    return all(not Path(file).is_file() or fingerprint(Path(file)) == marks for file, marks in dictionaries.items())
+
+
+def _recorded_dictionaries(checkpoint: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The dictionaries at the path of the data that ``checkpoint`` records, with their fingerprints."""
+    from .checkpoint_files import read_checkpoint
+    from .loading import data_place, settings_by_part
+
+    settings = settings_by_part(checkpoint, read_checkpoint(checkpoint))
+    place = data_place(checkpoint, settings, None) or str(settings["task"].get("data") or "").split(os.pathsep)[0]
+    for file in sorted(Path(os.path.abspath(place)).glob("dict.*.txt")):
+        yield str(file), fingerprint(file)
 
 
 def load_exported(path: PathLike, engine: str, options: dict[str, Any]) -> Any:
@@ -92,12 +116,19 @@ def load_exported(path: PathLike, engine: str, options: dict[str, Any]) -> Any:
     }
     if str(unsupported_options.pop("device", "cpu")) != "cpu":
         raise UsageError('device: the exported engine (engine="onnx") is for a CPU; leave one of them out')
-    for name in unsupported_options:
-        if name not in OPTIONS and get_close_matches(name, OPTIONS, cutoff=0.75):
-            raise unknown_option("load", name, OPTIONS)
     if unsupported_options:
+        _check_names(path, unsupported_options, **file_options)
         raise UsageError(f'{", ".join(unsupported_options)}: only engine="torch" has this; leave engine out')
     return exported_translator(path, **file_options)
+
+
+def _check_names(path: PathLike, names: Iterable[str], *, data: Any, pieces: Any, **_: Any) -> None:
+    """Raises TypeError if one of ``names`` is no option of ``load`` with this checkpoint, for either engine."""
+    from .checkpoint_files import read_checkpoint
+    from .loading import check_override_names, settings_by_part
+
+    file = check_files(path, data, pieces)[0]
+    check_override_names(names, settings_by_part(file, read_checkpoint(file)))
 
 
 def exported_folder(

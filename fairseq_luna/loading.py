@@ -4,7 +4,7 @@ import logging
 import os
 import warnings
 from argparse import Namespace
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from inspect import signature
 from pathlib import Path
 from typing import Any
@@ -151,15 +151,10 @@ def _load_checkpoints(
     trained: dict[str, str] = {}
     for file in files:
         state = read_checkpoint(file)
-        settings = _settings_by_part(file, state)
-        check_option_names(
-            "load",
-            overrides,
-            *(name for part in READ for name in settings[part]),
-            *signature(load).parameters,
-        )
+        settings = settings_by_part(file, state)
+        check_override_names(overrides, settings)
         check_numbers(overrides)
-        place = _data_place(file, settings, data)
+        place = data_place(file, settings, data)
         trained = _check_languages(file, settings["task"], overrides, trained, place)
         replaced = _apply_overrides(state, overrides, place)
         try:
@@ -176,6 +171,15 @@ def _load_checkpoints(
     for file, model in zip(files, loaded, strict=True):
         check_finite(file, dict(model.named_parameters()))
     return loaded, cfg, task
+
+
+def check_override_names(names: Iterable[str], settings: dict[str, dict[str, Any]]) -> None:
+    """Raises TypeError for a name that no option of :func:`fairseq_luna.load` and no setting of a checkpoint has.
+
+    Args:
+        settings: the checkpoint's, from :func:`settings_by_part`.
+    """
+    check_option_names("load", names, *(name for part in READ for name in settings[part]), *signature(load).parameters)
 
 
 class UnknownLanguages(UsageError):
@@ -210,7 +214,7 @@ def _build_model(file: Path, state: dict[str, Any], replaced: dict[str, Any], ta
     return model, cfg, task
 
 
-def _settings_by_part(file: Path, state: dict[str, Any]) -> dict[str, dict[str, Any]]:
+def settings_by_part(file: Path, state: dict[str, Any]) -> dict[str, dict[str, Any]]:
     """The settings in the checkpoint ``file``, by part. In old checkpoints each part has all flags of the training."""
     if state.get("args") is not None:
         return dict.fromkeys((*READ, "checkpoint"), vars(state["args"]))
@@ -261,7 +265,7 @@ def _check_dictionaries(file: Path, state: dict[str, Any], task: Any) -> None:
         )
 
 
-def _data_place(file: Path, settings: dict[str, dict[str, Any]], data: PathLike | None) -> PathLike | None:
+def data_place(file: Path, settings: dict[str, dict[str, Any]], data: PathLike | None) -> PathLike | None:
     """The data folder of the checkpoint ``file``: ``data`` if given, None if the recorded path is right."""
     if data is not None:
         return binary_data(data)

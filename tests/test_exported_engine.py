@@ -2,8 +2,10 @@
 
 import shutil
 import threading
+from contextlib import nullcontext
 
 import pytest
+import torch
 
 import fairseq_luna
 from fairseq_luna import exported_engine, exporting
@@ -66,6 +68,23 @@ def test_dictionaries_that_were_replaced_are_exported_again(checkpoint, exports,
     assert len(exports) == len({folder for folder, _ in exports}) == 4
 
 
+def test_dictionaries_that_were_replaced_where_the_training_had_them_are_exported_again(checkpoint, exports, tmp_path):
+    data = shutil.copytree(DATA, tmp_path / "somewhere" / "bin")
+    state = torch.load(checkpoint, weights_only=True)
+    state["cfg"]["task"]["data"] = str(data)
+    torch.save(state, checkpoint)
+    for changed in (None, *data.glob("dict.*.txt")):
+        if changed is not None:
+            with open(changed, "ab") as file:
+                file.write(b"\n")
+        for _ in range(2):
+            assert fairseq_luna.load(checkpoint, engine="onnx").translate(SENTENCES)
+    assert len(exports) == 3
+    shutil.rmtree(data)
+    assert fairseq_luna.load(checkpoint, engine="onnx").translate(SENTENCES)
+    assert len(exports) == 3
+
+
 def test_a_second_process_waits_for_the_first_ones_export(checkpoint, exports, capsys):
     folder = exported_engine.exported_folder(checkpoint, DATA, None, {"source_lang": None, "target_lang": None})
     loading = threading.Thread(target=lambda: fairseq_luna.load(checkpoint, data=DATA, engine="onnx"))
@@ -103,6 +122,15 @@ REFUSED = {
 def test_what_an_engine_does_not_have_is_refused(options, message, checkpoint, exports):
     with pytest.raises(UsageError, match=message):
         fairseq_luna.load(checkpoint, **options)
+    assert exports == []
+
+
+@pytest.mark.parametrize("engine", ["torch", "onnx"])
+def test_a_name_that_nothing_has_is_told_the_nearest_with_either_engine(engine, checkpoint, exports):
+    with pytest.raises(TypeError, match=r"load\(\) has no option bem; did you mean beam"):
+        fairseq_luna.load(checkpoint, data=DATA, engine=engine, bem=5)
+    with pytest.raises(UsageError, match="truncate_source: only engine") if engine == "onnx" else nullcontext():
+        fairseq_luna.load(checkpoint, data=DATA, engine=engine, truncate_source=True)  # a setting of the task
     assert exports == []
 
 
