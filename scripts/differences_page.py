@@ -2,11 +2,9 @@
 
 from collections.abc import Iterator
 
-from fairseq_luna.models.mixed.chosen_attentions import ATTENTIONS
+from fairseq_luna.commands.info import published_layers
 from fairseq_luna.modules.attention import DIFFERENCES_OF_ALL
-from fairseq_luna.modules.declaration import declared_attentions
-from fairseq_luna.optim import apollo
-from fairseq_luna.published import Difference, Published
+from fairseq_luna.published import Difference
 
 INTRODUCTION = """# Differences from the published layers
 
@@ -44,13 +42,6 @@ optimizer = torch.optim.AdamW([{"params": others}, {"params": exempt, "weight_de
 """
 
 
-def described() -> dict[str, Published]:
-    """The published layer of each attention: first those with a name for ``--arch mixed_base``, then the others."""
-    by_name = {each.title: each.published for each in ATTENTIONS.values()}
-    others = {each.title: each.published for each in declared_attentions().values()}
-    return by_name | others | apollo.PUBLISHED
-
-
 def rows(name: str, differences: tuple[Difference, ...]) -> Iterator[str]:
     if not differences:
         yield f"| {name} | none known | | | |"
@@ -67,10 +58,10 @@ def page() -> str:
     ]
     lines += [f"| {' | '.join(difference)} |" for difference in DIFFERENCES_OF_ALL]
     lines += ["\n## By name\n", "| name | what | here | published | why |", "| --- | --- | --- | --- | --- |"]
-    for name, published in described().items():
+    for name, published in published_layers().items():
         lines += rows(name, published.differences)
     lines += ["\n## Published\n", "| name | paper; code that it was compared with |", "| --- | --- |"]
-    lines += [f"| {name} | {published.layer} |" for name, published in described().items()]
+    lines += [f"| {name} | {published.layer} |" for name, published in published_layers().items()]
     return "\n".join(lines) + "\n" + WEIGHT_DECAY
 
 

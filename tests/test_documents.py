@@ -10,7 +10,7 @@ import attentions_page
 import differences_page
 import fairseq_luna.models  # noqa: F401 (registers the models)
 import flags_page
-from fairseq_luna.commands.info import registered
+from fairseq_luna.commands.info import published_layers, registered
 from fairseq_luna.commands.shell_commands import USER_DIR
 from fairseq_luna.commands.training_commands import train_on_text
 from fairseq_luna.compat import PATCHES
@@ -81,7 +81,7 @@ def test_the_page_of_differences_is_made_from_the_data_beside_each_attention():
 
 
 def test_every_attention_says_what_differs_from_the_published_one():
-    described = differences_page.described()
+    described = published_layers()
     assert [name for name in ATTENTIONS if name not in described] == []
     texts = [published.layer for published in described.values()]
     texts += [text for published in described.values() for row in published.differences for text in row]

@@ -95,6 +95,19 @@ def test_the_flags_of_a_model_are_printed_with_its_defaults(capsys):
     assert "fairseq-luna info lists" in refused(capsys, "info", "--arch", "xyzzy")
 
 
+@pytest.mark.parametrize("name", info.published_layers())
+def test_info_says_how_an_attention_differs_from_the_published_one(capsys, name):
+    text = shown(capsys, "info", "--attention", name.split()[0])
+    layer = info.published_layers()[name]
+    assert layer.layer in text
+    assert all(cell in text for difference in layer.differences for cell in difference)
+
+
+def test_info_suggests_the_nearest_attention(capsys):
+    assert "did you mean retention?" in refused(capsys, "info", "--attention", "retentoin")
+    assert "the names are " in refused(capsys, "info", "--attention", "xyzzy")
+
+
 @pytest.mark.parametrize("inside", [True, False], ids=["inside", "outside"])
 def test_the_commands_of_the_report_have_no_path_that_a_move_makes_wrong(capsys, monkeypatch, tmp_path, inside):
     monkeypatch.chdir(PACKAGE.parent if inside else tmp_path)

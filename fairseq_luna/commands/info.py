@@ -2,20 +2,23 @@
 
     fairseq-luna info
     fairseq-luna info --arch luna_tiny
+    fairseq-luna info --attention retention
     fairseq-train data/bin --user-dir "$(fairseq-luna info --path)" --arch luna_tiny
 
 The report lists versions, patches of fairseq, and the names of models and optimizers for fairseq-train. --arch prints
-the flags of a model, which fairseq-train accepts although its own --help does not show them.
+the flags of a model, which fairseq-train accepts although its own --help does not show them. --attention prints the
+paper that an attention, or the optimizer apollo, follows, and what differs from it here.
 """
 
 import platform
 from argparse import SUPPRESS, ArgumentParser, Namespace
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from pathlib import Path
 
 from .. import __version__, environment
 from ..command_line import Parser
+from ..published import Published
 from ..usage_error import UsageError
 from .shell_commands import USER_DIR, program, shell, shortest, show_next, shown_path
 
@@ -24,6 +27,9 @@ def add_flags(parser: ArgumentParser) -> None:
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--path", action="store_true", help="print only the folder to pass as --user-dir")
     which.add_argument("--arch", metavar="NAME", help="print only the flags of this model, with their defaults")
+    which.add_argument(
+        "--attention", metavar="NAME", help="print only the paper of this attention, and what differs from it here"
+    )
 
 
 def run(args: Namespace) -> None:
@@ -31,6 +37,9 @@ def run(args: Namespace) -> None:
         if (missing := environment.fairseq_missing()) is not None:
             raise UsageError(missing)
         print(USER_DIR)
+        return
+    if args.attention is not None:
+        print("\n".join(differences_of(args.attention)))
         return
     environment.require_fairseq()
     if args.arch is not None:
@@ -45,6 +54,38 @@ def run(args: Namespace) -> None:
     inner = f'"$({program("fairseq-luna")} info --path)"'
     user_dir = shown_path(USER_DIR) if USER_DIR.is_relative_to(Path.cwd()) else inner
     show_next("in fairseq's commands", f"{program('fairseq-train')} DATA --user-dir {user_dir} --arch luna_tiny")
+
+
+def published_layers() -> dict[str, Published]:
+    """The published layer of each attention and of Apollo: first the names for ``--arch mixed_base``, then others."""
+    from ..modules.declaration import declared_attentions
+    from ..optim import apollo
+
+    declared = declared_attentions().values()
+    by_name = {attention.title: attention.published for attention in declared if attention.places}
+    return by_name | {attention.title: attention.published for attention in declared} | apollo.PUBLISHED
+
+
+def differences_of(name: str) -> Iterator[str]:
+    """Yield the lines about the attention ``name``.
+
+    Raises:
+        UsageError: there is no such attention.
+    """
+    layers = {title.split()[0].lower(): layer for title, layer in published_layers().items()}
+    if name.lower() not in layers:
+        near = get_close_matches(name.lower(), layers)
+        advice = f"did you mean {' or '.join(near)}?" if near else f"the names are {', '.join(layers)}"
+        raise UsageError(f"--attention {name}: there is no such attention; {advice}")
+    layer = layers[name.lower()]
+    yield f"{name.lower()} follows: {layer.layer}"
+    yield f"What differs from it here:{'' if layer.differences else ' nothing is known'}"
+    for difference in layer.differences:
+        yield f"  {difference.place}"
+        yield f"    here:      {difference.in_this_package}"
+        yield f"    published: {difference.in_the_published_layer}"
+        yield f"    why:       {difference.reason}"
+    yield "All attentions, and where the numbers agree: docs/differences.md, docs/reproduce.md in the repository"
 
 
 def model_flags_help(arch: str) -> str:

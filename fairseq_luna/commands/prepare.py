@@ -54,6 +54,7 @@ COVERAGE = (
     "for Chinese and Japanese, where rare characters then become unknown tokens)"
 )
 TEXTS = {"train": "the training text", "valid": "the validation text", "test": "the test text"}
+DICTIONARY_NAME = re.compile(r"dict\.(.+)\.txt")  # fairseq's, with the language
 TWO_LETTERS = re.compile("[a-z]{2}")  # a language by ISO 639-1
 
 
@@ -188,9 +189,11 @@ def same_dictionary(out: Path, languages: Sequence[str]) -> bool:
 
 def show_commands(out: Path, languages: Sequence[str], pairs: int, *, joined: bool) -> None:
     """Print the commands that train on the data in ``out``, translate its test text and score the translation."""
+    import torch  # takes seconds; wrong flags are refused before that
+
     source, target = (out / "reference" / f"test.{language}" for language in languages)
     translations = out / f"translations.{languages[1]}"
-    train = shell(*train_on_text(out, languages, pairs, joined=joined))
+    train = shell(*train_on_text(out, languages, pairs, joined=joined, on_gpu=torch.cuda.is_available()))
     translate = (
         f"{shell('fairseq-luna', 'translate', out / 'checkpoints')} < {shown_path(source)} > {shown_path(translations)}"
     )
@@ -245,9 +248,20 @@ def check_existing_flags(args: Namespace) -> None:
         raise UsageError(
             f"--dictionary {' '.join(map(str, args.dictionary))}: give one file, or the files of two languages"
         )
+    check_dictionary_names(args.dictionary, (args.source_lang, args.target_lang))
     for flag, value in (("--vocabulary-size", args.vocabulary_size), ("--coverage", args.coverage)):
         if args.pieces and value is not None:
             raise UsageError(f"{flag} {value}: is for new pieces; leave it or --pieces out")
+
+
+def check_dictionary_names(files: Sequence[Path], languages: tuple[str, str]) -> None:
+    """Raises UsageError if two dictionaries have names such as dict.de.txt, in the order of target and source."""
+    named = [match[1] if (match := DICTIONARY_NAME.fullmatch(file.name)) else None for file in files]
+    if len(files) == 2 and (named[0] == languages[1] or named[1] == languages[0]):
+        raise UsageError(
+            f"--dictionary {files[0]} {files[1]}: their names say that the first is not of {languages[0]}; give the"
+            " dictionary of the source, then the dictionary of the target"
+        )
 
 
 def _is_text(name: str) -> bool:

@@ -145,7 +145,7 @@ class RecordedTraining:
                 record=self.record,
             )
 
-        with same_random_numbers(sample["target"].device):
+        with same_random_numbers(sample["target"].device), same_buffers(model):
             if self.compared < COMPARED:
                 with without_dropout(model):
                     # It is recorded with other numbers than it is replayed with: they must not be constants.
@@ -215,6 +215,19 @@ def same_random_numbers(device: torch.device) -> Iterator[None]:
     """Leave the generators of random numbers as they were."""
     with torch.random.fork_rng([device] if device.type == "cuda" else []):
         yield
+
+
+@contextmanager
+def same_buffers(model: nn.Module) -> Iterator[None]:
+    """Leave the buffers of ``model`` as they were: routing attention counts each batch in some, and once is enough."""
+    before = {name: x.clone() for name, x in model.named_buffers()}
+    try:
+        yield
+    finally:
+        with torch.no_grad():
+            for name, x in model.named_buffers():
+                if name in before and x.shape == before[name].shape:
+                    x.copy_(before[name])
 
 
 @contextmanager

@@ -5,10 +5,11 @@ import re
 from contextlib import nullcontext
 
 import pytest
+import torch
 
 from corpus_files import pairs, text
 from fairseq_luna.__main__ import main
-from fairseq_luna.commands.prepare import VOCABULARIES, check_text_files, of_size
+from fairseq_luna.commands.prepare import VOCABULARIES, check_text_files, of_size, show_commands
 from fairseq_luna.commands.training_commands import train_on_text
 from fairseq_luna.usage_error import UsageError
 from own_command import refused, with_defaults
@@ -46,6 +47,16 @@ def test_sizes_fit_the_text(pairs_of_text, size, pieces, tmp_path):
     assert words[words.index("--arch") + 1] == f"luna_{size}"
     assert words[words.index("--optimizer") + 1] == "adam"
     assert of_size(pairs_of_text, VOCABULARIES) == pieces
+
+
+@pytest.mark.parametrize("gpu", [False, True])
+def test_the_loss_of_the_printed_command_is_the_chunked_one_without_a_gpu(gpu, tmp_path, monkeypatch, capsys):
+    (tmp_path / "bin").mkdir()
+    for language in LANGUAGES[1::2]:
+        (tmp_path / "bin" / f"dict.{language}.txt").touch()
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: gpu)
+    show_commands(tmp_path, LANGUAGES[1::2], 900, joined=True)
+    assert f"--criterion label_smoothed_cross_entropy{'' if gpu else '_chunked'} " in capsys.readouterr().out
 
 
 def test_pieces_of_two_training_texts_with_a_test_held_out(files, tmp_path, monkeypatch, capsys):

@@ -152,6 +152,7 @@ def test_distillation_in_two_commands(old, tmp_path, monkeypatch, capsys):
         ("--pieces {model} --coverage 1", "--coverage 1.0: is for new pieces; leave it or --pieces out"),
         ("--pieces nowhere", "nowhere: there is no such file"),
         ("--pieces {dict}", "dict.en.txt: is not a SentencePiece model, or cannot be read"),
+        ("--pieces {model} --dictionary {de} {dict}", "their names say that the first is not of en"),
         ("--pieces {model} --dictionary nowhere", "nowhere: there is no such file"),
         ("--pieces {model} --dictionary {model}", "joint.model: is not a fairseq dictionary"),
         ("--pieces {model} --dictionary {other}", "0% of its words are pieces of --pieces "),
@@ -162,6 +163,7 @@ def test_pieces_that_cannot_be_used_are_refused(old, tmp_path, capsys, flags, sa
     (tmp_path / "other").write_text("".join(f"zoo{number} 9\n" for number in range(20)))
     (tmp_path / "empty").touch()
     names = {"model": old / "data" / "joint.model", "dict": old / "data" / "bin" / "dict.en.txt"}
+    names["de"] = old / "data" / "bin" / "dict.de.txt"
     names |= {name: tmp_path / name for name in ("other", "empty")}
     given = [part.format(**names) for part in flags.split()]
     texts = ("--train", old / "new.en", old / "new.de", "--hold-out", 4, "-s", "en", "-t", "de")

@@ -9,6 +9,7 @@ import fairseq_luna
 from commands import FAMILIES, generate, run, train
 from fairseq_luna.compat import PATCHES
 from fairseq_luna.usage_error import UsageError
+from own_command import refused
 
 SAID = "{file} says: the translations may be nonsense"
 TWO_UPDATES, THREE_UPDATES = (
@@ -98,6 +99,14 @@ def test_a_pair_that_a_model_of_several_languages_was_not_trained_with_is_said(d
         assert "H-0\t" in capsys.readouterr().out
         said = f"b-a: its training was of a-b, as {SAID.format(file=saved)}"
         assert caplog.messages.count(said) == count
+
+
+def test_export_refuses_a_reversed_direction(data, checkpoint, tmp_path, capsys):
+    pytest.importorskip("onnxscript")
+    arguments = ("export", checkpoint, "--data", data, "--output", tmp_path / "exported")
+    said = refused(capsys, *arguments, "--source-lang=b", "--target-lang=a")
+    assert said.startswith("--source-lang b, --target-lang a: its training was from a to b, as ")
+    assert not (tmp_path / "exported").exists()
 
 
 def test_fairseq_interactive_says_it_too(data, checkpoint, tmp_path, caplog):

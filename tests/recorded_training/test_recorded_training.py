@@ -20,22 +20,22 @@ class Run:
     """Steps of one model, each counted by how it was computed."""
 
     def __init__(self, record=operator_tape.record, **options):
-        flags = {name: options.pop(name) for name in ("dropout", "family") if name in options}
-        self.model = model_of(flags.pop("family", "luna"), **flags)
+        of_run = {name: options.pop(name) for name in ("most_recorded",) if name in options}
+        self.model = model_of(options.pop("family", "luna"), **options)
         self.criterion, self.optimizer = criterion_of(), FairseqOptimizer(None)
         self.eager_steps = 0
-        self.training = RecordedTraining(self.eager_step, pads=PADS, record=record, **options)
+        self.training = RecordedTraining(self.eager_step, pads=PADS, record=record, **of_run)
 
     def eager_step(self, *args, **options):
         self.eager_steps += 1
         return FairseqTask.train_step(Namespace(), *args, **options)
 
-    def step(self, sample, **options):
+    def step(self, sample, update=0, **options):
         """The result, and whether the step was computed eagerly."""
         before = self.eager_steps
         self.model.zero_grad()
         given = {"sample": sample, "model": self.model, "criterion": self.criterion, "optimizer": self.optimizer}
-        found = self.training.train_step(**given, update_num=0, **options)
+        found = self.training.train_step(**given, update_num=update, **options)
         return found, self.eager_steps > before
 
     def modes(self, samples, **options):
@@ -127,6 +127,21 @@ def test_what_cannot_be_recorded_is_computed_eagerly_with_one_warning(record, na
     assert named in warning.message and "\n" not in warning.message
     (loss, _, _), _ = run.step(samples[0])
     assert torch.equal(loss.detach(), eager(run.model, run.criterion, samples[0])[0])
+
+
+@pytest.mark.parametrize("record", [cannot_record, records_nothing, operator_tape.record])
+def test_recording_leaves_the_sums_of_routing_attention_as_they_were(record):
+    """They would count the batches of the recording, and the centroids would move by them."""
+    samples = [*batches(PADDED), *batches(FULL)]
+    run, expected = Run(record=record, family="routing"), Run(family="routing")
+    expected.training.failed = True  # every step is eager
+    for number, sample in enumerate([*samples, *samples]):
+        for each in (run, expected):
+            each.step(sample, update=number // 2)
+    buffers = dict(expected.model.named_buffers())
+    assert any("update_sums" in name or "centroids" in name for name in buffers)
+    for name, x in run.model.named_buffers():
+        torch.testing.assert_close(x, buffers[name], msg=name)
 
 
 def test_the_first_steps_are_compared_without_dropout():

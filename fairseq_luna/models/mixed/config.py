@@ -15,10 +15,11 @@ from ..shared.flag_checks import REFUSED_OUTSIDE_LUNA, flag
 from .chosen_attentions import ATTENTIONS, PLACES, available_in, chosen_attention
 
 NAMES = ChoiceEnum(list(ATTENTIONS))
+MORE = "; fairseq-luna info --attention NAME says how it differs from the paper's"
 CHOICES = {
-    "encoder_self_attention": option(NAMES, "softmax", "self-attention of the encoder"),
-    "decoder_self_attention": option(NAMES, "softmax", "self-attention of the decoder"),
-    "source_attention": option(NAMES, "softmax", "cross-attention of the decoder"),
+    "encoder_self_attention": option(NAMES, "softmax", f"self-attention of the encoder{MORE}"),
+    "decoder_self_attention": option(NAMES, "softmax", f"self-attention of the decoder{MORE}"),
+    "source_attention": option(NAMES, "softmax", f"cross-attention of the decoder{MORE}"),
     **convolution(),
 }
 
