@@ -132,9 +132,13 @@ def layout(steps: int, num_blocks: int, random: bool) -> tuple[int, int]:
     def largest(length: int, count: int) -> int:
         return min(2 * length // count, length - count + 1) if random else -(-length // count)
 
-    most = max(1, min(num_blocks or round((steps**2 / 2) ** (1 / 3)), steps))
+    limit = num_blocks or round((steps**2 / 2) ** (1 / 3))
+    # Neither min() nor an expression that is 1: torch.compile would carry both through all shapes and strides, and
+    # inductor cannot order strides with a minimum in them.
+    most = max(1, steps if steps <= limit else limit)
     if num_blocks or most == 1:
-        return most, largest(steps, most)
+        size = largest(steps, most)
+        return most, 1 if size == 1 else size
     # The longest sentence that has one block less may have a larger one.
     longest = int(math.sqrt((2 * most - 1) ** 3 / 4))
     return most, max(largest(steps, most), largest(longest, most - 1))

@@ -2,13 +2,17 @@
 
 import copy
 import logging
+import os
 import pickle
+import subprocess
 import sys
 from types import ModuleType, SimpleNamespace
 
 import pytest
 import torch
 from torch import nn
+from torch._dynamo.utils import counters
+from torch._inductor import config as inductor_config
 
 import commands
 import readers
@@ -72,6 +76,55 @@ def test_a_training_is_the_same_and_evaluation_is_eager(flags, graphs, caplog):
     # texts of one block and of several.
     assert 2 <= len(graphs) <= {"luna": 3, "block": 4}.get(flags["family"], 2)
     assert sum(record.message.startswith("compiling the layers") for record in caplog.records) == 1
+
+
+# tests/models/test_compiled_models.py compiles a training step with every name; these are compiled for any shape at once.
+WITH_INDUCTOR = {
+    **FAMILIES,
+    "block-convolution": {"family": "block", "attention_kernel_size": 3},
+    "nystrom": {"family": "mixed", "encoder_self_attention": "nystrom"},
+}
+
+
+@pytest.mark.inductor
+@pytest.mark.parametrize("flags", WITH_INDUCTOR.values(), ids=WITH_INDUCTOR)
+def test_a_training_is_the_same_with_the_kernels_of_inductor(flags):
+    torch._dynamo.reset()
+    counters.clear()
+    model, eager = build_model(**flags, compile_layers=True).train(), build_model(**flags).train()
+    with inductor_config.patch(fallback_random=True):
+        for lengths in [*BATCHES, BATCHES[0]]:
+            torch.testing.assert_close(step(model, lengths), step(eager, lengths), rtol=1e-4, atol=1e-4)
+    assert counters["stats"]["unique_graphs"] >= 2 and not counters["graph_break"]
+
+
+# A run of fairseq-train in miniature: a step with compiled layers, and how many graphs came from torch's cache.
+STEP = """
+import torch
+from torch._dynamo.utils import counters
+from support import PAD, as_prefix, build_model, sentences
+
+model = build_model("fastformer", encoder_layers=1, decoder_layers=1, compile_layers=True).train()
+source, target = sentences(9, 9), sentences(7, 5, seed=2)
+model(source, source.ne(PAD).sum(1), as_prefix(target))[0].sum().backward()
+found = counters["aot_autograd"]["autograd_cache_hit"] + counters["inductor"]["fxgraph_cache_hit"]
+print("hits", found, "misses", counters["inductor"]["fxgraph_cache_miss"])
+"""
+
+
+@pytest.mark.inductor
+def test_a_later_run_takes_its_kernels_from_torchs_cache(tmp_path):
+    environment = {**os.environ, "TORCHINDUCTOR_CACHE_DIR": str(tmp_path), "PYTHONPATH": os.pathsep.join(sys.path)}
+    found = []
+    for _ in range(2):
+        ended = subprocess.run(
+            [sys.executable, "-W", "ignore", "-c", STEP], env=environment, capture_output=True, text=True, timeout=900
+        )
+        assert ended.returncode == 0, ended.stderr[-2000:]
+        _, hits, _, misses = ended.stdout.split()[-4:]
+        found.append((int(hits), int(misses)))
+    (_, first_misses), (later_hits, later_misses) = found
+    assert first_misses >= 2 and later_hits >= 2 and later_misses == 0
 
 
 def test_a_reader_is_compiled_too(graphs):

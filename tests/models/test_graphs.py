@@ -9,6 +9,7 @@ import random
 import pytest
 import torch
 
+import readers
 from fairseq_luna.models.shared import compiled_layers
 from support import PAD, as_prefix, build_model, sentences
 from variants import VARIANTS
@@ -17,6 +18,7 @@ from variants import VARIANTS
 COMPILED = {
     name: flags for name, flags in VARIANTS.items() if not {"checkpoint_activations", "quant_noise_pq"} & flags.keys()
 }
+TEXT_ENCODERS = [name for name, flags in readers.EVERY_READER.items() if "checkpoint_activations" not in flags]
 # One for the encoder and one for the decoder, and more for long sentences and for layers that differ. torch allows as
 # many graphs of one function unless it is told otherwise.
 MOST = 8
@@ -111,6 +113,30 @@ def test_graphs_of_a_whole_model(name, training, record_property):
 @pytest.mark.slow
 def test_graphs_of_luna():
     assert 2 <= graphs_of_a_model(COMPILED["luna-tied"], training=True, count=8) <= MOST
+
+
+@pytest.mark.inductor
+@pytest.mark.parametrize("training", [True, False], ids=["training", "evaluation"])
+@pytest.mark.parametrize("name", TEXT_ENCODERS)
+def test_graphs_of_a_text_encoder(name, training, record_property):
+    compiled = []
+
+    def keep(graph, inputs):
+        compiled.append(graph)
+        return graph.forward
+
+    torch._dynamo.reset()
+    model = readers.build(name, max_positions=200).train(training)
+    function = torch.compile(readers.classify, backend=keep, fullgraph=True)
+    with torch._dynamo.config.patch(FAILS_AT_THE_LIMIT):
+        for lengths, _ in batches(30):
+            found = []
+            for classify in (function, readers.classify):
+                torch.manual_seed(3)
+                found.append(classify(model, sentences(*lengths)))
+            torch.testing.assert_close(*found, rtol=1e-4, atol=1e-4)
+    record_property("graphs", len(compiled))
+    assert 2 <= len(compiled) <= MOST
 
 
 def graphs_of_a_decoder(flags, *, tokens=12):

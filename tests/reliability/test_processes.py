@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from commands import APOLLO, FAMILIES, SIZES, USER_DIR, on_processes, run, torchrun
+from fairseq_luna.models.shared import compiled_layers
 from small_training import logged, updates
 from tiny_training import trained_weights
 
@@ -31,9 +32,8 @@ LOSS_ATOL = 1.1e-3
 
 
 def arguments(data, save_dir, family, *more):
-    model = (
-        flag for flag in {**FAMILIES, "performer": PERFORMER, "routing": ROUTING}[family] if flag != "--random-blocks"
-    )
+    models = {**FAMILIES, "performer": PERFORMER, "routing": ROUTING, "compiled": FAMILIES["luna"]}
+    model = (flag for flag in models[family] if flag != "--random-blocks")
     flags = (*model, *APOLLO, *FIXED, *more)
     return [data, f"--user-dir={USER_DIR}", f"--save-dir={save_dir}", *flags]
 
@@ -59,13 +59,17 @@ def on_several(processes, given):
         ("block", "pytorch_ddp", 2),
         ("performer", "c10d", 2),
         ("routing", "legacy_ddp", 2),
+        ("compiled", "c10d", 2),
+        pytest.param("compiled", "legacy_ddp", 2, marks=pytest.mark.inductor),
     ],
 )
-def test_processes_equal_one_with_update_freq(tiny_data, tmp_path, caplog, family, backend, processes):
+def test_processes_equal_one_with_update_freq(tiny_data, tmp_path, monkeypatch, caplog, family, backend, processes):
+    monkeypatch.setattr(compiled_layers, "BACKEND", "inductor" if backend == "legacy_ddp" else "eager")  # in forks too
     caplog.set_level("INFO")
     run("train", *arguments(tiny_data, tmp_path / "one", family, f"--update-freq={processes}"))
     expected = losses(updates(caplog))
-    several = arguments(tiny_data, tmp_path / "several", family, f"--ddp-backend={backend}")
+    flags = (f"--ddp-backend={backend}", *(("--compile-layers",) if family == "compiled" else ()))
+    several = arguments(tiny_data, tmp_path / "several", family, *flags)
     # A checkpoint has the sums of clusters of the first process alone: there a resume is not exact.
     ends = (3, 5) if family == "fastformer" else (5,)
     found = [loss for end in ends for loss in on_several(processes, [*several, f"--max-update={end}"])]

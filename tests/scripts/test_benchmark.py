@@ -164,6 +164,8 @@ def test_an_update_is_some_calls_for_any_number_of_tensors(tmp_path):
         assert large["kernels_32_kb"] <= 75
         # The copies of a batch, the loss scale and the report, and the zeros of the gradients.
         assert 0 < large["besides_the_graph"] - large["kernels"] <= 12
+        # A copy of each parameter's gradient, and the criterion.
+        assert large["besides_a_graphed_model"] - large["kernels"] > large["tensors"] + 12
 
 
 def test_kernels_of_a_multi_tensor_call():

@@ -272,7 +272,7 @@ def _matrices_of_short_texts(blocks: Blocks, causal: bool) -> Pairs:
     number = torch.arange(blocks.sizes.shape[1], device=block.device)
     members = (block[:, None] == number[:, None]) & ~padded[:, None]
     return Pairs(
-        within=additive_mask(apart, dtype)[:, None],
+        within=additive_mask(apart[:, None], dtype),
         means=members.to(dtype) / blocks.sizes.clamp(min=1).to(dtype)[:, :, None],
         reading=(block[:, :, None] - int(causal) == number).to(dtype),
     )
