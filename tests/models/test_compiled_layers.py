@@ -78,7 +78,7 @@ def test_a_training_is_the_same_and_evaluation_is_eager(flags, graphs, caplog):
     assert sum(record.message.startswith("compiling the layers") for record in caplog.records) == 1
 
 
-# tests/models/test_compiled_models.py compiles a training step with every name; these are compiled for any shape at once.
+# tests/models/test_compiled_models.py compiles a training step with every name; here layers are compiled for any shape.
 WITH_INDUCTOR = {
     **FAMILIES,
     "block-convolution": {"family": "block", "attention_kernel_size": 3},
