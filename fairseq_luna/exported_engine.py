@@ -15,13 +15,13 @@ from typing import Any
 
 from . import __version__, load
 from .deployed.folder import FORMAT, SETTINGS
-from .files import fingerprint, locked, remove
+from .files import atomic_write, fingerprint, locked, remove
 from .model_files import CODES, NONE, PathLike, binary_data, check_files
 from .usage_error import UsageError
 
 TORCH, ONNX = ENGINES = ("torch", "onnx")
 OPTIONS = tuple(signature(load).parameters)
-RECORDED = "recorded_dictionaries.json"  # in an exported folder: dictionaries of the training, by their paths
+RECORDED = "files_of_training.json"  # in an exported folder: dictionaries and subword models, by their paths
 INSTALL = "pip install onnx onnxscript onnxruntime"
 
 
@@ -73,30 +73,29 @@ def export_once(checkpoint: Path, folder: Path, **options: Any) -> None:
             print(f"waiting for another process, which makes {folder} ...", file=sys.stderr, flush=True)
     with locked(folder, wait=True), contextlib.redirect_stdout(sys.stderr):  # standard output is for translations
         if not _is_current(folder):
-            remove(folder)
-            export_model(checkpoint, folder, **options)
-            if options["data"] is None:
-                dictionaries = dict(_recorded_dictionaries(checkpoint))
-                (folder / RECORDED).write_text(json.dumps(dictionaries), encoding="utf-8")
+            with atomic_write(folder) as unfinished:
+                export_model(checkpoint, unfinished, **options)
+                files = dict(_files_at_recorded_path(checkpoint)) if options["data"] is None else {}
+                (unfinished / RECORDED).write_text(json.dumps(files), encoding="utf-8")
+                remove(folder)
 
 
 def _is_current(folder: Path) -> bool:
-    """Whether ``folder`` is complete, and the dictionaries at the recorded path of the data are as in the export."""
-    if not (folder / SETTINGS).is_file():
+    """Whether ``folder`` is complete, and the files at the recorded path of the data are as they were."""
+    if not (folder / SETTINGS).is_file() or not (folder / RECORDED).is_file():
         return False
-    recorded = folder / RECORDED
-    dictionaries = json.loads(recorded.read_text(encoding="utf-8")) if recorded.is_file() else {}
-    return all(not Path(file).is_file() or fingerprint(Path(file)) == marks for file, marks in dictionaries.items())
+    files = json.loads((folder / RECORDED).read_text(encoding="utf-8"))
+    return all(not Path(file).is_file() or fingerprint(Path(file)) == before for file, before in files.items())
 
 
-def _recorded_dictionaries(checkpoint: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The dictionaries at the path of the data that ``checkpoint`` records, with their fingerprints."""
+def _files_at_recorded_path(checkpoint: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The dictionaries and subword models at the path of the data that ``checkpoint`` records, and fingerprints."""
     from .checkpoint_files import read_checkpoint
     from .loading import data_place, settings_by_part
 
     settings = settings_by_part(checkpoint, read_checkpoint(checkpoint))
     place = data_place(checkpoint, settings, None) or str(settings["task"].get("data") or "").split(os.pathsep)[0]
-    for file in sorted(Path(os.path.abspath(place)).glob("dict.*.txt")):
+    for file in _files_beside(Path(os.path.abspath(place))):
         yield str(file), fingerprint(file)
 
 
@@ -117,7 +116,8 @@ def load_exported(path: PathLike, engine: str, options: dict[str, Any]) -> Any:
     if str(unsupported_options.pop("device", "cpu")) != "cpu":
         raise UsageError('device: the exported engine (engine="onnx") is for a CPU; leave one of them out')
     if unsupported_options:
-        _check_names(path, unsupported_options, **file_options)
+        if unknown := unsupported_options.keys() - {*OPTIONS}:
+            _check_names(path, sorted(unknown), **file_options)
         raise UsageError(f'{", ".join(unsupported_options)}: only engine="torch" has this; leave engine out')
     return exported_translator(path, **file_options)
 
@@ -137,7 +137,8 @@ def exported_folder(
     """The folder beside ``checkpoint`` for its exported model, which depends on the options and on all contents.
 
     The dictionaries and the subword model may be replaced by others of the same name: what is at ``data`` and
-    ``pieces``, beside the checkpoint and beside its folder, is read.
+    ``pieces``, beside the checkpoint and beside its folder, is read. Files at the path of the data that the checkpoint
+    records are compared when the folder is used.
     """
     options = hashlib.sha256()
     for part in (fingerprint(checkpoint), data and Path(data).resolve(), pieces and Path(pieces).resolve(), languages):
@@ -154,9 +155,19 @@ def _text_files(checkpoint: Path, data: PathLike | None, pieces: PathLike | None
     places = [folder, folder.parent, folder.parent / "bin"]
     if data is not None:
         binary = Path(os.path.abspath(binary_data(os.fspath(data).split(os.pathsep)[0])))
-        places += [binary, binary.parent, binary.parent / "sentencepiece"]
+        yield from _files_beside(binary)
     for place in places:
-        for pattern in ("dict.*.txt", "*.model", *CODES):
-            yield from sorted(file for file in place.glob(pattern) if file.is_file())
+        yield from _files_in(place)
     if pieces is not None and os.fspath(pieces) != NONE:
         yield Path(pieces)
+
+
+def _files_beside(data: Path) -> Iterator[Path]:
+    """The dictionaries and subword models of the folder ``data``, where :func:`fairseq_luna.load` looks for them."""
+    for place in (data, data.parent, data.parent / "sentencepiece"):
+        yield from _files_in(place)
+
+
+def _files_in(folder: Path) -> Iterator[Path]:
+    for pattern in ("dict.*.txt", "*.model", *CODES):
+        yield from sorted(file for file in folder.glob(pattern) if file.is_file())

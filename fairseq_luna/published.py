@@ -1,4 +1,4 @@
-"""Differences of attentions and Apollo from their published forms: data for ``scripts/differences_page.py``.
+"""Differences of attentions and Apollo from their published forms: data for ``fairseq-luna info --attention`` and docs/differences.md.
 
 An attention gives a ``Published`` in its declaration (``fairseq_luna.modules.declaration.Attention``), Apollo in
 ``fairseq_luna.optim.apollo.PUBLISHED``.

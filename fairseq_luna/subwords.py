@@ -19,7 +19,7 @@ NO_PIECE = (
 SPECIAL = ("<s>", "<pad>", "</s>", "<unk>")
 _PRIVATE_USE = 0xF0000
 # In pieces, this private-use character stands before a private-use character that is the text's own.
-OWN = chr(_PRIVATE_USE)
+LITERAL_MARK = chr(_PRIVATE_USE)
 
 
 def subword_marker(dictionary: Any) -> str | None:
@@ -34,28 +34,29 @@ def subword_marker(dictionary: Any) -> str | None:
 
 def is_blank(text: str) -> bool:
     """Whether ``text``, whole or in subwords, has only white space, subword markers and invisible characters."""
-    return all(x == SPACE or x.isspace() or unicodedata.category(x) in ("Cc", "Cf") for x in restore_characters(text))
+    shown = restore_characters(text) if SPACE in text else text  # only pieces have escaped characters
+    return all(x == SPACE or x.isspace() or unicodedata.category(x) in ("Cc", "Cf") for x in shown)
 
 
 def escape_character(char: str) -> str:
-    """The private-use character that stands for ``char`` in a piece; for one of these characters, OWN and itself."""
-    return f"{OWN}{char}" if char in ESCAPES else chr(_PRIVATE_USE + ord(char))
+    """The private-use character that stands for ``char`` in a piece; for such a character, LITERAL_MARK and itself."""
+    return f"{LITERAL_MARK}{char}" if char in RESERVED else chr(_PRIVATE_USE + ord(char))
 
 
-_ESCAPED = {chr(_PRIVATE_USE + ord(char)): char for char in (*NO_PIECE, SPECIAL[0][0])}
+_RESTORED = {chr(_PRIVATE_USE + ord(char)): char for char in (*NO_PIECE, SPECIAL[0][0])}
 # The private-use characters with a meaning in pieces.
-ESCAPES = (OWN, *_ESCAPED)
-_ESCAPE = re.compile(f"{OWN}([{''.join(ESCAPES)}])|[{''.join(_ESCAPED)}]")
+RESERVED = (LITERAL_MARK, *_RESTORED)
+_ESCAPE_SEQUENCE = re.compile(f"{LITERAL_MARK}([{''.join(RESERVED)}])|[{''.join(_RESTORED)}]")
 
 
 def restore_characters(text: str) -> str:
     """``text`` with the characters that :func:`escape_character` replaced."""
-    return _ESCAPE.sub(lambda match: match[1] or _ESCAPED[match[0]], text)
+    return _ESCAPE_SEQUENCE.sub(lambda match: match[1] or _RESTORED[match[0]], text)
 
 
 def has_escapes(text: str) -> bool:
     """Whether a character of ``text`` may stand for another one."""
-    return _ESCAPE.search(text) is not None
+    return _ESCAPE_SEQUENCE.search(text) is not None
 
 
 def escapes_characters(processor: Any) -> bool:

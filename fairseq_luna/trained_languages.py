@@ -55,8 +55,10 @@ def language_mismatch(trained: Mapping[str, str], direction: Mapping[str, str]) 
 
 def untrained_pair(settings: Any, direction: Mapping[str, str]) -> str | None:
     """The pair ``direction``, such as ``de-en``, if ``settings`` of a task list pairs without it; else None."""
-    pairs = settings_as_dict(settings).get("lang_pairs") or ()
-    pairs = pairs.split(",") if isinstance(pairs, str) else [str(pair) for pair in pairs]
+    pairs: list[str] = []
+    for name in ("lang_pairs", "extra_lang_pairs"):  # the second is of other data of the same training
+        listed = settings_as_dict(settings).get(name) or ()
+        pairs += listed.split(",") if isinstance(listed, str) else map(str, listed)
     pair = "-".join(direction.get(name, "") for name in NAMES)
     if not pairs or len(direction) < 2 or pair in pairs:
         return None

@@ -2,6 +2,7 @@
 
 import shutil
 import threading
+from pathlib import Path
 from contextlib import nullcontext
 
 import pytest
@@ -73,16 +74,38 @@ def test_dictionaries_that_were_replaced_where_the_training_had_them_are_exporte
     state = torch.load(checkpoint, weights_only=True)
     state["cfg"]["task"]["data"] = str(data)
     torch.save(state, checkpoint)
-    for changed in (None, *data.glob("dict.*.txt")):
+    (data.parent / "sentencepiece").mkdir()
+    for model in DATA.parent.glob("*.model"):
+        shutil.copy(model, data.parent / "sentencepiece")
+    for changed in (None, *data.glob("dict.*.txt"), *data.parent.glob("sentencepiece/*.model")):
         if changed is not None:
             with open(changed, "ab") as file:
                 file.write(b"\n")
         for _ in range(2):
             assert fairseq_luna.load(checkpoint, engine="onnx").translate(SENTENCES)
-    assert len(exports) == 3
+    assert len(exports) == 4
     shutil.rmtree(data)
     assert fairseq_luna.load(checkpoint, engine="onnx").translate(SENTENCES)
-    assert len(exports) == 3
+    assert len(exports) == 4
+
+
+def test_an_export_that_fails_leaves_the_earlier_one(checkpoint, exports, tmp_path, monkeypatch):
+    data = shutil.copytree(DATA, tmp_path / "bin")
+    state = torch.load(checkpoint, weights_only=True)
+    state["cfg"]["task"]["data"] = str(data)
+    torch.save(state, checkpoint)
+    fairseq_luna.load(checkpoint, engine="onnx")
+    with open(data / "dict.en.txt", "ab") as file:
+        file.write(b"\n")
+
+    def refuse(*_, **__):
+        raise UsageError("other words")
+
+    monkeypatch.setattr(exporting, "export_model", refuse)
+    with pytest.raises(UsageError, match="other words"):
+        fairseq_luna.load(checkpoint, engine="onnx")
+    [folder] = Path(checkpoint).parent.glob("model.onnx-*")
+    assert (folder / "settings.json").is_file() and (folder / exported_engine.RECORDED).is_file()
 
 
 def test_a_second_process_waits_for_the_first_ones_export(checkpoint, exports, capsys):
@@ -93,6 +116,7 @@ def test_a_second_process_waits_for_the_first_ones_export(checkpoint, exports, c
         loading.join(timeout=1)
         assert loading.is_alive()
         shutil.copytree(EXPORTED, folder)
+        (folder / exported_engine.RECORDED).write_text("{}", encoding="utf-8")
     loading.join(timeout=60)
     assert not loading.is_alive() and exports == []
     assert f"waiting for another process, which makes {folder}" in capsys.readouterr().err

@@ -8,8 +8,8 @@ from sentencepiece import SentencePieceTrainer
 import fairseq_luna.models  # noqa: F401 (patches fairseq's decoding)
 from fairseq_luna.commands.scoring.system_output import join_subwords
 from fairseq_luna.subwords import (
-    ESCAPES,
     NO_PIECE,
+    RESERVED,
     escape_character,
     escapes_characters,
     is_blank,
@@ -31,10 +31,10 @@ def test_every_white_space_but_the_plain_one_and_controls_has_such_a_character()
     assert spaces - {*NO_PIECE} == {" ", *"\t\n\v\f\r\x1c\x1d\x1e\x1f\x85\u2028\u2029"}
 
 
-@pytest.mark.parametrize("char", ESCAPES, ids=ascii)
+@pytest.mark.parametrize("char", RESERVED, ids=ascii)
 def test_a_private_use_character_of_the_text_itself_comes_back(char):
-    for text in (char, char * 3, f"a{char}b", *(f"{char}{other}{char}" for other in ESCAPES)):
-        written = "".join(escape_character(c) if c in (*ESCAPES, *NO_PIECE) else c for c in text)
+    for text in (char, char * 3, f"a{char}b", *(f"{char}{other}{char}" for other in RESERVED)):
+        written = "".join(escape_character(c) if c in (*RESERVED, *NO_PIECE) else c for c in text)
         assert written != text and restore_characters(written) == text
 
 

@@ -47,7 +47,8 @@ def average(paths: Sequence[Path]) -> dict[str, Any]:
         paths: at least one, each once.
 
     Raises:
-        UsageError: a file cannot be read or holds a number that is not finite, or its model differs from the first.
+        UsageError: a file cannot be read or holds a number that is not finite, or its model, languages or dictionaries
+            differ from the first.
     """
     for number, path in enumerate(progress_bar(paths, "averaging", unit=" checkpoints")):
         state = read_checkpoint(path, plain=True)
@@ -61,6 +62,8 @@ def average(paths: Sequence[Path]) -> dict[str, Any]:
         else:
             _check_settings(path, architecture(state), paths[0], settings)
             _check_data(path, state, paths[0], trained, fingerprints)
+            trained = {**_trained_languages(state), **trained}  # as far as the checkpoints know them
+            fingerprints = {**recorded_fingerprints(state.get("extra_state")), **fingerprints}
             _check_outline(path, _shapes_and_dtypes(model), paths[0], outline)
             _check_shared(path, model, paths[0], shared)
             for name, total in sums.items():
@@ -129,6 +132,9 @@ def _check_settings(path: Path, entries: dict[str, Any], first: Path, first_entr
             raise UsageError(f"{path}: its {flag(name)} is {mine}, and {other} in {first}")
 
 
+ADVICE = "average checkpoints of one training"
+
+
 def _trained_languages(state: Mapping[str, Any]) -> dict[str, str]:
     return languages(state.get("args") or (state.get("cfg") or {}).get("task"))
 
@@ -138,9 +144,13 @@ def _check_data(
 ) -> None:
     """Raises UsageError if a checkpoint is known to have other languages or dictionaries than the first one."""
     if language_mismatch(trained, own := _trained_languages(state)):
-        raise UsageError(f"{path}: was trained {describe_languages(own)}, and {first} {describe_languages(trained)}")
+        raise UsageError(
+            f"{path}: was trained {describe_languages(own)}, and {first} {describe_languages(trained)}; {ADVICE}"
+        )
     if mismatch := dictionary_mismatch(recorded_fingerprints(state.get("extra_state")), fingerprints):
-        raise UsageError(f"{path}: {mismatch} of its training had other words than in the training of {first}")
+        raise UsageError(
+            f"{path}: {mismatch} of its training had other words than in the training of {first}; {ADVICE}"
+        )
 
 
 def _check_outline(path: Path, entries: dict[str, Any], first: Path, first_entries: dict[str, Any]) -> None:

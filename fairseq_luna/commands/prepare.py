@@ -256,12 +256,14 @@ def check_existing_flags(args: Namespace) -> None:
 
 def check_dictionary_names(files: Sequence[Path], languages: tuple[str, str]) -> None:
     """Raises UsageError if two dictionaries have names such as dict.de.txt, in the order of target and source."""
-    named = [match[1] if (match := DICTIONARY_NAME.fullmatch(file.name)) else None for file in files]
-    if len(files) == 2 and (named[0] == languages[1] or named[1] == languages[0]):
-        raise UsageError(
-            f"--dictionary {files[0]} {files[1]}: their names say that the first is not of {languages[0]}; give the"
-            " dictionary of the source, then the dictionary of the target"
-        )
+    if len(files) < 2 or not all(file.is_file() for file in files) or files[0].read_bytes() == files[1].read_bytes():
+        return
+    for file, language in zip(files, reversed(languages), strict=True):
+        if (match := DICTIONARY_NAME.fullmatch(file.name)) and match[1] == language:
+            raise UsageError(
+                f"--dictionary {file}: its name says {language}; give the dictionary of {languages[0]} first, then the"
+                f" dictionary of {languages[1]}"
+            )
 
 
 def _is_text(name: str) -> bool:

@@ -53,7 +53,7 @@ def train_on_text(
         languages: source and target.
         pairs: number of training pairs.
         joined: whether both languages have the same dictionary, so that the model can share their embeddings.
-        on_gpu: whether it is for a GPU.
+        on_gpu: whether the command is for a GPU.
     """
     arch, rate, warmup, updates, tokens = next(settings for most, settings in SIZES if pairs <= most)
     schedule: tuple[object, ...] = ("--lr-scheduler", "inverse_sqrt")

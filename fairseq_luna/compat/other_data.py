@@ -1,7 +1,8 @@
 """Checkpoints that were trained with other languages or dictionaries than those they are used with."""
 
 import logging
-from collections.abc import Iterable, Mapping
+import os
+from collections.abc import Iterable, Iterator, Mapping
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
@@ -10,7 +11,7 @@ from fairseq import checkpoint_utils
 from fairseq.trainer import Trainer
 
 from fairseq_luna.compat.patch import Patch
-from fairseq_luna.compat.recorded_reads import ReadCheckpoint, recorded_reads
+from fairseq_luna.compat.recorded_reads import recorded_reads
 from fairseq_luna.dictionary_fingerprints import (
     FINGERPRINTS,
     dictionary_fingerprints,
@@ -52,13 +53,15 @@ class OtherLanguages(Patch):
             *args: Any,
             **kwargs: Any,
         ) -> Any:
-            if task is None:  # fairseq creates it from the checkpoint's settings
+            # Without a task fairseq creates it from the checkpoint's settings; whoever has read the state compares it.
+            if task is None or kwargs.get("state") is not None:
                 return original(filenames, arg_overrides, task, *args, **kwargs)
             models: list[Any] = []
             for filename in filenames:  # one by one: fairseq returns only the settings of the last file
                 loaded, cfg, _ = original([filename], arg_overrides, task, *args, **kwargs)
                 models += loaded
-                for description in other_languages(filename, cfg.task, task):
+                places = (settings_as_dict(part).get("data") for part in (cfg.task, settings_of(task)))
+                for description in other_languages(filename, cfg.task, task, places):
                     logger.warning(f"{description}: the translations may be nonsense")
             return models, cfg, task
 
@@ -67,23 +70,29 @@ class OtherLanguages(Patch):
             with recorded_reads() as checkpoints:
                 extra_state = original(self, filename, *args, **kwargs)
             for checkpoint in checkpoints:
-                for description in other_languages(filename, getattr(checkpoint.cfg, "task", None), self.task):
+                trained = getattr(checkpoint.cfg, "task", None)
+                places = [settings_as_dict(trained).get("data")]
+                for description in other_languages(filename, trained, self.task, places):
                     logger.warning(f"{description}: the training goes on from a model of other languages")
             return extra_state
 
 
-def other_languages(filename: str, trained_settings: Any, task: Any) -> Iterable[str]:
-    """Descriptions of how the languages of ``task`` differ from the training's; empty if they do not.
+def settings_of(task: Any) -> Any:
+    """The settings of fairseq's ``task``: its config, or in older tasks a namespace."""
+    return getattr(task, "cfg", None) or getattr(task, "args", None)
+
+
+def other_languages(filename: str, trained_settings: Any, task: Any, data_folders: Iterable[object]) -> Iterator[str]:
+    """Yield descriptions of how the languages of ``task`` differ from the training's.
 
     Args:
         filename: the checkpoint.
         trained_settings: settings of the task of its training.
         task: the task that uses it.
+        data_folders: where the data of its training may be; its names tell languages that the settings do not.
     """
-    settings = getattr(task, "cfg", None) or getattr(task, "args", None)
-    current = languages(settings)
-    folders = (settings_as_dict(part).get("data") for part in (trained_settings, settings))
-    trained, source = known_languages(filename, trained_settings, folders)
+    current = languages(settings_of(task))
+    trained, source = known_languages(filename, trained_settings, data_folders)
     if mismatch := language_mismatch(trained, current):
         yield f"{mismatch}, {source}"
     if mismatch := untrained_pair(trained_settings, current):
@@ -121,32 +130,51 @@ class OtherDictionaries(Patch):
         def load_checkpoint(original: Any, self: Trainer, filename: str, *args: Any, **kwargs: Any) -> Any:
             with recorded_reads() as checkpoints:
                 extra_state = original(self, filename, *args, **kwargs)
-            warn_of_other_dictionaries(filename, checkpoints, self.task)
+            for checkpoint in checkpoints:
+                warn_of_other_dictionaries(filename, checkpoint.fingerprints, self.task)
             return extra_state
 
         @wrap_method(checkpoint_utils, "load_model_ensemble_and_task")
-        def load_model_ensemble_and_task(original: Any, filenames: list[str], *args: Any, **kwargs: Any) -> Any:
-            if kwargs.get("state") is not None:  # the caller has read the checkpoint
-                return original(filenames, *args, **kwargs)
-            with recorded_reads() as checkpoints:
-                models, cfg, task = original(filenames, *args, **kwargs)
-            warn_of_other_dictionaries(":".join(filenames), checkpoints, task)
+        def load_model_ensemble_and_task(
+            original: Any,
+            filenames: list[str],
+            arg_overrides: Mapping[str, Any] | None = None,
+            task: Any = None,
+            strict: bool = True,
+            suffix: str = "",
+            num_shards: int = 1,
+            state: Any = None,
+        ) -> Any:
+            if state is not None or num_shards != 1:  # whoever has read the state compares it
+                return original(filenames, arg_overrides, task, strict, suffix, num_shards, state)
+            models: list[Any] = []
+            for filename in filenames:
+                path = checkpoint_utils.get_maybe_sharded_checkpoint_filename(filename, suffix, 0, 1)
+                # A file that is missing is left to fairseq's own error.
+                exists = os.path.exists(path)
+                state = checkpoint_utils.load_checkpoint_to_cpu(path, arg_overrides) if exists else None
+                loaded, cfg, task = original([filename], arg_overrides, task, strict, suffix, num_shards, state)
+                models += loaded
+                recorded = recorded_fingerprints(state.get("extra_state")) if state else {}
+                warn_of_other_dictionaries(filename, recorded, task)
             return models, cfg, task
 
 
-def warn_of_other_dictionaries(filename: str, checkpoints: Iterable[ReadCheckpoint], task: Any) -> None:
-    """Warn if one of ``checkpoints``, which were read for ``task``, was trained with other dictionaries."""
-    current = dictionary_fingerprints(task)
-    for checkpoint in checkpoints:
-        if mismatch := dictionary_mismatch(recorded_fingerprints(checkpoint.extra_state), current):
-            logger.warning(
-                f"{filename}: {mismatch} of its training had other words than the data here: the model takes each word"
-                " for another"
-            )
+def warn_of_other_dictionaries(filename: str, recorded: Mapping[str, str], task: Any) -> None:
+    """Warn if the dictionaries of ``task`` are not those of the training of the checkpoint ``filename``.
+
+    Args:
+        recorded: the fingerprints in the checkpoint.
+    """
+    if mismatch := dictionary_mismatch(recorded, dictionary_fingerprints(task)):
+        logger.warning(
+            f"{filename}: {mismatch} of its training had other words than the data here: the model reads and writes"
+            " wrong words; prepare the data with the dictionaries of the training (fairseq-luna prepare --dictionary)"
+        )
 
 
 def _logged_in_loading(state: Mapping[str, Any], task: Any) -> list[logging.LogRecord]:
-    """What fairseq logs, at a warning's level or above, when ``task`` reads a checkpoint with the content ``state``."""
+    """The warnings that fairseq logs when ``task`` reads a checkpoint with the content ``state``."""
     logged: list[logging.LogRecord] = []
     handler = logging.Handler(logging.WARNING)
     handler.emit = logged.append  # type: ignore[assignment,method-assign]

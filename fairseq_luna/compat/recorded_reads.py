@@ -1,4 +1,4 @@
-"""What fairseq's own functions read from checkpoints, without reading a file twice."""
+"""Checkpoints that fairseq's trainer reads, without reading a file twice."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -8,32 +8,37 @@ from unittest.mock import patch
 
 from fairseq import checkpoint_utils
 
+from fairseq_luna.dictionary_fingerprints import recorded_fingerprints
+
 
 @dataclass(frozen=True)
 class ReadCheckpoint:
-    """A checkpoint that was read, without its tensors.
+    """The parts of a checkpoint that warnings compare.
 
     Args:
         cfg: the settings of its training; None if it has none.
-        extra_state: the entry of that name.
+        fingerprints: fingerprints of the dictionaries of its training.
         has_heads: whether the model has classification heads.
     """
 
     cfg: Any
-    extra_state: Mapping[str, Any]
+    fingerprints: Mapping[str, str]
     has_heads: bool
 
 
 @contextmanager
 def recorded_reads() -> Iterator[list[ReadCheckpoint]]:
-    """Record the checkpoints that ``checkpoint_utils`` reads here; with several processes another one may read them."""
+    """Record the checkpoints that ``checkpoint_utils`` reads in this process; another process may read them for it.
+
+    Only for the trainer: the function that reads is replaced for all threads.
+    """
     read: list[ReadCheckpoint] = []
     original = checkpoint_utils.load_checkpoint_to_cpu
 
     def load_checkpoint_to_cpu(*args: Any, **kwargs: Any) -> Any:
         state = original(*args, **kwargs)
         heads = any(name.startswith("classification_heads.") for name in state.get("model") or ())
-        read.append(ReadCheckpoint(state.get("cfg"), state.get("extra_state") or {}, heads))
+        read.append(ReadCheckpoint(state.get("cfg"), recorded_fingerprints(state.get("extra_state")), heads))
         return state
 
     with patch.object(checkpoint_utils, "load_checkpoint_to_cpu", load_checkpoint_to_cpu):

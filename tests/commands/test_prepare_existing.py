@@ -152,7 +152,7 @@ def test_distillation_in_two_commands(old, tmp_path, monkeypatch, capsys):
         ("--pieces {model} --coverage 1", "--coverage 1.0: is for new pieces; leave it or --pieces out"),
         ("--pieces nowhere", "nowhere: there is no such file"),
         ("--pieces {dict}", "dict.en.txt: is not a SentencePiece model, or cannot be read"),
-        ("--pieces {model} --dictionary {de} {dict}", "their names say that the first is not of en"),
+        ("--pieces {model} --dictionary {de} {dict}", "dict.de.txt: its name says de; give the dictionary of en first"),
         ("--pieces {model} --dictionary nowhere", "nowhere: there is no such file"),
         ("--pieces {model} --dictionary {model}", "joint.model: is not a fairseq dictionary"),
         ("--pieces {model} --dictionary {other}", "0% of its words are pieces of --pieces "),

@@ -13,7 +13,7 @@ from fairseq.data import Dictionary
 import fairseq_luna
 from commands import FAMILIES, TRANSFORMER, generate, run, train
 from fairseq_luna.dictionary_fingerprints import FINGERPRINTS, dictionary_fingerprints
-from own_command import refused
+from own_command import refused, shown
 
 MODEL = FAMILIES["luna"]
 TWO_UPDATES = ("--optimizer=adam", "--lr=0.01", "--max-update=2", "--disable-validation")
@@ -62,6 +62,7 @@ def test_fingerprints_are_of_words_in_their_order():
 
     assert fingerprint("x", "y") != fingerprint("y", "x") != fingerprint("x") != fingerprint("x", "z")
     assert fingerprint("x", "y") == fingerprint("x", "y")
+    assert fingerprint("x", "y", "<mask>") == fingerprint("x", "y")  # as fairseq's denoising task adds it
     assert dictionary_fingerprints(SimpleNamespace(source_dictionary=None)) == {}
 
 
@@ -98,7 +99,8 @@ def test_a_checkpoint_without_fingerprints_is_read_without_a_warning(other, chec
     torch.save(state, tmp_path / "older.pt")
     generate(other, str(tmp_path / "older.pt"))
     assert not said(caplog)
-    assert fairseq_luna.load(tmp_path / "older.pt", data=other).translate("w1") is not None
+    words = Dictionary.load(f"{other}/dict.a.txt")
+    assert fairseq_luna.load(tmp_path / "older.pt", data=other).src_dict == words
 
 
 def test_load_and_export_refuse(tiny_data, other, checkpoint, tmp_path, capsys):
@@ -117,9 +119,18 @@ def test_an_ensemble_and_an_average_need_the_same_dictionaries(tiny_data, other,
     assert [message.split(":")[0] for message in said(caplog)] == [str(second)]
     message = refused(capsys, "average", checkpoint, second, "--output", tmp_path / "mean.pt")
     assert (
-        f"{second}: the source and target dictionaries of its training had other words than in the training of"
-        in message
+        message == f"{second}: the source and target dictionaries of its training had other words than in the training"
+        f" of {checkpoint}; average checkpoints of one training"
     )
+
+
+def test_a_converted_checkpoint_has_the_fingerprints_too(tiny_data, tmp_path, capsys):
+    saved = train(tiny_data, tmp_path, *TRANSFORMER, *TWO_UPDATES)
+    shown(capsys, "convert", saved, "--arch", "mixed_tiny", "--output", tmp_path / "converted.pt")
+    before, after = (
+        torch.load(file, weights_only=True)["extra_state"][FINGERPRINTS] for file in (saved, tmp_path / "converted.pt")
+    )
+    assert after == before
 
 
 @pytest.mark.parametrize(("side", "name"), [("a", "source"), ("b", "target")])

@@ -10,6 +10,7 @@ import torch
 
 from ...checkpoint_files import read_checkpoint
 from ...compat.checkpoint_mismatch import MADE_FOR
+from ...dictionary_fingerprints import FINGERPRINTS, recorded_fingerprints
 from .converted_settings import new_settings, old_settings, settings_to_verify, training_flags
 from .parameters import ParameterOrigin, build, convert_parameters, load_old
 
@@ -50,6 +51,7 @@ def convert_checkpoint(path: Path, arch: str, options: Mapping[str, Any], *, see
         "extra_state": {
             "train_iterator": {"epoch": 1, "iterations_in_epoch": 0},
             MADE_FOR: settings_to_verify(settings),
+            FINGERPRINTS: recorded_fingerprints(state.get("extra_state")),
         },
     }
     return ConvertedCheckpoint(new_state, table, [f"--arch={arch}", *training_flags(arch, settings)])

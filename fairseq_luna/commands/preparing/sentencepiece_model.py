@@ -21,7 +21,7 @@ import sentencepiece
 
 from ...piece_models import restrict_to_words
 from ...progress import show_elapsed_time
-from ...subwords import CONTROLS, ESCAPES, NO_PIECE, SPACE, SPECIAL, escape_character
+from ...subwords import CONTROLS, NO_PIECE, RESERVED, SPACE, SPECIAL, escape_character
 from ...text_files import count_lines, read_lines
 from ...usage_error import UsageError
 
@@ -137,7 +137,8 @@ def frequent_characters(texts: Iterable[Path], coverage: float) -> set[str]:
 
 def write_rules(known: Container[str], folder: Path) -> tuple[Path, Path]:
     """Write the normalization and the denormalization rules for a text with the characters ``known`` to ``folder``."""
-    escaped = [(char, escape_character(char)) for char in (*NO_PIECE, *ESCAPES) if char in known]
+    escaped = [(char, escape_character(char)) for char in NO_PIECE if char in known]
+    escaped += [(char, escape_character(char)) for char in RESERVED]  # also unknown ones, which stand for nothing
     special = [(name, escape_character(name[0]) + name[1:]) for name in SPECIAL]
     _write_rules(folder / NORMALIZATION, [*escaped, *special, *_replacement_rules(known)])
     first = SPECIAL[0][0]

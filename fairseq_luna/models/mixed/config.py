@@ -15,7 +15,7 @@ from ..shared.flag_checks import REFUSED_OUTSIDE_LUNA, flag
 from .chosen_attentions import ATTENTIONS, PLACES, available_in, chosen_attention
 
 NAMES = ChoiceEnum(list(ATTENTIONS))
-MORE = "; fairseq-luna info --attention NAME says how it differs from the paper's"
+MORE = "; fairseq-luna info --attention NAME says how it differs from the published layer"
 CHOICES = {
     "encoder_self_attention": option(NAMES, "softmax", f"self-attention of the encoder{MORE}"),
     "decoder_self_attention": option(NAMES, "softmax", f"self-attention of the decoder{MORE}"),
