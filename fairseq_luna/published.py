@@ -1,4 +1,6 @@
-"""Differences of attentions and Apollo from their published forms: data for ``fairseq-luna info --attention`` and docs/differences.md.
+"""Differences of attentions and Apollo from their published forms.
+
+They are data for ``fairseq-luna info --attention`` and, through ``scripts/differences_page.py``, for a page of docs.
 
 An attention gives a ``Published`` in its declaration (``fairseq_luna.modules.declaration.Attention``), Apollo in
 ``fairseq_luna.optim.apollo.PUBLISHED``.

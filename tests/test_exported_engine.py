@@ -2,8 +2,8 @@
 
 import shutil
 import threading
-from pathlib import Path
 from contextlib import nullcontext
+from pathlib import Path
 
 import pytest
 import torch

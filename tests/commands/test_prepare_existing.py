@@ -163,7 +163,8 @@ def test_pieces_that_cannot_be_used_are_refused(old, tmp_path, capsys, flags, sa
     (tmp_path / "other").write_text("".join(f"zoo{number} 9\n" for number in range(20)))
     (tmp_path / "empty").touch()
     names = {"model": old / "data" / "joint.model", "dict": old / "data" / "bin" / "dict.en.txt"}
-    names["de"] = old / "data" / "bin" / "dict.de.txt"
+    names["de"] = tmp_path / "dict.de.txt"
+    names["de"].write_text("one 1\n")
     names |= {name: tmp_path / name for name in ("other", "empty")}
     given = [part.format(**names) for part in flags.split()]
     texts = ("--train", old / "new.en", old / "new.de", "--hold-out", 4, "-s", "en", "-t", "de")
