@@ -85,7 +85,7 @@ def differences_of(name: str) -> Iterator[str]:
         yield f"    here:      {difference.in_this_package}"
         yield f"    published: {difference.in_the_published_layer}"
         yield f"    why:       {difference.reason}"
-    yield "All attentions, and where the numbers agree: docs/differences.md, docs/reproduce.md in the repository"
+    yield 'The pages "Differences from the published layers" and "Reproduce" of the documentation have all attentions'
 
 
 def model_flags_help(arch: str) -> str:
