@@ -211,13 +211,14 @@ class LunaCausalAttention(Multihead):
         pq = self.project_heads(self.pq_proj, packed)
         scores = self.folded_scores(pq, query)
         projections = [self.q_proj, *self.key_and_value_projections(), *([self.pc_proj] if scores is None else [])]
-        q, *others = self.project_heads_together(query, *projections)
+        projected = self.project_heads_together(query, *projections)
         if scores is None:
-            scores = op.pack_scores(pq, others.pop())
+            projected, pack_keys = projected[:-1], projected[-1]
+            scores = op.pack_scores(pq, pack_keys)
         y, weights = op.KERNELS[self.kernel](
-            q,
-            others[0],
-            others[-1],
+            projected[0],
+            projected[1],
+            projected[-1],
             scores,
             activation=self.activation,
             packed_padding=packed_padding,
