@@ -44,7 +44,7 @@ def test_a_private_use_character_that_stands_for_nothing_stays(char):
     assert restore_characters(private_use) == join_pieces(f"▁{private_use}") == private_use
 
 
-def learned(folder):
+def foreign_model(folder):
     """A SentencePiece model of a text with private-use characters, as another program learns it."""
     text = folder / "text"
     text.write_text("\U000f00a0\U000f3000 icons of a font <s> one two\n" * 9, encoding="utf-8")
@@ -55,7 +55,7 @@ def learned(folder):
 
 
 def test_the_private_use_characters_of_another_programs_model_stay(tmp_path):
-    model = SentencepieceBPE(SentencepieceConfig(sentencepiece_model=str(learned(tmp_path))))
+    model = SentencepieceBPE(SentencepieceConfig(sentencepiece_model=str(foreign_model(tmp_path))))
     assert not escapes_characters(model.sp)
     line = "\U000f00a0\U000f3000 icons"
     assert model.decode(model.encode(line)) == line
@@ -72,6 +72,7 @@ def test_score_takes_them_for_text_if_the_reference_has_them():
 def test_text_of_nothing_but_them_is_blank():
     assert is_blank(f"▁{escape_character(chr(0xA0))} {escape_character(chr(0x3000))}")
     assert not is_blank(f"▁{escape_character('<')}s>")
+    assert not is_blank(escape_character(chr(0xA0)))  # in text it stands for itself
 
 
 @pytest.mark.parametrize("line", ["▁10\U000f202f000 \U000f00a0€ ▁x", "10\U000f202f000\U000f00a0€ x"])

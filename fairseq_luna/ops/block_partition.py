@@ -133,8 +133,8 @@ def layout(steps: int, num_blocks: int, random: bool) -> tuple[int, int]:
         return min(2 * length // count, length - count + 1) if random else -(-length // count)
 
     limit = num_blocks or round((steps**2 / 2) ** (1 / 3))
-    # A number where min() would be an expression: torch.compile carries it through all shapes and strides, and inductor
-    # cannot order strides with a minimum in them.
+    # No min(), and the number 1 where a size is known to be 1: torch.compile would carry both expressions through all
+    # shapes and strides, and inductor cannot order strides with a minimum in them.
     most = max(1, steps if steps <= limit else limit)
     if num_blocks or most == 1:
         size = largest(steps, most)

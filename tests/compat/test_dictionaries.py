@@ -27,7 +27,7 @@ def said(caplog):
 
 
 def with_other_words(data, target, *sides):
-    """A copy of ``data`` in which two lines of the dictionaries of ``sides`` have changed places."""
+    """A copy of ``data`` in which the dictionaries of ``sides`` have their first line at the end."""
     shutil.copytree(data, target)
     for side in sides:
         file = target / f"dict.{side}.txt"
@@ -64,6 +64,7 @@ def test_fingerprints_are_of_words_in_their_order():
     assert fingerprint("x", "y") == fingerprint("x", "y")
     assert fingerprint("x", "y", "<mask>") == fingerprint("x", "y")  # as fairseq's denoising task adds it
     assert dictionary_fingerprints(SimpleNamespace(source_dictionary=None)) == {}
+    assert set(dictionary_fingerprints(SimpleNamespace(label_dictionary=Dictionary()))) == {"label"}
 
 
 def test_generation_warns(tiny_data, other, checkpoint, capsys, caplog):

@@ -8,6 +8,7 @@ import pytest
 import fairseq_luna
 from commands import FAMILIES, generate, run, train
 from fairseq_luna.compat import PATCHES
+from fairseq_luna.trained_languages import untrained_pair
 from fairseq_luna.usage_error import UsageError
 from own_command import refused
 
@@ -71,6 +72,12 @@ def test_a_reversed_direction_of_the_data_is_refused_in_loading(tiny_data, untol
     for file in list(several.glob("train.a-b.*")):
         shutil.copy(file, file.with_name(file.name.replace("a-b", "b-a")))
     assert fairseq_luna.load(untold, source_lang="a", target_lang="b", data=several)
+
+
+def test_pairs_of_extra_data_are_trained_too():
+    direction = {"source_lang": "b", "target_lang": "a"}
+    assert untrained_pair({"lang_pairs": "a-b"}, direction) == "b-a: its training was of a-b"
+    assert untrained_pair({"lang_pairs": ["a-b"], "extra_lang_pairs": "b-a,c-a"}, direction) is None
 
 
 @pytest.mark.parametrize("start", ["--restore-file", "--finetune-from-model"])

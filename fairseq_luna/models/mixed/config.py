@@ -15,11 +15,11 @@ from ..shared.flag_checks import REFUSED_OUTSIDE_LUNA, flag
 from .chosen_attentions import ATTENTIONS, PLACES, available_in, chosen_attention
 
 NAMES = ChoiceEnum(list(ATTENTIONS))
-MORE = "; fairseq-luna info --attention NAME says how it differs from the published layer"
+WHERE_DIFFERENCES_ARE = "; fairseq-luna info --attention NAME says how it differs from the published layer"
 CHOICES = {
-    "encoder_self_attention": option(NAMES, "softmax", f"self-attention of the encoder{MORE}"),
-    "decoder_self_attention": option(NAMES, "softmax", f"self-attention of the decoder{MORE}"),
-    "source_attention": option(NAMES, "softmax", f"cross-attention of the decoder{MORE}"),
+    "encoder_self_attention": option(NAMES, "softmax", f"self-attention of the encoder{WHERE_DIFFERENCES_ARE}"),
+    "decoder_self_attention": option(NAMES, "softmax", f"self-attention of the decoder{WHERE_DIFFERENCES_ARE}"),
+    "source_attention": option(NAMES, "softmax", f"cross-attention of the decoder{WHERE_DIFFERENCES_ARE}"),
     **convolution(),
 }
 
