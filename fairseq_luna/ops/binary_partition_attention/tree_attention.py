@@ -238,7 +238,7 @@ class NodeGroup(NamedTuple):
         levels = [(tree[self.level][part], numbers)]
         if self.level:
             levels.insert(0, (tree[self.level - 1][part], child))
-        gathered = [x.index_select(2, n.clamp(0, x.shape[2] - 1).flatten()).unflatten(2, n.shape) for x, n in levels]
+        gathered = [x.index_select(2, existing_index(n, x.shape[2]).flatten()).unflatten(2, n.shape) for x, n in levels]
         return gathered[0] if len(gathered) == 1 else torch.cat(gathered, dim=3)
 
     def invisible_nodes(self, ends: Tensor, steps: int) -> Tensor:
@@ -253,6 +253,15 @@ class NodeGroup(NamedTuple):
             no_child = ~nearer | (child[:, None] < 0) | (child[:, None] * (size // 2) >= end)
             missing = torch.cat([no_child, missing[..., :1] | nearer, missing[..., 1:]], dim=-1)
         return missing.flatten(1, 2)[:, self.left_padding : self.left_padding + steps]
+
+
+def existing_index(index: Tensor, size: int) -> Tensor:
+    """``index`` limited to 0 to ``size - 1``."""
+    if torch.compiler.is_compiling():
+        # Inductor of torch 2.13 writes clamp into the index itself, and stops with "vr must not be None for symbol q0".
+        index = torch.where(index < 0, 0, index)
+        return torch.where(index < size, index, size - 1)
+    return index.clamp(0, size - 1)
 
 
 @computed_once
