@@ -238,7 +238,7 @@ class NodeGroup(NamedTuple):
         levels = [(tree[self.level][part], numbers)]
         if self.level:
             levels.insert(0, (tree[self.level - 1][part], child))
-        gathered = [x.index_select(2, existing_index(n, x.shape[2]).flatten()).unflatten(2, n.shape) for x, n in levels]
+        gathered = [x.index_select(2, _clamped_index(n, x.shape[2]).flatten()).unflatten(2, n.shape) for x, n in levels]
         return gathered[0] if len(gathered) == 1 else torch.cat(gathered, dim=3)
 
     def invisible_nodes(self, ends: Tensor, steps: int) -> Tensor:
@@ -255,8 +255,8 @@ class NodeGroup(NamedTuple):
         return missing.flatten(1, 2)[:, self.left_padding : self.left_padding + steps]
 
 
-def existing_index(index: Tensor, size: int) -> Tensor:
-    """``index`` limited to 0 to ``size - 1``."""
+def _clamped_index(index: Tensor, size: int) -> Tensor:
+    """``index`` clamped to the places 0 to ``size - 1`` of a level."""
     if torch.compiler.is_compiling():
         # Inductor of torch 2.13 writes clamp into the index itself, and stops with "vr must not be None for symbol q0".
         index = torch.where(index < 0, 0, index)
