@@ -9,6 +9,7 @@ from contextlib import contextmanager
 
 import pytest
 import torch
+import torch.nn.functional as F
 from fairseq.criterions.label_smoothed_cross_entropy import LabelSmoothedCrossEntropyCriterion
 from torch._dynamo.utils import counters
 from torch._inductor import config as inductor_config
@@ -48,8 +49,8 @@ def logits(model, sample):
         return model(**sample["net_input"])[0]
 
 
-def loss_of(model, criterion, sample):
-    return criterion(model, sample)[0]
+def classification_loss(model, texts):
+    return F.cross_entropy(readers.classify(model, texts), torch.arange(len(texts)) % 3)
 
 
 @contextmanager
@@ -71,28 +72,40 @@ def assert_same_logits(name, backend):
             torch.testing.assert_close(logits(found, sample)[real], logits(model, sample)[real], **CLOSE)
 
 
-def loss_and_gradients(function, model, criterion, sample, start):
+def loss_and_gradients(loss_of, model, sample, start):
     with torch.no_grad():  # quantization noise changes the weights in each forward pass
         for name, x in model.state_dict().items():
             x.copy_(start[name])
     model.zero_grad()
     torch.manual_seed(3)  # of random features and random blocks
-    loss = function(model, criterion, sample)
+    loss = loss_of(model, sample)
     loss.backward()
     return loss.detach(), {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
+
+
+def assert_same_steps(loss_of, model, samples, backend):
+    start = {name: x.clone() for name, x in model.state_dict().items()}
+    with compiled(loss_of, backend) as step:
+        for sample in samples:
+            expected = loss_and_gradients(loss_of, model, sample, start)
+            found = loss_and_gradients(step, model, sample, start)
+            torch.testing.assert_close(found, expected, **CLOSE)
 
 
 def assert_same_training_step(name, backend):
     model = build_model(**{**ONE_LAYER, **MODELS[name]}).train()
     task = Namespace(target_dictionary=model.decoder.dictionary)
     criterion = LabelSmoothedCrossEntropyCriterion(task, sentence_avg=False, label_smoothing=0.1)
-    start = {name: x.clone() for name, x in model.state_dict().items()}
-    with compiled(loss_of, backend) as step:
-        for sources, targets in BATCHES[:4]:
-            sample = batch(sources, targets)
-            expected = loss_and_gradients(loss_of, model, criterion, sample, start)
-            found = loss_and_gradients(step, model, criterion, sample, start)
-            torch.testing.assert_close(found, expected, **CLOSE)
+
+    def translation_loss(model, sample):
+        return criterion(model, sample)[0]
+
+    assert_same_steps(translation_loss, model, [batch(*lengths) for lengths in BATCHES[:4]], backend)
+
+
+def assert_same_training_step_of_classes(name, backend):
+    texts = [sentences(*sources) for sources, _ in BATCHES[:4]]
+    assert_same_steps(classification_loss, readers.build(name).train(), texts, backend)
 
 
 def assert_same_classes(name, backend):
@@ -129,3 +142,9 @@ def test_a_training_step_of_inductor(name):
 @EVERY_READER
 def test_classes_of_inductor(name):
     assert_same_classes(name, "inductor")
+
+
+@pytest.mark.inductor
+@EVERY_READER
+def test_a_training_step_of_classes_of_inductor(name):
+    assert_same_training_step_of_classes(name, "inductor")
