@@ -97,7 +97,7 @@ class Estimate(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         name = func.overloadpacket.__name__
-        if name == "_local_scalar_dense":
+        if name == "_local_scalar_dense" and args[0].is_cuda:
             return self.numbers[args[0].dtype]
         out = func(*args, **(kwargs or {}))
         computes = func.namespace != "prim" and not func.is_view and name not in FREE
