@@ -1,7 +1,7 @@
 """A compiled layer or model is a bounded number of graphs for batches of all sizes: torch gives up after a number.
 
-All names run with ``pytest -m inductor``: Python traces each graph in about a second. ``--junitxml graphs.xml`` records
-the number of graphs of each.
+``make test`` traces one layer of most attentions over four batches, ``pytest -m inductor`` every model over thirty:
+Python traces each graph in about a second. ``--junitxml graphs.xml`` records the number of graphs of each.
 """
 
 import random
@@ -19,6 +19,9 @@ COMPILED = {
     name: flags for name, flags in VARIANTS.items() if not {"checkpoint_activations", "quant_noise_pq"} & flags.keys()
 }
 TEXT_ENCODERS = [name for name, flags in readers.EVERY_READER.items() if "checkpoint_activations" not in flags]
+# Without those that take a minute to trace, and without another model of softmax: pytest -m inductor runs them.
+LEFT_OUT = ("mixed-bp", "mixed-ssru", "mixed-convolution-prenorm")
+ATTENTIONS = ["luna-tied", *(name for name in COMPILED if name.startswith("mixed-") and name not in LEFT_OUT)]
 # One for the encoder and one for the decoder, and more for long sentences and for layers that differ. torch allows as
 # many graphs of one function unless it is told otherwise.
 MOST = 8
@@ -108,6 +111,14 @@ def test_graphs_of_a_whole_model(name, training, record_property):
     graphs = graphs_of_a_model(COMPILED[name], training=training)
     record_property("graphs", graphs)
     assert 2 <= graphs <= MOST
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ATTENTIONS)
+def test_graphs_of_each_attention(name):
+    """One graph of the first size, and one or two of any other."""
+    one_layer = {**COMPILED[name], "encoder_layers": 1, "decoder_layers": 1}
+    assert 2 <= graphs_of_a_model(one_layer, training=True, count=4) <= 3
 
 
 @pytest.mark.slow
