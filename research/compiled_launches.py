@@ -128,11 +128,11 @@ def compiled(module: nn.Module, count: StepCount) -> Callable[..., Any]:
         named = dict(module.named_parameters()) | dict(module.named_buffers())
 
         def function(*tensors: Tensor) -> Any:
-            given = list(leaves)
+            values = list(leaves)
             for i, x in zip(inputs, tensors, strict=False):
-                given[i] = Padding(x) if isinstance(leaves[i], Padding) else x
+                values[i] = Padding(x) if isinstance(leaves[i], Padding) else x
             own = dict(zip(named, tensors[len(inputs) :], strict=True))
-            args, kwargs = tree_unflatten(given, structure)
+            args, kwargs = tree_unflatten(values, structure)
             module.forward = forward
             try:
                 with mock.patch("torch.compiler.is_compiling", lambda: True):

@@ -138,7 +138,8 @@ def _vector_of_averages(optimizer: Any, params: list[Tensor], name: str, *, may_
     """The vector whose consecutive views are the averages ``name`` of ``params``; None if there is none.
 
     With ``may_move``, averages that have memory of their own, as after the first step or from a checkpoint, are moved
-    into a vector. Averages that are views already stay: the lists of parameters may change with every step.
+    into a vector. Averages that are views already stay: the lists of parameters may change with every step. So do
+    averages that are not contiguous, because all operands of a multi-tensor call need the same strides.
     """
     averages = [optimizer.state[p][name] for p in params]
     vectors = optimizer.__dict__.setdefault("_vectors_of_averages", {})
@@ -150,6 +151,7 @@ def _vector_of_averages(optimizer: Any, params: list[Tensor], name: str, *, may_
     vector = averages[0].new_empty(sum(x.numel() for x in averages))
     views = _views(vector, averages)
     if any(view.stride() != x.stride() for view, x in zip(views, averages, strict=True)):
+        vectors[name, params[0]] = averages, None  # the next step need not try again
         return None
     torch._foreach_copy_(views, averages)
     for p, view in zip(params, views, strict=True):

@@ -198,7 +198,7 @@ def storages(params, optimizer, name):
 
 
 def test_averages_are_parts_of_one_vector():
-    """Which a step without some gradients leaves where it is, and which a state that was loaded gets again."""
+    """A step without some gradients leaves them there, and a loaded state is moved into new vectors."""
     params, optimizer = problem(torch.float32, [{}])
     used = [p for i, p in enumerate(params) if i not in (TRANSPOSED, FROZEN) and p.numel()]
     gradients(params, 1)  # the first parameter has none
@@ -218,6 +218,20 @@ def test_averages_are_parts_of_one_vector():
     optimizer.step()
     assert len(storages(used, optimizer, "exp_avg")) == 1
     assert optimizer.state[used[0]]["exp_avg"]._base is not None
+
+
+def test_averages_of_other_strides_are_left_where_they_are():
+    params = [nn.Parameter(torch.empty(shape, device="meta").t()) for shape in ((3, 2), (2, 2))]
+    optimizer = Adam(params)
+    averages = []
+    for _ in range(3):
+        for p in params:
+            p.grad = torch.empty_like(p)
+        with MultiTensorCalls() as calls:
+            optimizer.step()
+        assert calls.tensors == [2] * 7
+        averages.append([optimizer.state[p]["exp_avg"] for p in params])
+    assert all(x is first for own in averages for x, first in zip(own, averages[0], strict=True))
 
 
 def test_the_only_gradient_is_left_to_fairseq():
