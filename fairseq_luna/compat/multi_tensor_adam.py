@@ -1,7 +1,6 @@
 """fairseq's Adam computes tensor by tensor, and a GPU launches seven or more kernels for each."""
 
 import math
-import operator
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
@@ -19,13 +18,11 @@ from fairseq_luna.optim.tensor_lists import HALF, cast, chunks, has_multi_tensor
 class PerTensorAdam(Patch):
     """fairseq's Adam computes tensor by tensor, and a GPU launches seven or more kernels for each.
 
-    fairseq 0.12.2 and fairseq-fixed 0.12.3.1. With this patch a step is eight calls for all tensors: the same
-    operations in the same order on the same numbers. Four of them read or write gradients or parameters and are
-    multi-tensor calls. The other four need the averages alone, which are views of one vector each once every parameter
-    of a group has a gradient, and are one kernel. Parameters and state, and with them checkpoints, are fairseq's bit
-    for bit if torch rounds in its kernels of many tensors as in its kernels of one, as it does in its source. fairseq
-    itself still handles the other cases: a gradient that is sparse or the only one, AMSGrad, NVIDIA's apex; and tensors
-    on a CPU, where a multi-tensor call is a loop and takes 0.9 to 1.1 of fairseq's time.
+    fairseq 0.12.2 and fairseq-fixed 0.12.3.1. With this patch a step is eight multi-tensor calls for all tensors: the
+    same operations in the same order on the same numbers. Parameters and state, and with them checkpoints, are
+    fairseq's bit for bit if torch rounds in its kernels of many tensors as in its kernels of one, as it does in its
+    source. fairseq itself still handles the other cases: a gradient that is sparse or the only one, AMSGrad, NVIDIA's
+    apex; and tensors on a CPU, where such a call is a loop and takes 0.9 to 1.1 of fairseq's time.
     """
 
     name = "adam"
@@ -69,7 +66,6 @@ class _StandIn:
         return self
 
     grad = data
-    _base, requires_grad = data, True
 
     def to(self, *_: Any, **__: Any) -> "_StandIn":
         return self
@@ -88,10 +84,8 @@ def _multi_tensor_step(original: Callable[[Adam], None], self: Adam, closure: Ca
     loss = None if closure is None else closure()
     if all(_is_usual(group) for group in self.param_groups):
         for group in self.param_groups:
-            all_have_gradients = all(p.grad is not None for p in group["params"] if p.requires_grad)
             for params in _parameters_by_memory_format(group, self.state):
-                vectors = [_vector_of_averages(self, params, name, may_move=all_have_gradients) for name in STATE]
-                _apply_update(params, [self.state[p] for p in params], vectors, group)
+                _apply_update(params, [self.state[p] for p in params], group)
     else:
         original(self)
     return loss
@@ -134,53 +128,19 @@ def _prepared_state(state: dict[str, Any], p: Tensor) -> dict[str, Any]:
     return state
 
 
-def _vector_of_averages(optimizer: Any, params: list[Tensor], name: str, *, may_move: bool) -> Tensor | None:
-    """The vector whose consecutive views are the averages ``name`` of ``params``; None if there is none.
-
-    With ``may_move``, averages that have memory of their own, as after the first step or from a checkpoint, are moved
-    into a vector. Averages that are views already stay: the lists of parameters may change with every step. So do
-    averages that are not contiguous, because all operands of a multi-tensor call need the same strides.
-    """
-    averages = [optimizer.state[p][name] for p in params]
-    vectors = optimizer.__dict__.setdefault("_vectors_of_averages", {})
-    views, vector = vectors.get((name, params[0]), ((), None))
-    if len(views) == len(averages) and all(map(operator.is_, views, averages)):
-        return vector
-    if not may_move or any(x._base is not None for x in averages):
-        return None
-    vector = averages[0].new_empty(sum(x.numel() for x in averages))
-    views = _views(vector, averages)
-    if any(view.stride() != x.stride() for view, x in zip(views, averages, strict=True)):
-        vectors[name, params[0]] = averages, None  # the next step need not try again
-        return None
-    torch._foreach_copy_(views, averages)
-    for p, view in zip(params, views, strict=True):
-        optimizer.state[p][name] = view
-    vectors[name, params[0]] = views, vector
-    return vector
-
-
-def _views(vector: Tensor, like: list[Tensor]) -> list[Tensor]:
-    """Consecutive parts of ``vector`` in the shapes of ``like``."""
-    parts = vector.split([x.numel() for x in like])
-    return [part.view(x.shape) for part, x in zip(parts, like, strict=True)]
-
-
-def _apply_update(
-    params: list[Tensor], states: list[dict[str, Any]], vectors: list[Tensor | None], group: dict[str, Any]
-) -> None:
+def _apply_update(params: list[Tensor], states: list[dict[str, Any]], group: dict[str, Any]) -> None:
     exp_avg, exp_avg_sq = ([state[name] for state in states] for name in STATE)
-    vector, vector_sq = vectors
     dtype = exp_avg[0].dtype
     data = [p.data for p in params]
     weights, grads = cast(data, dtype), cast([p.grad.data for p in params if p.grad is not None], dtype)
     beta1, beta2 = group["betas"]
 
-    _multiply(exp_avg, vector, beta1)
+    torch._foreach_mul_(exp_avg, beta1)
     torch._foreach_add_(exp_avg, grads, alpha=1 - beta1)
-    _multiply(exp_avg_sq, vector_sq, beta2)
+    torch._foreach_mul_(exp_avg_sq, beta2)
     torch._foreach_addcmul_(exp_avg_sq, grads, grads, value=1 - beta2)
-    denominators = _denominators(exp_avg_sq, vector_sq, group["eps"])
+    denominators = torch._foreach_sqrt(exp_avg_sq)
+    torch._foreach_add_(denominators, group["eps"])
     if group["weight_decay"] != 0:
         torch._foreach_add_(weights, weights, alpha=-group["weight_decay"] * group["lr"])
     # Parameters that some batches did not use have made fewer steps.
@@ -188,22 +148,6 @@ def _apply_update(
     torch._foreach_addcdiv_(weights, exp_avg, denominators, [rates[state["step"]] for state in states])
     if weights is not data:
         torch._foreach_copy_(data, weights)
-
-
-def _multiply(averages: list[Tensor], vector: Tensor | None, factor: float) -> None:
-    if vector is None:
-        torch._foreach_mul_(averages, factor)
-    else:
-        vector.mul_(factor)
-
-
-def _denominators(exp_avg_sq: list[Tensor], vector: Tensor | None, eps: float) -> list[Tensor]:
-    """Adam's ``sqrt(exp_avg_sq) + eps``."""
-    if vector is not None:
-        return _views(vector.sqrt().add_(eps), exp_avg_sq)
-    denominators = list(torch._foreach_sqrt(exp_avg_sq))
-    torch._foreach_add_(denominators, eps)
-    return denominators
 
 
 def _bias_corrected_lr(step: int, beta1: float, beta2: float, lr: float) -> float:

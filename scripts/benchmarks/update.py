@@ -77,6 +77,7 @@ class Count(TorchDispatchMode):
             return self.larger if args[0].dtype == torch.bool else 1.0
         self.larger = func.overloadpacket is torch.ops.aten.gt
         out = func(*args, **(kwargs or {}))
+        # torch marks each step of an optimizer for its profiler.
         if not func.is_view and func.overloadpacket not in FREE and func.namespace != "profiler":
             self.operators += 1
             for room in self.kernels:
