@@ -67,7 +67,7 @@ OPERATOR_CALL = re.compile(r"(?:extern_kernels|torch\.ops\.\w+|aten)\.(\w+)(?:\.
 
 
 class Code(NamedTuple):
-    """What inductor's code of a graph launches and moves."""
+    """The kernels that inductor's code of a graph launches, and the bytes that they read and write."""
 
     launches: int
     bytes: int
@@ -78,7 +78,7 @@ class CodeGenerated(Exception):
 
 
 class StepCount(Estimate):
-    """An estimate that leaves out what runs in eager mode only to compute shapes."""
+    """An estimate that can pause: tracing and a compiled graph run operators that a GPU would not launch."""
 
     counts = True
 
@@ -97,7 +97,7 @@ class StepCount(Estimate):
 
 
 def code_of(graph: torch.fx.GraphModule, inputs: Sequence[Any], *, backward: bool) -> Code:
-    """Generate inductor's code for a graph, and count."""
+    """Generate inductor's code for a graph, and count its launches and bytes."""
     codes = []
 
     def generate(self: GraphLowering) -> None:
@@ -155,6 +155,7 @@ def compiled(module: nn.Module, count: StepCount) -> Callable[..., Any]:
 
 
 def counted(graph: torch.fx.GraphModule, inputs: Sequence[Any], *, count: StepCount, backward: bool) -> Any:
+    """The compiler of a traced graph: it runs the graph's operators, but counts inductor's code for them."""
     with count.paused():
         code = code_of(graph, inputs, backward=backward)
 
@@ -168,6 +169,7 @@ def counted(graph: torch.fx.GraphModule, inputs: Sequence[Any], *, count: StepCo
 
 
 def partition(graph: torch.fx.GraphModule, inputs: Any, **options: Any) -> Any:
+    """Divide a joint graph into forward and backward as torch.compile does, after its optimizations."""
     with V.set_fake_mode(detect_fake_mode(inputs)):
         joint_graph.joint_graph_passes(graph)
     return min_cut_rematerialization_partition(graph, inputs, compiler="inductor", **options)
@@ -194,6 +196,7 @@ def step(system: str, tokens: int, sentences: int, *, size: str, parts: tuple[ty
 
 
 def cell(system: str, tokens: int, sentences: int, size: str, parts: tuple[type, ...]) -> str:
+    """The table's text for one step, or "-" if the model is not one graph."""
     try:
         count = step(system, tokens, sentences, size=size, parts=parts)
     except DataDependentOutputException:
@@ -222,7 +225,7 @@ class NoDriver:
 
 @contextmanager
 def code_generation() -> Iterator[None]:
-    """inductor without what would run on the device: patterns are looked for on real CUDA tensors."""
+    """Let inductor generate code without a GPU: its search for patterns would allocate CUDA tensors."""
     with contextlib.ExitStack() as patches:
         patches.enter_context(mock.patch.object(triton.runtime.driver, "_active", NoDriver()))
         for module, name in (

@@ -1,4 +1,4 @@
-"""What is counted, and that traced modules compute the same as before. Whole models need torch's CUDA build."""
+"""Launches in generated code are counted, and traced modules compute the same. Models need torch's CUDA build."""
 
 import pytest
 import torch

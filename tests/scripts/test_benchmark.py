@@ -168,6 +168,12 @@ def test_an_update_is_some_calls_for_any_number_of_tensors(tmp_path):
         assert large["besides_a_graphed_model"] - large["kernels"] > large["tensors"] + 12
 
 
+def test_events_of_the_profiler_are_no_kernels():
+    with update.Count() as count, torch.autograd.profiler.record_function("a step"):
+        torch.ones(2, device="meta") + 1
+    assert count.operators == count.kernels[update.ROOM_4_KB] == 2
+
+
 def test_kernels_of_a_multi_tensor_call():
     """By hand: a launch of one list has room for 110 tensors and for 320 blocks of 65,536 elements."""
     counts = {(1,) * 110: 1, (1,) * 111: 2, (320 * 2**16,): 1, (320 * 2**16 + 1,): 2, (0,) * 500: 0}
