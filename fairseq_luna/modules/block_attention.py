@@ -190,7 +190,7 @@ class BlockCausalAttention(TwoLevelAttention):
                 return z
             return split_heads(F.linear(merge_heads(z), halves.weight_for_z, halves.bias), self.num_heads)
 
-        options = self.op_options(padding) | {"block_size": self.block_size, "finish": finish}
+        options = {**self.op_options(padding), "block_size": self.block_size, "finish": finish}
         step_arguments = self.project_summaries, state
         if self.is_ordered:
             y, z, state = op.block_attention_step(*self.queries_keys_values(x), *step_arguments, **options)

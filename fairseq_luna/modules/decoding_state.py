@@ -46,8 +46,10 @@ def batch_size_of(state: Any) -> int:
     """The number of rows of the first tensor; 0 if there is none."""
     if isinstance(state, Tensor):
         return state.shape[0]
-    parts = state if isinstance(state, tuple) else ()
-    return next((size for size in map(batch_size_of, parts) if size), 0)
+    for part in state if isinstance(state, tuple) else ():
+        if (size := batch_size_of(part)) > 0:  # the truth of a size would be one more condition of a graph
+            return size
+    return 0
 
 
 def flatten_state(state: Any, prefix: str = "") -> dict[str, Tensor]:

@@ -81,7 +81,7 @@ class GatedAttention(SelfAttention):
         return allocate_chunk_state(state, self.scales.shape[1], self.chunk_size)
 
     def op_options(self, padding: Padding) -> dict[str, Any]:
-        return super().op_options(padding) | {"chunk_size": self.chunk_size}
+        return {**super().op_options(padding), "chunk_size": self.chunk_size}
 
     def project_copies_and_gate(self, x: Tensor) -> tuple[tuple[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]:
         """q, k, q', k' and v of ``x (T, B, C)``, each ``(B, 1, T, channels)``, and the gate ``(T, B, 2 C)``."""

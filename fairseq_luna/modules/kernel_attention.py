@@ -75,7 +75,7 @@ class KernelProjections(QueriesKeysValues):
         return features.map_queries(q), features.map_keys(k), v
 
     def op_options(self, padding: Padding) -> dict[str, Any]:
-        return super().op_options(padding) | {"normalizer": self.normalizer}
+        return {**super().op_options(padding), "normalizer": self.normalizer}
 
 
 class KernelAttention(KernelProjections, SelfAttention):

@@ -131,7 +131,7 @@ def beams_apart(x: Tensor, beams: int) -> Tensor:
 
 def beams_of(batch: int, sentences: int) -> int:
     """The number of beams: consecutive rows of a ``batch`` that read the same one of its ``sentences``."""
-    return batch // sentences if batch and sentences else 1
+    return batch // sentences if batch > 0 and sentences > 0 else 1
 
 
 def padding_of(x: Tensor, padding: Padding) -> Padding:

@@ -118,7 +118,7 @@ class TopKCrossAttention(PatternProjections, CrossAttention):
     def attend_queries(
         self, q: Tensor, cached: SourceKeysValues, padding: Padding, *, need_weights: bool
     ) -> tuple[Tensor, Tensor | None]:
-        options = self.op_options(padding) | {"count": self.pattern.count, "need_weights": need_weights}
+        options = {**self.op_options(padding), "count": self.pattern.count, "need_weights": need_weights}
         return op.topk_attention(q, *cached, **options)
 
 

@@ -50,7 +50,7 @@ def cut_into_blocks(x: Tensor, blocks: int, length: int | None = None) -> Tensor
 
     C is ``length``; None = the smallest possible, with which the last block has little padding.
     """
-    length = length or max(1, -(-x.shape[2] // blocks))
+    length = max(1, -(-x.shape[2] // blocks)) if length is None else length
     whole = pad_end(x, blocks * length - x.shape[2], dim=-2)
     return whole.reshape(x.shape[0] * x.shape[1] * blocks, length, x.shape[-1])
 

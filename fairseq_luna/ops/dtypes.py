@@ -15,13 +15,15 @@ def accumulation_dtype(x: Tensor) -> torch.dtype:
 
 def running_sum(x: Tensor, dim: int) -> Tensor:
     """The running sum of ``x``. On a CPU torch adds in fp64; in fp32 a GPU would lose digits in 100,000 steps."""
-    return x.cumsum(dim, dtype=torch.float64).to(x.dtype) if x.is_cuda else x.cumsum(dim)
+    return x.cumsum(dim, dtype=torch.float64).to(x.dtype) if x.device.type == "cuda" else x.cumsum(dim)
 
 
 def full_precision(x: Tensor) -> AbstractContextManager[object]:
     """A context in which autocast is off on the device of ``x``: products of fp32 tensors stay fp32."""
     device = x.device.type
-    # Entered only if needed: torch.export records every autocast context in its graph.
-    if torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device):
+    # Entered only if needed: torch.export records every autocast context in its graph. torch.compile before 2.13 cannot
+    # trace is_autocast_available; the devices that it compiles for have autocast.
+    has_autocast = torch.compiler.is_compiling() or torch.amp.is_autocast_available(device)
+    if has_autocast and torch.is_autocast_enabled(device):
         return torch.autocast(device, enabled=False)
     return nullcontext()

@@ -85,7 +85,7 @@ def external_causal_attention(
     scores = slot_scores(q, keys)
     added = without_padding(scores, padding)
     # In fp32 a GPU would lose digits in long sums, as in dtypes.running_sum.
-    totals = (added.double() if added.is_cuda else added).logcumsumexp(2).to(scores.dtype)
+    totals = (added.double() if added.device.type == "cuda" else added).logcumsumexp(2).to(scores.dtype)
     nothing = None if padding.mask is None else (padding.counts == 0)[:, None, :, None]
     return read_slots(scores, totals, values, nothing, dropout_p).to(q.dtype)
 

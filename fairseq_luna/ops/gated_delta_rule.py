@@ -103,7 +103,7 @@ class SavedForwardPass(NamedTuple):
     query_products: Tensor  # the weight of each u of the block in y, C x C
     inverse: Tensor  # of the system, C x C
     u: Tensor
-    states: Tensor | None  # S, D x E; None if there is one block
+    states: Tensor | None = None  # S, D x E; None if there is one block
 
 
 class GatedDelta(torch.autograd.Function):
@@ -122,16 +122,17 @@ class GatedDelta(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(q: Tensor, k: Tensor, v: Tensor, g: Tensor, b: Tensor, blocks: int) -> tuple[Tensor | None, ...]:
+    def forward(q: Tensor, k: Tensor, v: Tensor, g: Tensor, b: Tensor, blocks: int) -> tuple[Tensor, ...]:
         with full_precision(v):
             out, solved = _solve_blocks(q, k, v, g, b, blocks)
-            return out, *solved
+            # No output is None, which torch.compile cannot trace in torch 2.6.
+            return out, *(x for x in solved if x is not None)
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor | None, ...]) -> None:
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
         *tensors, ctx.blocks = inputs
         ctx.save_for_backward(*tensors, *output[1:])
-        ctx.mark_non_differentiable(*(x for x in output[1:] if x is not None))
+        ctx.mark_non_differentiable(*output[1:])
         ctx.set_materialize_grads(False)
 
     @staticmethod

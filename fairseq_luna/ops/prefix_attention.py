@@ -87,8 +87,8 @@ def sums_and_states(
         ``(B, H, T, E)``, and the states before each block, or None if there is one block.
     """
     blocks = block_count(k, v, block_length)
-    total, _, earlier = PrefixSums.apply(*(cut_into_blocks(x, blocks) for x in (q, k, v)), states, blocks)
-    return join_blocks(total, blocks, q), earlier
+    total, *kept = PrefixSums.apply(*(cut_into_blocks(x, blocks) for x in (q, k, v)), states, blocks)
+    return join_blocks(total, blocks, q), kept[0] if kept and blocks > 1 else None
 
 
 @computed_once
@@ -121,27 +121,29 @@ class PrefixSums(torch.autograd.Function):
     @staticmethod
     def forward(
         q: Tensor, k: Tensor, v: Tensor, given_states: Tensor | None, blocks: int
-    ) -> tuple[Tensor, Tensor | None, Tensor | None]:
-        """Return the sums, the products inside a single block, and the states before each of several blocks.
+    ) -> tuple[Tensor, ...]:
+        """Return the sums, and the products inside a single block or the states before each of several blocks.
 
-        ``given_states`` are these states, if they are known; None computes them.
+        ``given_states`` are these states, if they are known, which are not returned; None computes them. No output is
+        None, which torch.compile cannot trace in torch 2.6.
         """
         with full_precision(q):
             inside = _causal_products(q, k)
             total = torch.bmm(inside, v)
             if blocks == 1:
-                return total, inside, None
+                return total, inside
             earlier = _block_states(k, v, blocks) if given_states is None else given_states
             # The products would take as much memory as q: the gradient computes them again.
             total.baddbmm_(q, earlier, alpha=blocks * q.shape[1])
-            return total, None, earlier if given_states is None else None
+            return (total, earlier) if given_states is None else (total,)
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor | None, ...]) -> None:
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
         *tensors, given_states, ctx.blocks = inputs
-        _, inside, earlier = output
-        ctx.save_for_backward(*tensors, inside, earlier if given_states is None else given_states)
-        ctx.mark_non_differentiable(*(x for x in output[1:] if x is not None))
+        inside = output[1] if ctx.blocks == 1 else None
+        earlier = output[1] if ctx.blocks > 1 and given_states is None else given_states
+        ctx.save_for_backward(*tensors, inside, earlier)
+        ctx.mark_non_differentiable(*output[1:])
         ctx.set_materialize_grads(False)
 
     @staticmethod

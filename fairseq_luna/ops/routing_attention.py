@@ -82,7 +82,7 @@ def routing_attention(
     """
     padding, dtype, result_dtype = Padding.of(padding), accumulation_dtype(q), q.dtype
     batch, _, steps, size = q.shape
-    if not steps:  # there are gradients of 0
+    if steps == 0:  # there are gradients of 0
         q, v = (F.pad(x, (0, 0, 0, 1)) for x in (q, v))
         return routing_attention(q, v, centroids, window=window)[:, :, :0]
     number = centroids.shape[1]

@@ -141,7 +141,7 @@ def binary_partition_attention(
     """
     padding, dtype, result_dtype = Padding.of(padding), accumulation_dtype(q), q.dtype
     steps, nodes = q.shape[2], positions.shape[2]
-    if not steps:  # there are gradients of 0
+    if steps == 0:  # there are gradients of 0
         q, k, v = (F.pad(x, (0, 0, 0, 1)) for x in (q, k, v))
         return binary_partition_attention(q, k, v, span_query, own_position, positions, causal=causal)[:, :, :0]
     if padding.mask is not None:

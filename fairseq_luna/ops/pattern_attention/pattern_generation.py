@@ -10,6 +10,7 @@ from ..dropout import drop
 from ..dtypes import accumulation_dtype, full_precision
 from ..masked_softmax import masked_softmax
 from ..padding import Padding, PaddingLike
+from ..symbolic_sizes import smaller_size
 from .patterns import Pattern, Strided, TopK, Window
 from .topk_attention import topk_attention
 
@@ -136,7 +137,7 @@ def _last_places(x: Tensor, count: int) -> Tensor:
     """The last ``count`` places of ``x (B, H, N, D)``, or all if there are fewer."""
     places = x.shape[2]
     if torch.compiler.is_compiling():  # a slice would fix in a graph whether there are fewer
-        return x.index_select(2, torch.arange(places - torch.sym_min(count, places), places, device=x.device))
+        return x.index_select(2, torch.arange(places - smaller_size(count, places), places, device=x.device))
     return x[:, :, max(0, places - count) :]
 
 

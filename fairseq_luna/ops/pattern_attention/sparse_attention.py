@@ -122,9 +122,10 @@ def window_attention(
     """
     batch, heads, steps, size = q.shape
     chunks = chunks_of(pattern, steps, causal)
-    if not steps:
+    if steps == 0:
         pattern = replace(pattern, first=False)  # there is no first step
-    mask = _window_mask(padding, replace(pattern, spans=None), chunks, steps, causal, q.dtype, q.device)
+    places = Window(pattern.window, pattern.dilation, pattern.first)  # whatever the spans are, which need a gradient
+    mask = _window_mask(padding, places, chunks, steps, causal, q.dtype, q.device)
     if pattern.spans is not None:
         key = torch.arange(-chunks.before, chunks.size + chunks.after, device=q.device)
         distance = (torch.arange(chunks.size, device=q.device)[:, None] - key).abs() * chunks.classes

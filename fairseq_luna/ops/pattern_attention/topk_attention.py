@@ -10,6 +10,7 @@ from ..dropout import drop
 from ..dtypes import accumulation_dtype, full_precision
 from ..masked_softmax import masked_softmax, unseen_keys
 from ..padding import Padding, PaddingLike
+from ..symbolic_sizes import smaller_size
 
 
 def topk_attention_reference(
@@ -96,7 +97,7 @@ def topk_attention(
             seen = scores.detach()
             if hidden is not None:
                 seen = seen.masked_fill(hidden, -torch.inf)
-            smaller = seen < seen.topk(torch.sym_min(count, steps), sorted=True).values[..., -1:]
+            smaller = seen < seen.topk(smaller_size(count, steps), sorted=True).values[..., -1:]
             hidden = smaller if hidden is None else smaller | hidden
         weights = masked_softmax(scores, hidden, dim=-1)
         out = drop(weights, dropout_p) @ v.to(dtype)
