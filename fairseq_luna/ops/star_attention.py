@@ -80,6 +80,8 @@ def _neighbors(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 def _hidden_ends(padding: Padding, steps: int, device: torch.device) -> Tensor:
     """Which of neighbor, step, neighbor and relay a step does not see: ``(B or 1, 1, T, 4)`` bool."""
     ends = torch.full((1,), steps, device=device) if padding.mask is None else padding.lengths
-    seen = torch.arange(steps, device=device)[:, None] + torch.arange(-1, 2, device=device)  # (T, 3)
-    hidden = (seen < 0) | (seen >= ends[:, None, None])
-    return F.pad(hidden, (0, 1), value=False)[:, None]
+    distance = torch.arange(-1, 3, device=device)  # the last one stands for the relay, which every step sees
+    seen = torch.arange(steps, device=device)[:, None] + distance
+    # F.pad would add the relay too, but what inductor of torch 2.11 makes of it for bool is no valid C++.
+    hidden = ((seen < 0) | (seen >= ends[:, None, None])) & (distance < 2)
+    return hidden[:, None]

@@ -1,7 +1,7 @@
 """BP-Transformer's attention: tokens nearby one by one, and tokens far away as spans of a binary tree."""
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
@@ -186,7 +186,8 @@ def _levels_for(steps: int, nodes: int) -> int:
     return levels
 
 
-class NodeGroup(NamedTuple):
+@dataclass(frozen=True)
+class NodeGroup:
     """The steps that see the same nodes of a level on one side: ``2^level`` neighbors.
 
     Step i sees the nodes from number ``c = floor((i + shift) / 2^level)`` on, outwards. In the half of the group that
