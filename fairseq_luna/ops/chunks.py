@@ -6,6 +6,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from .symbolic_sizes import missing_steps
+
 
 def split_into_chunks(x: Tensor, size: int, *, dim: int, fill: float = 0) -> Tensor:
     """``x`` with dimension ``dim``, counted from the last, -1, cut into chunks of ``size``.
@@ -15,7 +17,7 @@ def split_into_chunks(x: Tensor, size: int, *, dim: int, fill: float = 0) -> Ten
     Returns:
         ``x`` with the number of chunks and ``size`` in place of this dimension; a view if all chunks are full.
     """
-    x = pad_end(x, -x.shape[dim] % size, dim=dim, fill=fill)
+    x = pad_end(x, missing_steps(x.shape[dim], size), dim=dim, fill=fill)
     return x.unflatten(dim, (x.shape[dim] // size, size))
 
 

@@ -8,6 +8,7 @@ from torch import Tensor
 from .chunks import pad_end
 from .dtypes import accumulation_dtype
 from .padding import Padding, PaddingLike
+from .symbolic_sizes import missing_steps
 
 
 def linear_recurrence_reference(f: Tensor, b: Tensor, *, padding: PaddingLike = None) -> Tensor:
@@ -127,7 +128,7 @@ def _solve_for_any_length(b: Tensor, f: Tensor) -> Tensor:
     """
     steps = len(b)
     h, factors = (
-        pad_end(x, -steps % LOOPED, dim=-x.dim()).unflatten(0, (-1, LOOPED)).unbind(1)
+        pad_end(x, missing_steps(steps, LOOPED), dim=-x.dim()).unflatten(0, (-1, LOOPED)).unbind(1)
         for x in (b, torch.cat([torch.zeros_like(b[:1]), f]))
     )
     states, products = [h[0]], [factors[0]]

@@ -119,9 +119,7 @@ class PrefixSums(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(
-        q: Tensor, k: Tensor, v: Tensor, given_states: Tensor | None, blocks: int
-    ) -> tuple[Tensor, ...]:
+    def forward(q: Tensor, k: Tensor, v: Tensor, given_states: Tensor | None, blocks: int) -> tuple[Tensor, ...]:
         """Return the sums, and the products inside a single block or the states before each of several blocks.
 
         ``given_states`` are these states, if they are known, which are not returned; None computes them. No output is

@@ -10,3 +10,12 @@ def smaller_size(size: int, other: int) -> int:
     would decide ``min``, and fix the answer in its graph.
     """
     return min(size, other) if torch.compiler.is_dynamo_compiling() else torch.sym_min(size, other)
+
+
+def missing_steps(steps: int, size: int) -> int:
+    """How many steps are missing for the last chunk of ``size`` steps to be full.
+
+    ``-steps % size`` is the same number in Python, but inductor of torch 2.6 writes the remainder of C++, which is
+    negative, and leaves the places after the last step without a value: docs/reliability.md.
+    """
+    return -(-steps // size) * size - steps

@@ -16,6 +16,7 @@ from ..dtypes import accumulation_dtype, full_precision
 from ..masked_softmax import masked_softmax
 from ..padding import Padding, PaddingLike, additive_mask, computed_once, read_steps
 from ..softmax_attention import scaled_dot_product_attention, softmax_attention
+from ..symbolic_sizes import missing_steps
 from .patterns import NONE, Pattern, RandomBlocks, Strided, TopK, Window
 from .topk_attention import masked_attention_reference, topk_attention
 
@@ -218,7 +219,7 @@ def _strided_mask(padding: Padding, pattern: Strided, steps: int, causal: bool, 
     ``(B or 1, 1, M, stride, stride + M summary)``. The last steps of that block are seen there, and not a second
     time.
     """
-    i = torch.arange(steps + -steps % pattern.stride, device=device).view(-1, pattern.stride)
+    i = torch.arange(steps + missing_steps(steps, pattern.stride), device=device).view(-1, pattern.stride)
     own_block, from_summaries = i[:, None], i[:, -pattern.summary :].flatten()
     j = torch.cat([own_block, from_summaries.expand(len(i), 1, -1)], dim=-1)  # (M, 1, stride + M summary)
     i = i[:, :, None]
