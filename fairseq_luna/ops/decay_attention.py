@@ -9,6 +9,7 @@ from torch import Tensor
 
 from .chunks import block_count, cut_into_blocks, join_blocks
 from .dtypes import accumulation_dtype, full_precision, running_sum
+from .function_outputs import written_in_place
 from .padding import Padding, PaddingLike
 from .prefix_attention import vmap_rule
 
@@ -115,7 +116,7 @@ class DecayedSums(torch.autograd.Function):
     def forward(q: Tensor, k: Tensor, v: Tensor, g: Tensor, blocks: int) -> tuple[Tensor, Tensor]:
         with full_precision(q):
             out, earlier = apply_to_some_heads(_block_sums, blocks, q, k, v, g)
-            return out, earlier
+            return written_in_place(out), earlier
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:

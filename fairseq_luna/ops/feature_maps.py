@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from .dtypes import accumulation_dtype, full_precision
+from .function_outputs import written_in_place
 
 LARGEST_EXPONENT = 40.0  # the exponent of a positive feature of a key is clamped to +- this
 
@@ -176,7 +177,7 @@ class _SinAndCos(torch.autograd.Function):
 
     @staticmethod
     def forward(x: Tensor) -> Tensor:
-        return torch.cat([x.sin(), x.cos()], dim=-1).mul_(0.1)
+        return written_in_place(torch.cat([x.sin(), x.cos()], dim=-1).mul_(0.1))
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Tensor], output: Tensor) -> None:

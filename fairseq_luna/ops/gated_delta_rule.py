@@ -14,6 +14,7 @@ from .decay_attention import (
     sums_to_end,
 )
 from .dtypes import accumulation_dtype, full_precision
+from .function_outputs import written_in_place
 from .padding import Padding, PaddingLike
 from .prefix_attention import vmap_rule
 
@@ -126,7 +127,7 @@ class GatedDelta(torch.autograd.Function):
         with full_precision(v):
             out, solved = _solve_blocks(q, k, v, g, b, blocks)
             # No output is None, which torch.compile cannot trace in torch 2.6.
-            return out, *(x for x in solved if x is not None)
+            return written_in_place(out), *(x for x in solved if x is not None)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from .chunks import block_count, cut_into_blocks, join_blocks
 from .dtypes import accumulation_dtype, full_precision, running_sum
+from .function_outputs import written_in_place
 from .padding import Padding, PaddingLike, computed_once
 
 
@@ -132,7 +133,7 @@ class PrefixSums(torch.autograd.Function):
                 return total, inside
             earlier = _block_states(k, v, blocks) if given_states is None else given_states
             # The products would take as much memory as q: the gradient computes them again.
-            total.baddbmm_(q, earlier, alpha=blocks * q.shape[1])
+            total = written_in_place(total.baddbmm_(q, earlier, alpha=blocks * q.shape[1]))
             return (total, earlier) if given_states is None else (total,)
 
     @staticmethod
@@ -181,9 +182,9 @@ class _Gradients(torch.autograd.Function):
                 earlier = _block_states(k, v, blocks)
             later = _block_states(q, g, blocks, later=True)
             return (
-                dq.baddbmm_(g, earlier.mT, alpha=steps),
-                dk.baddbmm_(v, later.mT, alpha=steps),
-                dv.baddbmm_(k, later, alpha=steps),
+                written_in_place(dq.baddbmm_(g, earlier.mT, alpha=steps)),
+                written_in_place(dk.baddbmm_(v, later.mT, alpha=steps)),
+                written_in_place(dv.baddbmm_(k, later, alpha=steps)),
             )
 
     @staticmethod

@@ -124,3 +124,13 @@ def test_any_input_may_be_mapped_at_any_place(function, shapes, place):
         torch.testing.assert_close(outputs, torch.stack([function(*case) for case in cases]))
         for number, case in enumerate(cases):
             torch.testing.assert_close([x[number] for x in found], [*jacobian(total(function), case)])
+
+
+@EVERY_FUNCTION
+def test_gradients_by_hand_of_a_compiled_function(function, shapes):
+    """torch 2.11 drops the gradient of an output that an in-place operator wrote: docs/reliability.md."""
+    inputs = [randn(*shape, seed=seed).detach().requires_grad_() for seed, shape in enumerate(shapes)]
+    expected = torch.autograd.grad(total(function)(*inputs), inputs)
+    torch._dynamo.reset()
+    compiled = torch.compile(total(function), backend="aot_eager")
+    torch.testing.assert_close(torch.autograd.grad(compiled(*inputs), inputs), expected)
