@@ -33,8 +33,8 @@ BATCHES = [((9, 9), (7, 7)), ((12, 5, 8), (6, 10, 3)), ((6, 6, 6), (11, 11, 11))
 # Of one function; with more, torch goes back to eager mode, and nothing would be compared.
 MOST_GRAPHS = 64
 CLOSE = {"rtol": 1e-4, "atol": 1e-4}
-# With the random numbers of eager mode. With one thread, inductor of torch 2.6 loses gradients of repeated indices, such
-# as an embedding's (docs/reliability.md): it is made to write code for any number of threads.
+# With the random numbers of eager mode. With one thread, inductor of torch 2.6 loses gradients of repeated indices, an
+# embedding's for example (docs/reliability.md): it is made to write code for any number of threads.
 INDUCTOR = {"fallback_random": True}
 if torch.__version__.startswith("2.6."):
     INDUCTOR["cpp.dynamic_threads"] = True

@@ -67,6 +67,11 @@ class CompiledLayersMixin(BaseFairseqModel):
             dynamo.cache_size_limit = max(dynamo.cache_size_limit, MOST_GRAPHS)
             # Sizes that are equal by chance in the first batch, such as sentences and tokens, may differ in the next.
             torch.fx.experimental._config.use_duck_shape = False
+            if torch.__version__.startswith("2.6."):
+                import torch._inductor.config
+
+                # For one thread of a CPU its inductor does not add up the gradients of repeated indices.
+                torch._inductor.config.cpp.dynamic_threads = True
         for module in self.modules():
             if isinstance(module, PaddedEncoder | CausalDecoder):
                 module.always_has_masks = mode
