@@ -21,8 +21,8 @@ def running_sum(x: Tensor, dim: int) -> Tensor:
 def full_precision(x: Tensor) -> AbstractContextManager[object]:
     """A context in which autocast is off on the device of ``x``: products of fp32 tensors stay fp32."""
     device = x.device.type
-    # Entered only if needed: torch.export records every autocast context in its graph. torch.compile before 2.13 cannot
-    # trace is_autocast_available; the devices that it compiles for have autocast.
+    # Entered only if needed: torch.export records every autocast context in its graph. torch.compile of torch 2.6 and
+    # 2.11 cannot trace is_autocast_available; the devices that it compiles for have autocast.
     has_autocast = torch.compiler.is_compiling() or torch.amp.is_autocast_available(device)
     if has_autocast and torch.is_autocast_enabled(device):
         return torch.autocast(device, enabled=False)
