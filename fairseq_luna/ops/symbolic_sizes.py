@@ -6,8 +6,8 @@ import torch
 def smaller_size(size: int, other: int) -> int:
     """The smaller of two sizes, which the graph computes: nothing is decided when it is traced.
 
-    torch.compile does this for ``min``, and with torch 2.11 cannot trace ``torch.sym_min`` of numbers; torch.export would
-    decide ``min``, and fix the answer in its graph.
+    torch.compile does this for ``min``, and with torch 2.11 cannot trace ``torch.sym_min`` of numbers. torch.export
+    would decide ``min``, and fix the answer in its graph.
     """
     return min(size, other) if torch.compiler.is_dynamo_compiling() else torch.sym_min(size, other)
 
