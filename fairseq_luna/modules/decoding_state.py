@@ -47,7 +47,9 @@ def batch_size_of(state: Any) -> int:
     if isinstance(state, Tensor):
         return state.shape[0]
     for part in state if isinstance(state, tuple) else ():
-        if (size := batch_size_of(part)) > 0:  # the truth of a size would be one more condition of a graph
+        if (
+            size := batch_size_of(part)
+        ) > 0:  # torch 2.6 would compile a graph for each size if asked whether it is true
             return size
     return 0
 

@@ -182,9 +182,9 @@ class _Gradients(torch.autograd.Function):
                 earlier = _block_states(k, v, blocks)
             later = _block_states(q, g, blocks, later=True)
             return (
-                written_in_place(dq.baddbmm_(g, earlier.mT, alpha=steps)),
-                written_in_place(dk.baddbmm_(v, later.mT, alpha=steps)),
-                written_in_place(dv.baddbmm_(k, later, alpha=steps)),
+                dq.baddbmm_(g, earlier.mT, alpha=steps),
+                dk.baddbmm_(v, later.mT, alpha=steps),
+                dv.baddbmm_(k, later, alpha=steps),
             )
 
     @staticmethod

@@ -173,6 +173,16 @@ def test_a_model_that_is_sharded_is_refused(monkeypatch):
     assert not compiled_layers.is_built_for_fsdp()
 
 
+@pytest.mark.parametrize(("version", "any_number"), [("2.6.0", True), ("2.13.0", False)])
+def test_code_for_any_number_of_threads_with_torch_2_6(version, any_number, monkeypatch):
+    """With one thread its inductor does not add up the gradients of repeated indices: docs/reliability.md."""
+    model = build_model("luna", compile_layers=True).eval()
+    monkeypatch.setattr(torch, "__version__", version)
+    with inductor_config.patch({"cpp.dynamic_threads": False}):
+        model.train()
+        assert inductor_config.cpp.dynamic_threads == any_number
+
+
 def test_without_a_compiler_there_is_one_line(monkeypatch):
     monkeypatch.setenv("CXX", "no-such-compiler")
     monkeypatch.setenv("PATH", "")
