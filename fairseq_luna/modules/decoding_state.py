@@ -47,9 +47,8 @@ def batch_size_of(state: Any) -> int:
     if isinstance(state, Tensor):
         return state.shape[0]
     for part in state if isinstance(state, tuple) else ():
-        if (
-            size := batch_size_of(part)
-        ) > 0:  # torch 2.6 would compile a graph for each size if asked whether it is true
+        size = batch_size_of(part)
+        if size > 0:  # if asked whether a size is true, torch 2.6 would compile a graph for each size
             return size
     return 0
 
