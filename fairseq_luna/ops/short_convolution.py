@@ -33,10 +33,27 @@ def short_convolution(x: Tensor, weight: Tensor) -> Tensor:
     """
     if x.shape[0] == weight.shape[1]:
         return (x * weight.t()[:, None]).sum(0, keepdim=True)
-    in_full = x.dtype in (torch.float32, torch.float64) and not torch.is_autocast_enabled("cpu")
-    if x.device.type == "cpu" and in_full and not torch.compiler.is_compiling():
-        return ShiftedSum.apply(x, weight)
+    if x.device.type == "cpu":
+        autocast = torch.is_autocast_enabled("cpu")
+        if torch.compiler.is_compiling():
+            # A convolution in a training graph moves saved tensors to channels-last order, with strides that torch
+            # takes for constants: the next length stops the backward pass (docs/reliability.md).
+            if torch.is_grad_enabled():
+                return _sum_of_shifts(x, weight, torch.get_autocast_dtype("cpu") if autocast else x.dtype)
+        elif x.dtype in (torch.float32, torch.float64) and not autocast:
+            return ShiftedSum.apply(x, weight)
     return F.conv1d(x.permute(1, 2, 0), weight[:, None], groups=len(weight)).permute(2, 0, 1)
+
+
+def _sum_of_shifts(x: Tensor, weight: Tensor, result_dtype: torch.dtype) -> Tensor:
+    """:class:`ShiftedSum` in operators that a compiler makes one loop of."""
+    dtype = accumulation_dtype(x)
+    taps = weight.to(dtype).unbind(1)
+    first, *others = shifts(x.to(dtype), len(taps))
+    y = first * taps[0]
+    for shifted, tap in zip(others, taps[1:], strict=True):
+        y = y + shifted * tap
+    return y.to(result_dtype)
 
 
 class ShiftedSum(torch.autograd.Function):

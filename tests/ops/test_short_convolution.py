@@ -1,7 +1,11 @@
+from contextlib import nullcontext
+
 import pytest
 import torch
+from functorch.compile import make_boxed_func
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch._dynamo.backends.common import aot_autograd
 
 from fairseq_luna.ops.short_convolution import short_convolution, short_convolution_reference
 from numeric import EVERY_DTYPE, TOLERANCE, assert_gradients_close, randn
@@ -40,3 +44,25 @@ def test_a_single_weight_shifts_its_channel():
         out = form(x, weight)
         assert out[:, 0, 0].equal(x[2:, 0, 0])
         assert out[:, 0, 1].equal(10 * x[:-2, 0, 1])
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, "autocast"], ids=str)
+def test_compiled_training_has_no_convolution(dtype):
+    """With one, inductor lays tensors out for the first length, and another one stops the backward pass."""
+    operators = set()
+
+    def record(graph, _):
+        operators.update(node.target for node in graph.graph.nodes)
+        return make_boxed_func(graph.forward)
+
+    x, weight = inputs((7, 3, 6, 5), dtype=torch.float32 if dtype == "autocast" else dtype)
+    compiled = torch.compile(short_convolution, backend=aot_autograd(fw_compiler=record), fullgraph=True, dynamic=True)
+    with torch.autocast("cpu", dtype=torch.bfloat16) if dtype == "autocast" else nullcontext():
+        expected, found = short_convolution(x, weight), compiled(x, weight)
+    torch.testing.assert_close(found, expected, **TOLERANCE[expected.dtype])
+    gradient = randn(*expected.shape, dtype=expected.dtype, seed=2)
+    torch.testing.assert_close(
+        *(torch.autograd.grad(y, (x, weight), gradient) for y in (found, expected)), **TOLERANCE[expected.dtype]
+    )
+    assert torch.ops.aten.mul.Tensor in operators
+    assert not operators & {torch.ops.aten.convolution.default, torch.ops.aten.convolution_backward.default}
