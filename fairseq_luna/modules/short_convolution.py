@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..ops.padding import Padding, PaddingLike
+from ..ops.padding import Padding, PaddingLike, reorder_rows
 from ..ops.short_convolution import short_convolution
 from ..usage_error import ArgumentError
 
@@ -34,7 +34,7 @@ class DepthwiseConvolution(nn.Module):
         bound = kernel_size**-0.5  # as in torch.nn.Conv1d with one channel per group
         nn.init.uniform_(self.weight, -bound, bound)
 
-    def finish(self, x: Tensor, y: Tensor, rows: Tensor | None) -> Tensor:
+    def finish(self, x: Tensor, y: Tensor, padding: Padding) -> Tensor:
         """The result, from ``x (T, B, C)`` and its convolution ``y`` in the order of :func:`real_steps_first`."""
         raise NotImplementedError
 
@@ -50,9 +50,8 @@ class DepthwiseConvolution(nn.Module):
         """
         padding = Padding.of(padding)
         zeros = x.new_zeros(self.kernel_size // 2, *x.shape[1:])
-        rows = None if padding.mask is None else padding.rows_real_first
-        y = short_convolution(torch.cat([zeros, real_steps_first(x, padding, rows), zeros]), self.weight)
-        return self.finish(x, y, rows)
+        y = short_convolution(torch.cat([zeros, real_steps_first(x, padding), zeros]), self.weight)
+        return self.finish(x, y, padding)
 
     def causal(self, x: Tensor, *, padding: PaddingLike = None, past: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Convolve at each step it and the K - 1 steps before it.
@@ -67,9 +66,8 @@ class DepthwiseConvolution(nn.Module):
         """
         padding, before = Padding.of(padding), self.kernel_size - 1
         past = x.new_zeros(before, *x.shape[1:]) if past is None else past.transpose(0, 1)
-        rows = None if padding.mask is None else padding.rows_real_first
-        seen = torch.cat([past, real_steps_first(x, padding, rows)])
-        return self.finish(x, short_convolution(seen, self.weight), rows), last_steps(seen, before, padding)
+        seen = torch.cat([past, real_steps_first(x, padding)])
+        return self.finish(x, short_convolution(seen, self.weight), padding), last_steps(seen, before, padding)
 
 
 class ShortConvolution(DepthwiseConvolution):
@@ -84,8 +82,8 @@ class ShortConvolution(DepthwiseConvolution):
             raise ArgumentError("kernel_size", kernel_size, ODD)
         super().__init__(embed_dim=embed_dim, kernel_size=kernel_size)
 
-    def finish(self, x: Tensor, y: Tensor, rows: Tensor | None) -> Tensor:
-        return add_in_order(x, y, rows)
+    def finish(self, x: Tensor, y: Tensor, padding: Padding) -> Tensor:
+        return add_in_order(x, y, padding)
 
 
 class SiluConvolution(DepthwiseConvolution):
@@ -99,25 +97,26 @@ class SiluConvolution(DepthwiseConvolution):
         bound = kernel_size**-0.5
         self.bias = nn.Parameter(torch.empty(embed_dim).uniform_(-bound, bound)) if bias else None
 
-    def finish(self, x: Tensor, y: Tensor, rows: Tensor | None) -> Tensor:
+    def finish(self, x: Tensor, y: Tensor, padding: Padding) -> Tensor:
         start = torch.zeros_like(x) if self.bias is None else self.bias.to(x.dtype).expand_as(x)
         # In one layout, whatever the form of the convolution: sums over it round alike, compiled or not.
-        return F.silu(add_in_order(start, y, rows)).contiguous()
+        return F.silu(add_in_order(start, y, padding)).contiguous()
 
 
-def real_steps_first(x: Tensor, padding: Padding, rows: Tensor | None) -> Tensor:
-    """``x (T, B, C)`` with the real steps first and zeros after them; ``rows`` are
-    :attr:`.Padding.rows_real_first`."""
-    if padding.mask is None or rows is None:
+def real_steps_first(x: Tensor, padding: Padding) -> Tensor:
+    """``x (T, B, C)`` with the real steps first and zeros after them."""
+    if padding.mask is None:
         return x
-    return x.masked_fill(padding.mask.t()[..., None], 0).flatten(0, 1).index_select(0, rows).view(x.shape)
+    zeroed = x.masked_fill(padding.mask.t()[..., None], 0).flatten(0, 1)
+    return reorder_rows(zeroed, padding.rows_real_first, padding.rows_in_place).view(x.shape)
 
 
-def add_in_order(x: Tensor, y: Tensor, rows: Tensor | None) -> Tensor:
+def add_in_order(x: Tensor, y: Tensor, padding: Padding) -> Tensor:
     """``x`` plus ``y``, both ``(T, B, C)``, the second in the order of :func:`real_steps_first`."""
-    if rows is None:
+    if padding.mask is None:
         return x + y
-    return x.flatten(0, 1).index_add(0, rows, y.flatten(0, 1).to(x.dtype)).view(x.shape)
+    placed = reorder_rows(y.flatten(0, 1), padding.rows_in_place, padding.rows_real_first)
+    return x + placed.view(x.shape).to(x.dtype)
 
 
 def last_steps(seen: Tensor, count: int, padding: Padding) -> Tensor:

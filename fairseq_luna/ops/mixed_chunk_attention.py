@@ -9,7 +9,7 @@ from torch import Tensor
 from .chunks import cut_into_blocks, join_blocks
 from .dropout import drop
 from .dtypes import accumulation_dtype, full_precision, running_sum
-from .padding import Padding, PaddingLike, read_steps
+from .padding import Padding, PaddingLike
 from .pattern_attention import PatternCache, with_step
 from .prefix_attention import PrefixMean, prefix_mean_of, update_prefix_mean
 
@@ -107,9 +107,7 @@ def mixed_chunk_attention(
         y = torch.bmm(weights, values)
         if causal and shape[0] > 1:
             y = y + _earlier_chunks(split_steps(far_q), split_steps(far_k), values, shape)
-        y = join_blocks(y, shape[0], like=v)
-        if padding.mask is not None:
-            y = read_steps(y, padding.positions)
+        y = padding.put_in_place(join_blocks(y, shape[0], like=v))
         if not causal and not together:
             y = y + far_q.to(dtype) @ prefix_mean_of(far_k, v, padding=padding).mean
     return padding.zero(y).to(v.dtype)

@@ -9,7 +9,7 @@ from torch import Tensor
 from .block_partition import cut_by_number, reduce_blocks, same_blocks, to_blocks
 from .dtypes import accumulation_dtype, full_precision
 from .masked_softmax import masked_softmax
-from .padding import Padding, PaddingLike, read_steps
+from .padding import Padding, PaddingLike
 from .softmax_attention import softmax_attention
 
 
@@ -125,7 +125,7 @@ def convolution_of_real_steps(v: Tensor, kernel: Tensor, padding: PaddingLike) -
         convolved = torch.einsum("hts,bhsd->bhtd", _matrix_of_distances(kernel, v.shape[2]), packed)
     else:
         convolved = F.conv2d(packed, kernel[:, None, :, None], padding=(kernel.shape[1] // 2, 0), groups=len(kernel))
-    return convolved if padding.mask is None else read_steps(convolved, padding.positions)
+    return padding.put_in_place(convolved)
 
 
 def _matrix_of_distances(kernel: Tensor, steps: int) -> Tensor:

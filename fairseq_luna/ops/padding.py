@@ -103,6 +103,11 @@ class Padding:
         """:attr:`real_first` as row indices of ``x (T, B, C)``: see :func:`rows_of`."""
         return _rows_real_first(self)
 
+    @property
+    def rows_in_place(self) -> Tensor:
+        """The inverse of :attr:`rows_real_first`: rows in that order, read at these indices, are in their places."""
+        return _rows_in_place(self)
+
     @computed_once
     def real_factor(self, dtype: torch.dtype) -> Tensor | None:
         """A factor that is 0 at padding and otherwise 1, ``(B, 1, T, 1)``; None without padding."""
@@ -122,13 +127,21 @@ class Padding:
             return x
         return x.masked_fill(self.mask[:, None, :, None] if x.dim() == 4 else self.mask[:, None], 0)
 
+    def put_real_first(self, x: Tensor) -> Tensor:
+        """``x (B, H, T, D)`` with each sentence's real steps first, and its padding after them."""
+        return x if self.mask is None else reorder_steps(x, self.rows_real_first, self.rows_in_place)
+
+    def put_in_place(self, x: Tensor) -> Tensor:
+        """The inverse of :meth:`put_real_first`."""
+        return x if self.mask is None else reorder_steps(x, self.rows_in_place, self.rows_real_first)
+
     def pack_left(self, x: Tensor) -> Tensor:
         """``x (B, H, T, D)`` with each sentence's real steps first, and zeros after them."""
-        return x if self.mask is None else read_steps(self.zero(x), self.real_first)
+        return self.put_real_first(self.zero(x))
 
     def restore_places(self, x: Tensor) -> Tensor:
         """The inverse of :meth:`pack_left`: real steps of ``x (B, H, T, D)`` in their places, zeros at padding."""
-        return x if self.mask is None else self.zero(read_steps(x, self.positions))
+        return self.zero(self.put_in_place(x))
 
     def at_step(self, step: int) -> "Padding":
         """The padding of one step of the sequence."""
@@ -193,6 +206,12 @@ def _rows_real_first(padding: Padding) -> Tensor:
 
 
 @computed_once
+def _rows_in_place(padding: Padding) -> Tensor:
+    mask = padding.existing_mask
+    return rows_of(torch.where(mask, padding.lengths[:, None] + mask.cumsum(1), padding.counts) - 1)
+
+
+@computed_once
 def in_own_segment(padding: Padding, slots: int, steps: int, device: torch.device) -> Tensor:
     """Whether a step lies in the segment of a slot: slot l has the l-th of ``min(L, n)`` equal segments.
 
@@ -218,11 +237,39 @@ def rows_of(steps: Tensor) -> Tensor:
     return (steps.t() * batch + torch.arange(batch, device=steps.device)).flatten()
 
 
-def read_steps(x: Tensor, steps: Tensor) -> Tensor:
-    """Step ``steps[b, t]`` of ``x (B, H, T, D)`` at each t: ``(B, H, T, D)``; ``steps (B, T)`` int64."""
+def reorder_steps(x: Tensor, rows: Tensor, inverse: Tensor) -> Tensor:
+    """``x (B, H, T, D)`` with its steps in another order, given as in :func:`reorder_rows`."""
     batch, heads, length, size = x.shape
-    read = x.permute(2, 0, 1, 3).reshape(length * batch, heads * size).index_select(0, rows_of(steps))
-    return read.view(steps.shape[1], batch, heads, size).permute(1, 2, 0, 3)
+    read = reorder_rows(x.permute(2, 0, 1, 3).reshape(length * batch, heads * size), rows, inverse)
+    return read.view(length, batch, heads, size).permute(1, 2, 0, 3)
+
+
+def reorder_rows(x: Tensor, rows: Tensor, inverse: Tensor) -> Tensor:
+    """The ``rows (R,)`` of ``x (R, C)``, each of them once, int64; ``inverse`` is the inverse permutation."""
+    return _Reordered.apply(x, rows, inverse)
+
+
+class _Reordered(torch.autograd.Function):
+    """Rows in another order. Their gradient reads rows too, where the gradient of ``index_select`` adds to zeros.
+
+    In a compiled graph additions to rows are atomic, and with torch 2.6 some of them do not compile
+    (docs/reliability.md).
+    """
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x: Tensor, rows: Tensor, inverse: Tensor) -> Tensor:
+        return x.index_select(0, rows)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor, Tensor], _: Tensor) -> None:
+        ctx.save_for_backward(*inputs[1:])
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
+        rows, inverse = ctx.saved_tensors
+        return _Reordered.apply(gradient, inverse, rows), None, None
 
 
 def additive_mask(hidden: Tensor, dtype: torch.dtype) -> Tensor:

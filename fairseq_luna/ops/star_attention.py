@@ -7,7 +7,7 @@ from torch import Tensor
 from .dropout import drop
 from .dtypes import accumulation_dtype, full_precision
 from .masked_softmax import masked_softmax
-from .padding import Padding, PaddingLike, computed_once, read_steps
+from .padding import Padding, PaddingLike, computed_once
 
 
 def star_attention_reference(
@@ -58,8 +58,7 @@ def star_attention(
     """The same function as :func:`star_attention_reference`, O(T): four products of a number each, without a matrix."""
     padding, dtype, result_dtype = Padding.of(padding), accumulation_dtype(q), q.dtype
     steps = q.shape[2]
-    if padding.mask is not None:
-        q, k, v = (read_steps(x, padding.real_first) for x in (q, k, v))
+    q, k, v = (padding.put_real_first(x) for x in (q, k, v))
     with full_precision(q):
         q, k, v, relay_k, relay_v = (x.to(dtype) for x in (q, k, v, relay_k, relay_v))
         q = q * q.shape[-1] ** -0.5

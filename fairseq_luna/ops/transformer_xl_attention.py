@@ -10,7 +10,7 @@ from .chunks import split_into_chunks
 from .dropout import drop
 from .dtypes import accumulation_dtype, full_precision
 from .masked_softmax import masked_softmax
-from .padding import Padding, PaddingLike, computed_once, read_steps
+from .padding import Padding, PaddingLike, computed_once
 
 
 def transformer_xl_attention_reference(
@@ -108,10 +108,9 @@ def transformer_xl_attention(
     steps = q.shape[2]
     segment = max(1, min(segment, steps))
     memory = max(0, min(memory, (-(-steps // segment) - 1) * segment))
-    if padding.mask is not None:
-        q, k, v = (read_steps(x, padding.real_first) for x in (q, k, v))
-        if memory > 0:
-            memory_k, memory_v = (read_steps(x, padding.real_first) for x in (memory_k, memory_v))
+    q, k, v = (padding.put_real_first(x) for x in (q, k, v))
+    if memory > 0:
+        memory_k, memory_v = (padding.put_real_first(x) for x in (memory_k, memory_v))
     hidden = _hidden_keys(padding, segment, memory, steps, causal, q.device)
     with full_precision(q):
         q = split_into_chunks(q.to(dtype), segment, dim=-2) * q.shape[-1] ** -0.5

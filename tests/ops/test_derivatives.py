@@ -14,9 +14,10 @@ from fairseq_luna.ops.decay_attention import decay_attention
 from fairseq_luna.ops.feature_maps import fourier_features
 from fairseq_luna.ops.gated_delta_rule import gated_delta_rule
 from fairseq_luna.ops.linear_recurrence import linear_recurrence
+from fairseq_luna.ops.padding import Padding
 from fairseq_luna.ops.prefix_attention import prefix_attention
 from fairseq_luna.ops.short_convolution import short_convolution
-from numeric import randn
+from numeric import mixed_padding, randn
 
 
 def decay_attention_of_logits(q, k, v, logits, **options):
@@ -51,6 +52,7 @@ BY_HAND = {
         )
         for name, length in (("one block", None), ("three blocks", 3))
     },
+    "steps in another order": (Padding(mixed_padding(7)).put_real_first, [(3, 2, 7, 3)]),
     "convolution": (short_convolution, [(9, 2, 3), (3, 5)]),
     "linear recurrence, looped": (linear_recurrence, [(7, 2, 2), (7, 2, 2)]),
     "linear recurrence, in pairs": (linear_recurrence, [(34, 1, 1), (34, 1, 1)]),

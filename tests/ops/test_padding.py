@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from fairseq_luna.ops.padding import Padding, computed_once, in_own_segment, read_steps
+from fairseq_luna.ops.padding import Padding, computed_once, in_own_segment
 from numeric import mixed_padding, randn
 
 
@@ -16,9 +16,9 @@ def test_real_steps_are_moved_together_and_back():
         real = x[row][:, ~mask[row]]
         assert packed[row, :, : real.shape[1]].equal(real)
         assert not packed[row, :, real.shape[1] :].any()
-    back = read_steps(packed, padding.positions)
-    assert back.masked_fill(mask[:, None, :, None], 0).equal(x.masked_fill(mask[:, None, :, None], 0))
-    assert padding.restore_places(packed).equal(padding.zero(x))
+    assert padding.put_in_place(packed).equal(padding.zero(x))
+    assert padding.put_in_place(padding.put_real_first(x)).equal(x)
+    assert padding.restore_places(padding.put_real_first(x)).equal(padding.zero(x))
     assert torch.arange(40).expand(3, 40).equal(padding.real_first.sort(1).values)
 
 

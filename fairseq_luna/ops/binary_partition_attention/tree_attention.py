@@ -10,7 +10,7 @@ from torch import Tensor
 from ..dropout import drop
 from ..dtypes import accumulation_dtype, full_precision
 from ..masked_softmax import masked_softmax
-from ..padding import Padding, PaddingLike, computed_once, read_steps
+from ..padding import Padding, PaddingLike, computed_once
 
 # Levels of the tree: steps beyond its spans of 2^15 are not seen. The state of generation has as many.
 LEVELS = 16
@@ -144,8 +144,7 @@ def binary_partition_attention(
     if steps == 0:  # there are gradients of 0
         q, k, v = (F.pad(x, (0, 0, 0, 1)) for x in (q, k, v))
         return binary_partition_attention(q, k, v, span_query, own_position, positions, causal=causal)[:, :, :0]
-    if padding.mask is not None:
-        q, k, v = (read_steps(x, padding.real_first) for x in (q, k, v))
+    q, k, v = (padding.put_real_first(x) for x in (q, k, v))
     sides = (LEFT,) if causal else (LEFT, RIGHT)
     levels = _levels_for(steps, nodes)
     hidden = _hidden_nodes(padding, levels, len(sides), nodes, steps, q.device)

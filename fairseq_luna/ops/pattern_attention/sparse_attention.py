@@ -14,7 +14,7 @@ from ..chunks import split_into_chunks
 from ..dropout import drop
 from ..dtypes import accumulation_dtype, full_precision
 from ..masked_softmax import masked_softmax
-from ..padding import Padding, PaddingLike, additive_mask, computed_once, read_steps
+from ..padding import Padding, PaddingLike, additive_mask, computed_once
 from ..softmax_attention import scaled_dot_product_attention, softmax_attention
 from ..symbolic_sizes import missing_steps
 from .patterns import NONE, Pattern, RandomBlocks, Strided, TopK, Window
@@ -72,8 +72,7 @@ def pattern_attention(
     if isinstance(pattern, TopK):
         y, _ = topk_attention(q, k, v, count=pattern.count, padding=padding, causal=causal, dropout_p=dropout_p)
         return padding.zero(y)
-    if padding.mask is not None:
-        q, k, v = (read_steps(x, padding.real_first) for x in (q, k, v))
+    q, k, v = (padding.put_real_first(x) for x in (q, k, v))
     if isinstance(pattern, RandomBlocks):
         assert not causal, "a block sees later ones"
         lengths = None if padding.mask is None else padding.lengths
