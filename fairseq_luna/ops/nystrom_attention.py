@@ -10,6 +10,7 @@ from .block_partition import cut_by_number, reduce_blocks, same_blocks, to_block
 from .dtypes import accumulation_dtype, full_precision
 from .masked_softmax import masked_softmax
 from .padding import Padding, PaddingLike
+from .short_convolution import short_convolution
 from .softmax_attention import softmax_attention
 
 
@@ -121,7 +122,11 @@ def convolution_of_real_steps(v: Tensor, kernel: Tensor, padding: PaddingLike) -
     """``v (B, H, T, D)``, convolved over its real steps with the ``kernel (H, K)`` of each head."""
     padding = Padding.of(padding)
     packed = padding.pack_left(v)
-    if not torch.compiler.is_compiling() and v.shape[2] <= MOST_STEPS_AS_A_MATRIX:
+    if torch.compiler.is_compiling() and torch.is_grad_enabled():
+        reach = kernel.shape[1] // 2
+        steps = F.pad(packed.permute(2, 0, 3, 1).flatten(1, 2), (0, 0, 0, 0, reach, reach))  # (T + K - 1, B D, H)
+        convolved = short_convolution(steps, kernel).unflatten(1, (len(v), -1)).permute(1, 3, 0, 2)
+    elif not torch.compiler.is_compiling() and v.shape[2] <= MOST_STEPS_AS_A_MATRIX:
         convolved = torch.einsum("hts,bhsd->bhtd", _matrix_of_distances(kernel, v.shape[2]), packed)
     else:
         convolved = F.conv2d(packed, kernel[:, None, :, None], padding=(kernel.shape[1] // 2, 0), groups=len(kernel))

@@ -33,27 +33,46 @@ def short_convolution(x: Tensor, weight: Tensor) -> Tensor:
     """
     if x.shape[0] == weight.shape[1]:
         return (x * weight.t()[:, None]).sum(0, keepdim=True)
-    if x.device.type == "cpu":
-        autocast = torch.is_autocast_enabled("cpu")
-        if torch.compiler.is_compiling():
-            # A convolution in a training graph moves saved tensors to channels-last order, with strides that torch
-            # takes for constants: the next length stops the backward pass (docs/reliability.md).
-            if torch.is_grad_enabled():
-                return _sum_of_shifts(x, weight, torch.get_autocast_dtype("cpu") if autocast else x.dtype)
-        elif x.dtype in (torch.float32, torch.float64) and not autocast:
-            return ShiftedSum.apply(x, weight)
+    if torch.compiler.is_compiling() and torch.is_grad_enabled():
+        return _sum_of_windows(x, weight)
+    in_full = x.dtype in (torch.float32, torch.float64) and not torch.is_autocast_enabled("cpu")
+    if x.device.type == "cpu" and in_full and not torch.compiler.is_compiling():
+        return ShiftedSum.apply(x, weight)
     return F.conv1d(x.permute(1, 2, 0), weight[:, None], groups=len(weight)).permute(2, 0, 1)
 
 
-def _sum_of_shifts(x: Tensor, weight: Tensor, result_dtype: torch.dtype) -> Tensor:
-    """:class:`ShiftedSum` in operators that a compiler makes one loop of."""
-    dtype = accumulation_dtype(x)
-    taps = weight.to(dtype).unbind(1)
-    first, *others = shifts(x.to(dtype), len(taps))
-    y = first * taps[0]
-    for shifted, tap in zip(others, taps[1:], strict=True):
-        y = y + shifted * tap
-    return y.to(result_dtype)
+def _sum_of_windows(x: Tensor, weight: Tensor) -> Tensor:
+    """:func:`short_convolution` for a compiled training step."""
+    dtype, device = accumulation_dtype(x), x.device.type
+    result_dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else x.dtype
+    return _WindowSum.apply(x.to(dtype), weight.to(dtype)).to(result_dtype)
+
+
+class _WindowSum(torch.autograd.Function):
+    """:func:`short_convolution_reference` and its gradients as sums over windows, which inductor makes loops of.
+
+    With the gradient of torch's convolution a compiled training step is for one length: inductor of torch 2.13 compiles
+    it again for every other one, and of torch 2.6 and 2.11 on a CPU it may stop there (docs/reliability.md).
+    """
+
+    @staticmethod
+    def forward(x: Tensor, weight: Tensor) -> Tensor:
+        return _sum_windows(x, weight)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor], _: Tensor) -> None:
+        ctx.save_for_backward(*inputs)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor]:
+        x, weight = ctx.saved_tensors
+        before = weight.shape[1] - 1
+        dx = _sum_windows(F.pad(gradient, (0, 0, 0, 0, before, before)), weight.flip(1))
+        return dx, (gradient[..., None] * x.unfold(0, weight.shape[1], 1)).sum((0, 1))
+
+
+def _sum_windows(x: Tensor, weight: Tensor) -> Tensor:
+    return (x.unfold(0, weight.shape[1], 1) * weight).sum(-1)
 
 
 class ShiftedSum(torch.autograd.Function):

@@ -7,8 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch._dynamo.backends.common import aot_autograd
 
+from fairseq_luna.ops.nystrom_attention import convolution_of_real_steps
 from fairseq_luna.ops.short_convolution import short_convolution, short_convolution_reference
-from numeric import EVERY_DTYPE, TOLERANCE, assert_gradients_close, randn
+from numeric import EVERY_DTYPE, TOLERANCE, assert_gradients_close, mixed_padding, randn
 
 
 def inputs(shape, dtype=torch.float64, seed=0):
@@ -46,23 +47,35 @@ def test_a_single_weight_shifts_its_channel():
         assert out[:, 0, 1].equal(10 * x[:-2, 0, 1])
 
 
+PADDING_MASK = mixed_padding(7)
+
+
+def convolution_of_heads(v, kernel):
+    return convolution_of_real_steps(v, kernel, PADDING_MASK)
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, "autocast"], ids=str)
-def test_compiled_training_has_no_convolution(dtype):
-    """With one, inductor lays tensors out for the first length, and another one stops the backward pass."""
+@pytest.mark.parametrize(
+    ("function", "shapes"),
+    [(short_convolution, [(11, 3, 6), (6, 5)]), (convolution_of_heads, [(3, 2, 7, 4), (2, 5)])],
+    ids=["short convolution", "nystrom"],
+)
+def test_compiled_training_has_no_convolution(function, shapes, dtype):
+    """inductor of torch 2.13 compiles the gradient of a convolution again for each length: docs/reliability.md."""
     operators = set()
 
     def record(graph, _):
         operators.update(node.target for node in graph.graph.nodes)
         return make_boxed_func(graph.forward)
 
-    x, weight = inputs((7, 3, 6, 5), dtype=torch.float32 if dtype == "autocast" else dtype)
-    compiled = torch.compile(short_convolution, backend=aot_autograd(fw_compiler=record), fullgraph=True, dynamic=True)
+    inputs = [randn(*shape, dtype=torch.float32 if dtype == "autocast" else dtype) for shape in shapes]
+    compiled = torch.compile(function, backend=aot_autograd(fw_compiler=record), fullgraph=True)
     with torch.autocast("cpu", dtype=torch.bfloat16) if dtype == "autocast" else nullcontext():
-        expected, found = short_convolution(x, weight), compiled(x, weight)
+        expected, found = function(*inputs), compiled(*inputs)
     torch.testing.assert_close(found, expected, **TOLERANCE[expected.dtype])
     gradient = randn(*expected.shape, dtype=expected.dtype, seed=2)
     torch.testing.assert_close(
-        *(torch.autograd.grad(y, (x, weight), gradient) for y in (found, expected)), **TOLERANCE[expected.dtype]
+        *(torch.autograd.grad(y, inputs, gradient) for y in (found, expected)), **TOLERANCE[expected.dtype]
     )
-    assert torch.ops.aten.mul.Tensor in operators
+    assert torch.ops.aten.unfold.default in operators
     assert not operators & {torch.ops.aten.convolution.default, torch.ops.aten.convolution_backward.default}
