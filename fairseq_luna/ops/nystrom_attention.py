@@ -122,10 +122,11 @@ def convolution_of_real_steps(v: Tensor, kernel: Tensor, padding: PaddingLike) -
     """``v (B, H, T, D)``, convolved over its real steps with the ``kernel (H, K)`` of each head."""
     padding = Padding.of(padding)
     packed = padding.pack_left(v)
-    if torch.compiler.is_compiling() and torch.is_grad_enabled():
-        reach = kernel.shape[1] // 2
-        steps = F.pad(packed.permute(2, 0, 3, 1).flatten(1, 2), (0, 0, 0, 0, reach, reach))  # (T + K - 1, B D, H)
-        convolved = short_convolution(steps, kernel).unflatten(1, (len(v), -1)).permute(1, 3, 0, 2)
+    if torch.compiler.is_dynamo_compiling() and torch.is_grad_enabled():
+        steps = packed.permute(2, 0, 3, 1).flatten(1, 2)
+        around = steps.new_zeros(kernel.shape[1] // 2, *steps.shape[1:])
+        convolved = short_convolution(torch.cat([around, steps, around]), kernel)  # (T, B D, H)
+        convolved = convolved.unflatten(1, (v.shape[0], -1)).permute(1, 3, 0, 2)
     elif not torch.compiler.is_compiling() and v.shape[2] <= MOST_STEPS_AS_A_MATRIX:
         convolved = torch.einsum("hts,bhsd->bhtd", _matrix_of_distances(kernel, v.shape[2]), packed)
     else:

@@ -33,15 +33,15 @@ def short_convolution(x: Tensor, weight: Tensor) -> Tensor:
     """
     if x.shape[0] == weight.shape[1]:
         return (x * weight.t()[:, None]).sum(0, keepdim=True)
-    if torch.compiler.is_compiling() and torch.is_grad_enabled():
-        return _sum_of_windows(x, weight)
+    if torch.compiler.is_dynamo_compiling() and torch.is_grad_enabled():
+        return _compiled_form(x, weight)
     in_full = x.dtype in (torch.float32, torch.float64) and not torch.is_autocast_enabled("cpu")
     if x.device.type == "cpu" and in_full and not torch.compiler.is_compiling():
         return ShiftedSum.apply(x, weight)
     return F.conv1d(x.permute(1, 2, 0), weight[:, None], groups=len(weight)).permute(2, 0, 1)
 
 
-def _sum_of_windows(x: Tensor, weight: Tensor) -> Tensor:
+def _compiled_form(x: Tensor, weight: Tensor) -> Tensor:
     """:func:`short_convolution` for a compiled training step."""
     dtype, device = accumulation_dtype(x), x.device.type
     result_dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else x.dtype
@@ -49,7 +49,7 @@ def _sum_of_windows(x: Tensor, weight: Tensor) -> Tensor:
 
 
 class _WindowSum(torch.autograd.Function):
-    """:func:`short_convolution_reference` and its gradients as sums over windows, which inductor makes loops of.
+    """:class:`ShiftedSum`, and its gradients as sums over windows, in operators that inductor makes loops of.
 
     With the gradient of torch's convolution a compiled training step is for one length: inductor of torch 2.13 compiles
     it again for every other one, and of torch 2.6 and 2.11 on a CPU it may stop there (docs/reliability.md).
@@ -57,7 +57,12 @@ class _WindowSum(torch.autograd.Function):
 
     @staticmethod
     def forward(x: Tensor, weight: Tensor) -> Tensor:
-        return _sum_windows(x, weight)
+        taps = weight.unbind(1)
+        first, *others = shifts(x, len(taps))
+        y = first * taps[0]
+        for shifted, tap in zip(others, taps[1:], strict=True):
+            y = torch.addcmul(y, shifted, tap)
+        return y
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor], _: Tensor) -> None:
@@ -66,13 +71,11 @@ class _WindowSum(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor]:
         x, weight = ctx.saved_tensors
-        before = weight.shape[1] - 1
-        dx = _sum_windows(F.pad(gradient, (0, 0, 0, 0, before, before)), weight.flip(1))
-        return dx, (gradient[..., None] * x.unfold(0, weight.shape[1], 1)).sum((0, 1))
-
-
-def _sum_windows(x: Tensor, weight: Tensor) -> Tensor:
-    return (x.unfold(0, weight.shape[1], 1) * weight).sum(-1)
+        taps = weight.shape[1]
+        # Not F.pad, which inductor of torch 2.6 cannot read in windows.
+        around = gradient.new_zeros(taps - 1, *gradient.shape[1:])
+        dx = (torch.cat([around, gradient, around]).unfold(0, taps, 1) * weight.flip(1)).sum(-1)
+        return dx, (gradient[..., None] * x.unfold(0, taps, 1)).sum((0, 1))
 
 
 class ShiftedSum(torch.autograd.Function):
@@ -154,5 +157,5 @@ def _cases_as_channels(size: int, in_dims: tuple[int | None, ...], *inputs: Tens
 
 def shifts(x: Tensor, count: int) -> list[Tensor]:
     """The steps of ``x (T + count - 1, B, C)`` that each of ``count`` taps is multiplied with: views ``(T, B, C)``."""
-    steps = len(x) - count + 1
+    steps = x.shape[0] - count + 1
     return [x[first : first + steps] for first in range(count)]
