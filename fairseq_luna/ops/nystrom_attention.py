@@ -74,8 +74,8 @@ def nystrom_attention_reference(
     return (weights @ pseudo_inverse(between, iterations) @ read + nearby @ v).to(result_dtype)
 
 
-# Up to this many steps a product with a T x T matrix is faster than torch's convolution. A recorded graph, which is for
-# any number of steps, has the convolution.
+# Up to this many steps a product with a T x T matrix is faster than torch's convolution. A graph, which is for any
+# number of steps, has the convolution.
 MOST_STEPS_AS_A_MATRIX = 128
 
 
@@ -123,15 +123,20 @@ def convolution_of_real_steps(v: Tensor, kernel: Tensor, padding: PaddingLike) -
     padding = Padding.of(padding)
     packed = padding.pack_left(v)
     if torch.compiler.is_dynamo_compiling() and torch.is_grad_enabled():
-        steps = packed.permute(2, 0, 3, 1).flatten(1, 2)
-        around = steps.new_zeros(kernel.shape[1] // 2, *steps.shape[1:])
-        convolved = short_convolution(torch.cat([around, steps, around]), kernel)  # (T, B D, H)
-        convolved = convolved.unflatten(1, (v.shape[0], -1)).permute(1, 3, 0, 2)
+        convolved = _compiled_convolution(packed, kernel)
     elif not torch.compiler.is_compiling() and v.shape[2] <= MOST_STEPS_AS_A_MATRIX:
         convolved = torch.einsum("hts,bhsd->bhtd", _matrix_of_distances(kernel, v.shape[2]), packed)
     else:
         convolved = F.conv2d(packed, kernel[:, None, :, None], padding=(kernel.shape[1] // 2, 0), groups=len(kernel))
     return padding.put_in_place(convolved)
+
+
+def _compiled_convolution(x: Tensor, kernel: Tensor) -> Tensor:
+    """The convolution of ``x (B, H, T, D)`` in a compiled training step: heads are the short one's channels."""
+    steps = x.permute(2, 0, 3, 1).flatten(1, 2)  # (T, B D, H)
+    around = steps.new_zeros(kernel.shape[1] // 2, *steps.shape[1:])
+    y = short_convolution(torch.cat([around, steps, around]), kernel)
+    return y.unflatten(1, (x.shape[0], -1)).permute(1, 3, 0, 2)
 
 
 def _matrix_of_distances(kernel: Tensor, steps: int) -> Tensor:

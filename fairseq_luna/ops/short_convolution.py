@@ -34,22 +34,22 @@ def short_convolution(x: Tensor, weight: Tensor) -> Tensor:
     if x.shape[0] == weight.shape[1]:
         return (x * weight.t()[:, None]).sum(0, keepdim=True)
     if torch.compiler.is_dynamo_compiling() and torch.is_grad_enabled():
-        return _compiled_form(x, weight)
+        return _compiled_convolution(x, weight)
     in_full = x.dtype in (torch.float32, torch.float64) and not torch.is_autocast_enabled("cpu")
     if x.device.type == "cpu" and in_full and not torch.compiler.is_compiling():
         return ShiftedSum.apply(x, weight)
     return F.conv1d(x.permute(1, 2, 0), weight[:, None], groups=len(weight)).permute(2, 0, 1)
 
 
-def _compiled_form(x: Tensor, weight: Tensor) -> Tensor:
+def _compiled_convolution(x: Tensor, weight: Tensor) -> Tensor:
     """:func:`short_convolution` for a compiled training step."""
     dtype, device = accumulation_dtype(x), x.device.type
     result_dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else x.dtype
-    return _WindowSum.apply(x.to(dtype), weight.to(dtype)).to(result_dtype)
+    return _CompiledConvolution.apply(x.to(dtype), weight.to(dtype)).to(result_dtype)
 
 
-class _WindowSum(torch.autograd.Function):
-    """:class:`ShiftedSum`, and its gradients as sums over windows, in operators that inductor makes loops of.
+class _CompiledConvolution(torch.autograd.Function):
+    """:class:`ShiftedSum` in operators that inductor makes loops of; its gradients are sums over windows of K steps.
 
     With the gradient of torch's convolution a compiled training step is for one length: inductor of torch 2.13 compiles
     it again for every other one, and of torch 2.6 and 2.11 on a CPU it may stop there (docs/reliability.md).
