@@ -132,7 +132,7 @@ def convolution_of_real_steps(v: Tensor, kernel: Tensor, padding: PaddingLike) -
 
 
 def _compiled_convolution(x: Tensor, kernel: Tensor) -> Tensor:
-    """The convolution of ``x (B, H, T, D)`` in a compiled training step: heads are the short one's channels."""
+    """The convolution of ``x (B, H, T, D)`` in a compiled training step, where each head is a channel."""
     steps = x.permute(2, 0, 3, 1).flatten(1, 2)  # (T, B D, H)
     around = steps.new_zeros(kernel.shape[1] // 2, *steps.shape[1:])
     y = short_convolution(torch.cat([around, steps, around]), kernel)
