@@ -164,7 +164,9 @@ def binary_partition_attention(
                 node_keys, node_values = (group.gather_nodes(tree, which, steps) for which in (0, 1))
                 position = by_position[..., min(level, positions.shape[0] - 1), side, :]
                 position = torch.cat([position[..., :1], position], dim=-1) if level else position
-                scores.append(group.merge_steps(group.split_steps(q) @ node_keys.mT, steps) + position)
+                # So the gradient of node_keys is contiguous: inductor of torch 2.6 cannot add up its transpose.
+                products = (node_keys @ group.split_steps(q).mT).mT
+                scores.append(group.merge_steps(products, steps) + position)
                 values.append(node_values)
         weights = drop(masked_softmax(torch.cat(scores, dim=-1), hidden, dim=-1), dropout_p)
         self_weight, *by_group = weights.split([1, *(x.shape[-2] for x in values)], dim=-1)
