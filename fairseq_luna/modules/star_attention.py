@@ -60,11 +60,14 @@ class StarAttention(QueriesKeysValues, SelfAttention):
 
     def relay(self, before: Tensor, x: Tensor, padding: Padding) -> Tensor:
         """The relay ``(1, B, C)`` that sees the relay ``before (1, B, C)`` and the steps ``x (T, B, C)``."""
-        seen = torch.cat([before, x])
         padding = Padding().followed_by(padding, steps=1, others=x.shape[0], like=x)
         y, _ = softmax_attention(
             self.project_heads(self.relay_q_proj, before),
-            *(self.project_heads(projection, seen) for projection in (self.relay_k_proj, self.relay_v_proj)),
+            # Not the projection of a cat with x: inductor of torch 2.6 overwrites x there (docs/reliability.md).
+            *(
+                torch.cat([self.project_heads(projection, steps) for steps in (before, x)], dim=2)
+                for projection in (self.relay_k_proj, self.relay_v_proj)
+            ),
             **self.op_options(padding),
         )
         return self.relay_out_proj(merge_heads(y))
