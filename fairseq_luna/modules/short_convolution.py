@@ -20,7 +20,7 @@ ODD = "must be an odd number of tokens, such as 5; or 0: no convolution"
 
 
 class DepthwiseConvolution(nn.Module):
-    """Depthwise convolution over the real steps; a subclass computes the result from it in :meth:`finish`.
+    """Depthwise convolution over the real steps; a subclass computes the result from it in :meth:`convolution_output`.
 
     Args:
         embed_dim: channels, C.
@@ -34,7 +34,7 @@ class DepthwiseConvolution(nn.Module):
         bound = kernel_size**-0.5  # as in torch.nn.Conv1d with one channel per group
         nn.init.uniform_(self.weight, -bound, bound)
 
-    def finish(self, x: Tensor, y: Tensor, padding: Padding) -> Tensor:
+    def convolution_output(self, x: Tensor, y: Tensor, padding: Padding) -> Tensor:
         """The result, from ``x (T, B, C)`` and its convolution ``y`` in the order of :func:`real_steps_first`."""
         raise NotImplementedError
 
@@ -51,7 +51,7 @@ class DepthwiseConvolution(nn.Module):
         padding = Padding.of(padding)
         zeros = x.new_zeros(self.kernel_size // 2, *x.shape[1:])
         y = short_convolution(torch.cat([zeros, real_steps_first(x, padding), zeros]), self.weight)
-        return self.finish(x, y, padding)
+        return self.convolution_output(x, y, padding)
 
     def causal(self, x: Tensor, *, padding: PaddingLike = None, past: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Convolve at each step it and the K - 1 steps before it.
@@ -67,7 +67,9 @@ class DepthwiseConvolution(nn.Module):
         padding, before = Padding.of(padding), self.kernel_size - 1
         past = x.new_zeros(before, *x.shape[1:]) if past is None else past.transpose(0, 1)
         seen = torch.cat([past, real_steps_first(x, padding)])
-        return self.finish(x, short_convolution(seen, self.weight), padding), last_steps(seen, before, padding)
+        return self.convolution_output(x, short_convolution(seen, self.weight), padding), last_steps(
+            seen, before, padding
+        )
 
 
 class ShortConvolution(DepthwiseConvolution):
@@ -82,7 +84,7 @@ class ShortConvolution(DepthwiseConvolution):
             raise ArgumentError("kernel_size", kernel_size, ODD)
         super().__init__(embed_dim=embed_dim, kernel_size=kernel_size)
 
-    def finish(self, x: Tensor, y: Tensor, padding: Padding) -> Tensor:
+    def convolution_output(self, x: Tensor, y: Tensor, padding: Padding) -> Tensor:
         return add_in_order(x, y, padding)
 
 
@@ -97,7 +99,7 @@ class SiluConvolution(DepthwiseConvolution):
         bound = kernel_size**-0.5
         self.bias = nn.Parameter(torch.empty(embed_dim).uniform_(-bound, bound)) if bias else None
 
-    def finish(self, x: Tensor, y: Tensor, padding: Padding) -> Tensor:
+    def convolution_output(self, x: Tensor, y: Tensor, padding: Padding) -> Tensor:
         start = torch.zeros_like(x) if self.bias is None else self.bias.to(x.dtype).expand_as(x)
         # In one layout, whatever the form of the convolution: sums over it round alike, compiled or not.
         return F.silu(add_in_order(start, y, padding)).contiguous()
@@ -108,14 +110,14 @@ def real_steps_first(x: Tensor, padding: Padding) -> Tensor:
     if padding.mask is None:
         return x
     zeroed = x.masked_fill(padding.mask.t()[..., None], 0).flatten(0, 1)
-    return reorder_rows(zeroed, padding.rows_real_first, padding.rows_in_place).view(x.shape)
+    return reorder_rows(zeroed, padding.rows_real_first, padding.rows_in_original_order).view(x.shape)
 
 
 def add_in_order(x: Tensor, y: Tensor, padding: Padding) -> Tensor:
     """``x`` plus ``y``, both ``(T, B, C)``, the second in the order of :func:`real_steps_first`."""
     if padding.mask is None:
         return x + y
-    placed = reorder_rows(y.flatten(0, 1), padding.rows_in_place, padding.rows_real_first)
+    placed = reorder_rows(y.flatten(0, 1), padding.rows_in_original_order, padding.rows_real_first)
     return x + placed.view(x.shape).to(x.dtype)
 
 

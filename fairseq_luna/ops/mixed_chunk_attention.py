@@ -107,7 +107,7 @@ def mixed_chunk_attention(
         y = torch.bmm(weights, values)
         if causal and shape[0] > 1:
             y = y + _earlier_chunks(split_steps(far_q), split_steps(far_k), values, shape)
-        y = padding.put_in_place(join_blocks(y, shape[0], like=v))
+        y = padding.restore_order(join_blocks(y, shape[0], like=v))
         if not causal and not together:
             y = y + far_q.to(dtype) @ prefix_mean_of(far_k, v, padding=padding).mean
     return padding.zero(y).to(v.dtype)

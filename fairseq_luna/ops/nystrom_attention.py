@@ -10,7 +10,7 @@ from .block_partition import cut_by_number, reduce_blocks, same_blocks, to_block
 from .dtypes import accumulation_dtype, full_precision
 from .masked_softmax import masked_softmax
 from .padding import Padding, PaddingLike
-from .short_convolution import short_convolution
+from .short_convolution import is_compiled_training_step, short_convolution
 from .softmax_attention import softmax_attention
 
 
@@ -122,17 +122,17 @@ def convolution_of_real_steps(v: Tensor, kernel: Tensor, padding: PaddingLike) -
     """``v (B, H, T, D)``, convolved over its real steps with the ``kernel (H, K)`` of each head."""
     padding = Padding.of(padding)
     packed = padding.pack_left(v)
-    if torch.compiler.is_dynamo_compiling() and torch.is_grad_enabled():
-        convolved = _compiled_convolution(packed, kernel)
+    if is_compiled_training_step():
+        convolved = _convolve_heads_as_channels(packed, kernel)
     elif not torch.compiler.is_compiling() and v.shape[2] <= MOST_STEPS_AS_A_MATRIX:
         convolved = torch.einsum("hts,bhsd->bhtd", _matrix_of_distances(kernel, v.shape[2]), packed)
     else:
         convolved = F.conv2d(packed, kernel[:, None, :, None], padding=(kernel.shape[1] // 2, 0), groups=len(kernel))
-    return padding.put_in_place(convolved)
+    return padding.restore_order(convolved)
 
 
-def _compiled_convolution(x: Tensor, kernel: Tensor) -> Tensor:
-    """The convolution of ``x (B, H, T, D)`` in a compiled training step, where each head is a channel."""
+def _convolve_heads_as_channels(x: Tensor, kernel: Tensor) -> Tensor:
+    """:func:`.short_convolution` of ``x (B, H, T, D)``, with each head as a channel of the convolution."""
     steps = x.permute(2, 0, 3, 1).flatten(1, 2)  # (T, B D, H)
     around = steps.new_zeros(kernel.shape[1] // 2, *steps.shape[1:])
     y = short_convolution(torch.cat([around, steps, around]), kernel)

@@ -104,9 +104,9 @@ class Padding:
         return _rows_real_first(self)
 
     @property
-    def rows_in_place(self) -> Tensor:
-        """The inverse of :attr:`rows_real_first`: rows in that order, read at these indices, are in their places."""
-        return _rows_in_place(self)
+    def rows_in_original_order(self) -> Tensor:
+        """The inverse permutation of :attr:`rows_real_first`: it restores the original order."""
+        return _rows_in_original_order(self)
 
     @computed_once
     def real_factor(self, dtype: torch.dtype) -> Tensor | None:
@@ -129,11 +129,11 @@ class Padding:
 
     def put_real_first(self, x: Tensor) -> Tensor:
         """``x (B, H, T, D)`` with each sentence's real steps first, and its padding after them."""
-        return x if self.mask is None else reorder_steps(x, self.rows_real_first, self.rows_in_place)
+        return x if self.mask is None else reorder_steps(x, self.rows_real_first, self.rows_in_original_order)
 
-    def put_in_place(self, x: Tensor) -> Tensor:
+    def restore_order(self, x: Tensor) -> Tensor:
         """The inverse of :meth:`put_real_first`."""
-        return x if self.mask is None else reorder_steps(x, self.rows_in_place, self.rows_real_first)
+        return x if self.mask is None else reorder_steps(x, self.rows_in_original_order, self.rows_real_first)
 
     def pack_left(self, x: Tensor) -> Tensor:
         """``x (B, H, T, D)`` with each sentence's real steps first, and zeros after them."""
@@ -141,7 +141,7 @@ class Padding:
 
     def restore_places(self, x: Tensor) -> Tensor:
         """The inverse of :meth:`pack_left`: real steps of ``x (B, H, T, D)`` in their places, zeros at padding."""
-        return self.zero(self.put_in_place(x))
+        return self.zero(self.restore_order(x))
 
     def at_step(self, step: int) -> "Padding":
         """The padding of one step of the sequence."""
@@ -206,7 +206,7 @@ def _rows_real_first(padding: Padding) -> Tensor:
 
 
 @computed_once
-def _rows_in_place(padding: Padding) -> Tensor:
+def _rows_in_original_order(padding: Padding) -> Tensor:
     mask = padding.existing_mask
     return rows_of(torch.where(mask, padding.lengths[:, None] + mask.cumsum(1), padding.counts) - 1)
 

@@ -33,12 +33,17 @@ def short_convolution(x: Tensor, weight: Tensor) -> Tensor:
     """
     if x.shape[0] == weight.shape[1]:
         return (x * weight.t()[:, None]).sum(0, keepdim=True)
-    if torch.compiler.is_dynamo_compiling() and torch.is_grad_enabled():
+    if is_compiled_training_step():
         return _compiled_convolution(x, weight)
     in_full = x.dtype in (torch.float32, torch.float64) and not torch.is_autocast_enabled("cpu")
     if x.device.type == "cpu" and in_full and not torch.compiler.is_compiling():
         return ShiftedSum.apply(x, weight)
     return F.conv1d(x.permute(1, 2, 0), weight[:, None], groups=len(weight)).permute(2, 0, 1)
+
+
+def is_compiled_training_step() -> bool:
+    """Whether torch.compile traces a graph that may have gradients; torch.export and evaluation are something else."""
+    return torch.compiler.is_dynamo_compiling() and torch.is_grad_enabled()
 
 
 def _compiled_convolution(x: Tensor, weight: Tensor) -> Tensor:

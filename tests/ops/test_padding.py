@@ -16,8 +16,8 @@ def test_real_steps_are_moved_together_and_back():
         real = x[row][:, ~mask[row]]
         assert packed[row, :, : real.shape[1]].equal(real)
         assert not packed[row, :, real.shape[1] :].any()
-    assert padding.put_in_place(packed).equal(padding.zero(x))
-    assert padding.put_in_place(padding.put_real_first(x)).equal(x)
+    assert padding.restore_order(packed).equal(padding.zero(x))
+    assert padding.restore_order(padding.put_real_first(x)).equal(x)
     assert padding.restore_places(padding.put_real_first(x)).equal(padding.zero(x))
     assert torch.arange(40).expand(3, 40).equal(padding.real_first.sort(1).values)
 
